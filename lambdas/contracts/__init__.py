@@ -1,0 +1,1 @@
+"""Names that the functions and the infrastructure share; standard library only."""

@@ -1,0 +1,104 @@
+"""Make the virtual environments that the Makefile's targets need; standard library only.
+
+`python3 tools/setup_environment.py demo|dev|interop` creates the environment when its
+inputs changed since the last time, and does nothing otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+UV_VERSION = "0.13.8"
+TORCH = "torch==2.13.0"
+ENVIRONMENTS = {
+    "demo": (".venv", ["-e", ".[torch,aws,cli,lambda]", "--group", "infra", "--group", "local"]),
+    "dev": (
+        ".venv",
+        ["-e", ".[torch,aws,cli,lambda]", "--group", "infra", "--group", "local", "--group", "dev"],
+    ),
+    "interop": (".venv-interop", ["-r", "tests/interop/requirements.txt"]),
+}
+
+
+def main(kind: str) -> None:
+    """Create or refresh one environment."""
+    folder, packages = ENVIRONMENTS[kind]
+    environment = ROOT / folder
+    stamp = environment / f".stepwatch-{kind}"
+    wanted = fingerprint(kind)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    print(f"setup: installing {kind} into {folder}", flush=True)  # noqa: T201
+    python = create(environment)
+    install(python, kind, packages)
+    stamp.write_text(wanted)
+
+
+def fingerprint(kind: str) -> str:
+    """Return the digest of everything that decides what `kind` installs."""
+    digest = hashlib.sha256(f"{kind} {sys.version}".encode())
+    names = ["pyproject.toml", "constraints.txt", "tests/interop/requirements.txt"]
+    for path in [Path(__file__), *(ROOT / name for name in names)]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def create(environment: Path) -> Path:
+    """Create the environment with the pinned installer in it and return its Python."""
+    python = environment / "bin" / "python"
+    if not python.exists():
+        made = subprocess.run([sys.executable, "-m", "venv", str(environment)], check=False)
+        if made.returncode != 0:
+            sys.exit(
+                f"setup: {sys.executable} cannot create a virtual environment. On Debian and "
+                "Ubuntu: apt-get install python3-venv, then run make again."
+            )
+    run([str(python), "-m", "pip", "install", "-q", f"uv=={UV_VERSION}"])
+    return python
+
+
+def install(python: Path, kind: str, packages: list[str]) -> None:
+    """Install the pinned packages, the CPU build of torch among them."""
+    command = [str(python), "-m", "uv", "pip", "install", "-q", "--python", str(python)]
+    settings = dict(os.environ)
+    # uv does not read pip's settings: a folder of wheels that pip is told of is handed over,
+    # and only without one the CPU index is asked for by name.
+    links = pip_find_links(python)
+    for link in links:
+        command += ["--find-links", link]
+    if not links:
+        settings.setdefault("UV_TORCH_BACKEND", "cpu")
+    if kind != "interop":
+        command += ["-c", str(ROOT / "constraints.txt")]
+    run([*command, TORCH, *packages], env=settings)
+
+
+def pip_find_links(python: Path) -> list[str]:
+    """Return the wheel folders of pip's own configuration."""
+    shown = subprocess.run(
+        [str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    )
+    links: list[str] = []
+    for line in shown.stdout.splitlines():
+        key, _, value = line.partition("=")
+        if key.endswith(".find-links"):
+            links += value.strip().strip("'").split()
+    return list(dict.fromkeys(links))
+
+
+def run(command: list[str], env: dict[str, str] | None = None) -> None:
+    """Run a command in the project's root and end with its status when it fails."""
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    if done.returncode != 0:
+        sys.exit(f"setup: {' '.join(command)} ended with {done.returncode}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in ENVIRONMENTS:  # noqa: PLR2004
+        sys.exit(f"usage: setup_environment.py {'|'.join(ENVIRONMENTS)}")
+    main(sys.argv[1])
