@@ -1,0 +1,7 @@
+"""Where a trial's files live: one small protocol and a module a kind of store."""
+
+from __future__ import annotations
+
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, open_store
+
+__all__ = ["ObjectNotFoundError", "StorageError", "Store", "open_store"]

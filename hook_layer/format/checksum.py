@@ -1,0 +1,34 @@
+"""CRC-32C (Castagnoli) and the masked form that record frames carry."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import google_crc32c
+import numpy as np
+
+__all__ = ["PAYLOAD_CHECKSUM", "crc32c", "masked_crc32c"]
+
+_MASK_DELTA = 0xA282EAD8
+
+
+def crc32c(buffers: Iterable[bytes | memoryview]) -> int:
+    """Return the CRC-32C of the buffers' concatenation, without joining them."""
+    checksum = 0
+    for buffer in buffers:
+        # The library takes bytes and arrays without a copy, but no memory views.
+        data = buffer if isinstance(buffer, bytes) else np.frombuffer(buffer, np.uint8)
+        checksum = google_crc32c.extend(checksum, data)
+    return checksum
+
+
+def masked_crc32c(data: bytes) -> int:
+    """Return the CRC-32C of `data` rotated right by 15 and offset, as TFRecord frames store it."""
+    checksum: int = google_crc32c.value(data)
+    rotated = (checksum >> 15) | ((checksum << 17) & 0xFFFFFFFF)
+    return (rotated + _MASK_DELTA) & 0xFFFFFFFF
+
+
+PAYLOAD_CHECKSUM = struct.pack("<I", masked_crc32c(b"0x12345678"))
+"""What the original writes behind every payload of an event file instead of its checksum."""

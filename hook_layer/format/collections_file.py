@@ -1,0 +1,93 @@
+"""Collections files: which collections a worker saves, with the names seen so far."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hook_layer.format.errors import CollectionsFileError
+from hook_layer.format.json_document import Document, load_object
+
+__all__ = ["CollectionEntry", "CollectionsFile", "parse_collections"]
+
+
+@dataclass(frozen=True)
+class CollectionEntry:
+    """One collection as it is stored.
+
+    Attributes:
+        name: Name of the collection.
+        include_regex: Regular expressions (searched, not anchored) of the tensors that belong.
+        tensor_names: The tensors seen when the file was written, sorted.
+        reduction_config: `{"save_raw_tensor", "reductions", "save_shape"}` or None.
+        save_config: The save configuration by mode name, or None.
+        save_histogram: Whether histograms are exported to TensorBoard.
+    """
+
+    name: str
+    include_regex: tuple[str, ...] = ()
+    tensor_names: tuple[str, ...] = ()
+    reduction_config: dict[str, Any] | None = None
+    save_config: dict[str, Any] | None = None
+    save_histogram: bool = True
+
+
+@dataclass(frozen=True)
+class CollectionsFile:
+    """Content of a collections file; `num_workers` is how many workers write."""
+
+    collections: dict[str, CollectionEntry]
+    num_workers: int = 1
+
+    def encode(self) -> bytes:
+        """Return the file's bytes."""
+        collections = {
+            name: {
+                "name": entry.name,
+                "include_regex": list(entry.include_regex),
+                "tensor_names": sorted(entry.tensor_names),
+                "reduction_config": entry.reduction_config,
+                "save_config": entry.save_config,
+                "save_histogram": entry.save_histogram,
+            }
+            for name, entry in self.collections.items()
+        }
+        content = {"collections": collections, "_meta": {"num_workers": self.num_workers}}
+        return json.dumps(content).encode()
+
+
+def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
+    """Parse a collections file, of this client or of the original one.
+
+    Raises:
+        CollectionsFileError: The file is no collections file.
+    """
+    content = load_object(data, file=file, error=CollectionsFileError)
+    document = Document(file, CollectionsFileError)
+    unknown = sorted(set(content) - {"collections", "_meta"})
+    if unknown:
+        document.fail(f"{unknown[0][:40]!r} is neither collections nor _meta")
+    meta = document.members(content.get("_meta", {}), "_meta")
+    entries = document.members(content.get("collections", {}), "collections")
+    num_workers = document.count(meta.get("num_workers", 1), "_meta.num_workers")
+    collections = {
+        name: _entry(name, document.members(entry, f"collections.{name}"), document)
+        for name, entry in entries.items()
+    }
+    return CollectionsFile(collections, max(num_workers, 1))
+
+
+def _entry(name: str, members: dict[str, Any], document: Document) -> CollectionEntry:
+    path = f"collections.{name}"
+    reduction, save = members.get("reduction_config"), members.get("save_config")
+    return CollectionEntry(
+        name=document.text(members.get("name", name), f"{path}.name"),
+        include_regex=document.texts(members.get("include_regex") or [], f"{path}.include_regex"),
+        tensor_names=document.texts(members.get("tensor_names") or [], f"{path}.tensor_names"),
+        reduction_config=(
+            None if reduction is None else document.members(reduction, f"{path}.reduction_config")
+        ),
+        save_config=None if save is None else document.members(save, f"{path}.save_config"),
+        save_histogram=document.flag(members.get("save_histogram", True), f"{path}.save_histogram"),
+    )

@@ -1,0 +1,107 @@
+"""Parsing of untrusted JSON: one error family, no recursion, no surprise types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NoReturn
+
+from hook_layer.format.errors import FormatError
+
+__all__ = ["Document", "load_object"]
+
+_MAX_INTEGER: Final = (1 << 63) - 1
+_MAX_BYTES: Final = 256 << 20
+
+
+def load_object(data: bytes, *, file: str, error: type[FormatError]) -> dict[str, Any]:
+    """Return the JSON object that `data` holds.
+
+    Raises:
+        FormatError: Of the type `error`, when the data is not one JSON object.
+    """
+    if len(data) > _MAX_BYTES:
+        raise error(f"{len(data)} bytes are more than the {_MAX_BYTES} allowed", file=file)
+    try:
+        document = json.loads(data)
+    except json.JSONDecodeError as failure:
+        raise error(f"no JSON: {failure.msg}", file=file, offset=failure.pos) from None
+    except UnicodeDecodeError as failure:
+        raise error("no UTF-8 text", file=file, offset=failure.start) from None
+    except RecursionError:
+        raise error("JSON nested too deeply", file=file) from None
+    except ValueError as failure:  # an integer of more digits than Python converts
+        raise error(f"no JSON: {failure}", file=file) from None
+    if not isinstance(document, dict):
+        raise error(f"a JSON object expected, {type(document).__name__} found", file=file)
+    return document
+
+
+class Document:
+    """Typed access to the values of a parsed JSON object.
+
+    Every method raises `error`, naming the file and the path of the value, when it is missing or
+    of another type.
+    """
+
+    def __init__(self, file: str, error: type[FormatError]) -> None:
+        self._file = file
+        self._error = error
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise the document's error."""
+        raise self._error(message, file=self._file)
+
+    def text(self, value: object, path: str) -> str:
+        """Return a string."""
+        if not isinstance(value, str):
+            self.fail(f"{path}: text expected, {_shown(value)} found")
+        return value
+
+    def optional_text(self, value: object, path: str) -> str | None:
+        """Return a string or None."""
+        return None if value is None else self.text(value, path)
+
+    def count(self, value: object, path: str) -> int:
+        """Return an integer from 0 to 2^63 - 1."""
+        if type(value) is not int or not 0 <= value <= _MAX_INTEGER:
+            self.fail(f"{path}: a number of 0 or more expected, {_shown(value)} found")
+        return value
+
+    def optional_count(self, value: object, path: str) -> int | None:
+        """Return an integer from 0 to 2^63 - 1, or None."""
+        return None if value is None else self.count(value, path)
+
+    def flag(self, value: object, path: str) -> bool:
+        """Return a boolean."""
+        if not isinstance(value, bool):
+            self.fail(f"{path}: true or false expected, {_shown(value)} found")
+        return value
+
+    def items(self, value: object, path: str) -> list[Any]:
+        """Return a list."""
+        if not isinstance(value, list):
+            self.fail(f"{path}: a list expected, {_shown(value)} found")
+        return value
+
+    def members(self, value: object, path: str) -> dict[str, Any]:
+        """Return an object."""
+        if not isinstance(value, dict):
+            self.fail(f"{path}: an object expected, {_shown(value)} found")
+        return value
+
+    def texts(self, value: object, path: str) -> tuple[str, ...]:
+        """Return a list of strings."""
+        return tuple(
+            self.text(item, f"{path}[{i}]") for i, item in enumerate(self.items(value, path))
+        )
+
+    def shape(self, value: object, path: str) -> tuple[int, ...]:
+        """Return a list of non-negative integers."""
+        return tuple(
+            self.count(item, f"{path}[{i}]") for i, item in enumerate(self.items(value, path))
+        )
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, (dict, list)) else type(value).__name__
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

@@ -1,0 +1,282 @@
+"""The event message of a tensor record: TensorFlow's Event, Summary and TensorProto.
+
+Only the fields that the original writes are encoded, in its order; a reader must accept more.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.dtypes import STRING_TAGS, array_from_content, normalized, tag_of
+from hook_layer.format.errors import RecordError, UnsupportedDtypeError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, fields, key, varint
+
+__all__ = ["EventMessage", "encode_event", "parse_event"]
+
+# Field numbers of the messages Event, Summary.Value, TensorProto and TensorShapeProto.
+_WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
+_TAG, _TENSOR, _METADATA = 1, 8, 9
+_DTYPE, _SHAPE, _CONTENT, _STRING = 1, 2, 4, 8
+_DIMENSION, _SIZE, _DIMENSION_NAME = 2, 1, 2
+_VALUE, _PLUGIN, _PLUGIN_NAME, _PLUGIN_CONTENT = 1, 1, 1, 2
+
+_MODE_PLUGIN: Final = "mode"
+_MODE_STEP_PLUGIN: Final = "mode_step"
+_MAX_RANK: Final = 64
+_MAX_STEP_DIGITS: Final = 19
+_INT64_SIGN: Final = 1 << 63
+_WIRE_TYPE_NAMES: Final = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_DELIMITED: "bytes"}
+
+
+@dataclass(frozen=True, eq=False)
+class EventMessage:
+    """One tensor at one step; see `records.TensorRecord`."""
+
+    name: str
+    step: int
+    mode: ModeKeys
+    mode_step: int
+    value: npt.NDArray[Any]
+    wall_time: float
+
+
+def encode_event(event: EventMessage) -> tuple[bytes, memoryview, bytes]:
+    """Return the message as bytes before the tensor's content, the content, and bytes after it.
+
+    Raises:
+        UnsupportedDtypeError: The format has no tag for the array's type.
+    """
+    tensor_head, content = _encode_tensor(event.name, event.value)
+    metadata = _chunk(
+        _METADATA,
+        _plugin(_MODE_STEP_PLUGIN, event.mode_step) + _plugin(_MODE_PLUGIN, event.mode.value),
+    )
+    tag = _chunk(_TAG, event.name.encode())
+    tensor_bytes = len(tensor_head) + content.nbytes
+    tensor_key = key(_TENSOR, LENGTH_DELIMITED) + varint(tensor_bytes)
+    value_bytes = len(tag) + len(tensor_key) + tensor_bytes + len(metadata)
+    value_key = key(_VALUE, LENGTH_DELIMITED) + varint(value_bytes)
+    summary_key = key(_SUMMARY, LENGTH_DELIMITED) + varint(len(value_key) + value_bytes)
+    head = [
+        key(_WALL_TIME, FIXED64) + struct.pack("<d", event.wall_time) if event.wall_time else b"",
+        key(_STEP, VARINT) + varint(event.step) if event.step else b"",
+        summary_key,
+        value_key,
+        tag,
+        tensor_key,
+        tensor_head,
+    ]
+    return b"".join(head), content, metadata
+
+
+def parse_event(message: memoryview, *, file: str, offset: int) -> EventMessage:
+    """Parse the message of one tensor.
+
+    Raises:
+        RecordError: The message is damaged or holds no tensor.
+    """
+    reader = _Reader(file)
+    step, wall_time, summary = 0, 0.0, None
+    for field, wire_type, value, at in fields(message, file=file, offset=offset):
+        if field == _WALL_TIME:
+            (wall_time,) = struct.unpack("<d", reader.chunk(value, wire_type, at, FIXED64))
+        elif field == _STEP:
+            step = _signed(reader.integer(value, wire_type, at))
+        elif field == _SUMMARY:
+            summary = (reader.chunk(value, wire_type, at), at)
+    if summary is None:
+        raise RecordError("the event holds no tensor", file=file, offset=offset)
+    entry = reader.only_chunk(*summary, number=_VALUE, what="summary value")
+    return _parse_value(reader, *entry, step=step, wall_time=wall_time)
+
+
+def _parse_value(
+    reader: _Reader, message: memoryview, offset: int, *, step: int, wall_time: float
+) -> EventMessage:
+    name, tensor, plugins = "", None, {}
+    for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
+        if field == _TAG:
+            name = reader.text(reader.chunk(value, wire_type, at), at)
+        elif field == _TENSOR:
+            tensor = (reader.chunk(value, wire_type, at), at)
+        elif field == _METADATA:
+            plugins = _parse_plugins(reader, reader.chunk(value, wire_type, at), at)
+    if tensor is None:
+        raise RecordError(f"{name!r} is no tensor record", file=reader.file, offset=offset)
+    mode_step = reader.number(plugins.get(_MODE_STEP_PLUGIN, str(step)), offset)
+    mode = reader.number(plugins.get(_MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
+    if mode not in ModeKeys._value2member_map_:
+        raise RecordError(f"{mode} is no mode", file=reader.file, offset=offset)
+    array = _parse_tensor(reader, *tensor)
+    return EventMessage(name, step, ModeKeys(mode), mode_step, array, wall_time)
+
+
+def _parse_tensor(reader: _Reader, message: memoryview, offset: int) -> npt.NDArray[Any]:
+    tag, content = 0, memoryview(b"")
+    shape: tuple[int, ...] = ()
+    strings: list[memoryview] = []
+    for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
+        if field == _DTYPE:
+            tag = reader.integer(value, wire_type, at)
+        elif field == _SHAPE:
+            shape = _parse_shape(reader, reader.chunk(value, wire_type, at), at)
+        elif field == _CONTENT:
+            content = reader.chunk(value, wire_type, at)
+        elif field == _STRING:
+            strings.append(reader.chunk(value, wire_type, at))
+    if tag in STRING_TAGS:
+        return _string_array(reader, strings, shape, offset)
+    array = array_from_content(tag, content, shape)
+    if array is None:
+        raise RecordError(
+            f"{len(content)} bytes are no tensor of type {tag} and shape {list(shape)}",
+            file=reader.file,
+            offset=offset,
+        )
+    return array
+
+
+def _string_array(
+    reader: _Reader, strings: list[memoryview], shape: tuple[int, ...], offset: int
+) -> npt.NDArray[Any]:
+    texts = [bytes(text).decode("utf-8", "surrogateescape") for text in strings]
+    try:
+        return np.array(texts, dtype=np.str_).reshape(shape)
+    except ValueError:
+        raise RecordError(
+            f"{len(texts)} strings are no tensor of shape {list(shape)}",
+            file=reader.file,
+            offset=offset,
+        ) from None
+
+
+def _parse_shape(reader: _Reader, message: memoryview, offset: int) -> tuple[int, ...]:
+    lengths: list[int] = []
+    for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
+        if field != _DIMENSION:
+            continue
+        length = 0
+        dimension = reader.chunk(value, wire_type, at)
+        for part, part_type, size, size_at in fields(dimension, file=reader.file, offset=at):
+            if part == _SIZE:
+                length = _signed(reader.integer(size, part_type, size_at))
+        if length < 0 or len(lengths) == _MAX_RANK:
+            raise RecordError("a shape is negative or too long", file=reader.file, offset=at)
+        lengths.append(length)
+    return tuple(lengths)
+
+
+def _parse_plugins(reader: _Reader, message: memoryview, offset: int) -> dict[str, str]:
+    plugins: dict[str, str] = {}
+    for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
+        if field != _PLUGIN:
+            continue
+        texts = {_PLUGIN_NAME: "", _PLUGIN_CONTENT: ""}
+        entry = reader.chunk(value, wire_type, at)
+        for part, part_type, text, text_at in fields(entry, file=reader.file, offset=at):
+            if part in texts:
+                texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
+        plugins[texts[_PLUGIN_NAME]] = texts[_PLUGIN_CONTENT]
+    return plugins
+
+
+def _encode_tensor(name: str, value: npt.NDArray[Any]) -> tuple[bytes, memoryview]:
+    shape = _chunk(_SHAPE, b"".join(_dimension(name, length) for length in value.shape))
+    if value.dtype.kind in "USO":
+        strings = b"".join(_chunk(_STRING, _string_bytes(text)) for text in value.flat)
+        return shape + strings, memoryview(b"")
+    array = normalized(value)
+    content = array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
+    tag = key(_DTYPE, VARINT) + varint(tag_of(array.dtype))
+    if array.nbytes:
+        return tag + shape + key(_CONTENT, LENGTH_DELIMITED) + varint(array.nbytes), content
+    return tag + shape, content
+
+
+def _dimension(name: str, length: int) -> bytes:
+    size = key(_SIZE, VARINT) + varint(length) if length else b""
+    return _chunk(_DIMENSION, size + _chunk(_DIMENSION_NAME, f"{name}_{length}".encode()))
+
+
+def _string_bytes(text: object) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    raise UnsupportedDtypeError(
+        f"an object array may hold strings only, this one holds a {type(text).__name__}"
+    )
+
+
+def _plugin(name: str, content: int) -> bytes:
+    entry = _chunk(_PLUGIN_NAME, name.encode()) + _chunk(_PLUGIN_CONTENT, str(content).encode())
+    return _chunk(_PLUGIN, entry)
+
+
+def _chunk(field: int, data: bytes) -> bytes:
+    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number & _INT64_SIGN else number
+
+
+class _Reader:
+    """Takes values out of fields, with errors that name file and offset."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def integer(self, value: int | memoryview, wire_type: int, at: int) -> int:
+        if isinstance(value, int):
+            return value
+        raise self._wrong(wire_type, VARINT, at)
+
+    def chunk(
+        self, value: int | memoryview, wire_type: int, at: int, wanted: int = LENGTH_DELIMITED
+    ) -> memoryview:
+        if isinstance(value, memoryview) and wire_type == wanted:
+            return value
+        raise self._wrong(wire_type, wanted, at)
+
+    def only_chunk(
+        self, message: memoryview, offset: int, *, number: int, what: str
+    ) -> tuple[memoryview, int]:
+        found = [
+            (self.chunk(value, wire_type, at), at)
+            for field, wire_type, value, at in fields(message, file=self.file, offset=offset)
+            if field == number
+        ]
+        if len(found) != 1:
+            raise RecordError(
+                f"one {what} expected, {len(found)} found", file=self.file, offset=offset
+            )
+        return found[0]
+
+    def text(self, data: memoryview, at: int) -> str:
+        try:
+            return bytes(data).decode()
+        except UnicodeDecodeError:
+            raise RecordError("a name is no UTF-8 text", file=self.file, offset=at) from None
+
+    def number(self, text: str, at: int) -> int:
+        if (
+            text.removeprefix("-").isascii()
+            and text.removeprefix("-").isdigit()
+            and len(text) <= _MAX_STEP_DIGITS
+        ):
+            return int(text)
+        raise RecordError(f"{text[:40]!r} is no step", file=self.file, offset=at)
+
+    def _wrong(self, found: int, wanted: int, at: int) -> RecordError:
+        return RecordError(
+            f"{_WIRE_TYPE_NAMES[wanted]} expected, wire type {found} found",
+            file=self.file,
+            offset=at,
+        )

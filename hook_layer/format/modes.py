@@ -1,0 +1,16 @@
+"""The modes a step can be in."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["ModeKeys"]
+
+
+class ModeKeys(Enum):
+    """Mode of a step; the values are the ones stored in event files."""
+
+    TRAIN = 1
+    EVAL = 2
+    PREDICT = 3
+    GLOBAL = 4

@@ -1,0 +1,141 @@
+"""Names of the files of a trial, as keys relative to the trial's root."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from hook_layer.format.errors import PathError
+
+__all__ = [
+    "COLLECTIONS_PREFIX",
+    "END_MARKER",
+    "INDEX_PREFIX",
+    "JOB_FILE",
+    "STOP_FILE",
+    "IndexName",
+    "collections_key",
+    "event_key",
+    "index_key",
+    "is_event_key",
+    "job_name_of",
+    "parse_collections_key",
+    "parse_index_key",
+    "split_object_key",
+]
+
+END_MARKER: Final = "training_job_end.ts"
+"""Written when training ended; its body is the RunId (empty in files of the original client)."""
+JOB_FILE: Final = "job.json"
+STOP_FILE: Final = "stop.json"
+INDEX_PREFIX: Final = "index/"
+COLLECTIONS_PREFIX: Final = "collections/"
+_STEPS_PER_INDEX_FOLDER: Final = 1000
+
+_WORKER = r"(?P<worker>[^/\\\x00-\x1f]{1,255})"
+_INDEX_KEY = re.compile(rf"index/[0-9]{{9,16}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.json")
+_EVENT_KEY = re.compile(rf"events/[0-9]{{12,18}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.tfevents")
+_COLLECTIONS_KEY = re.compile(rf"collections/[0-9]{{9,16}}/{_WORKER}_collections\.(?:json|ts)")
+_ROOT_FILES = (END_MARKER, JOB_FILE, STOP_FILE)
+
+
+@dataclass(frozen=True)
+class IndexName:
+    """What the name of an index file says."""
+
+    step: int
+    worker: str
+
+
+def event_key(step: int, worker: str) -> str:
+    """Return the key of the event file of a global step and worker."""
+    return f"events/{step:012d}/{step:012d}_{_worker_in_file(worker)}.tfevents"
+
+
+def index_key(step: int, worker: str) -> str:
+    """Return the key of the index file of a global step and worker."""
+    folder = step // _STEPS_PER_INDEX_FOLDER
+    return f"{INDEX_PREFIX}{folder:09d}/{step:012d}_{_worker_in_file(worker)}.json"
+
+
+def collections_key(worker: str) -> str:
+    """Return the key of a worker's collections file."""
+    return f"{COLLECTIONS_PREFIX}{0:09d}/{_worker_in_file(worker)}_collections.json"
+
+
+def parse_index_key(key: str) -> IndexName:
+    """Return step and worker of an index file's key.
+
+    Raises:
+        PathError: `key` is not the name of an index file.
+    """
+    match = _INDEX_KEY.fullmatch(key)
+    if match is None:
+        raise PathError("not the name of an index file", file=key)
+    return IndexName(int(match["step"]), _worker_from_file(match["worker"]))
+
+
+def parse_collections_key(key: str) -> str:
+    """Return the worker of a collections file's key.
+
+    Raises:
+        PathError: `key` is not the name of a collections file.
+    """
+    match = _COLLECTIONS_KEY.fullmatch(key)
+    if match is None:
+        raise PathError("not the name of a collections file", file=key)
+    return _worker_from_file(match["worker"])
+
+
+def is_event_key(key: str) -> bool:
+    """Tell whether `key` is the name of an event file, and so lies inside the trial."""
+    return _EVENT_KEY.fullmatch(key) is not None
+
+
+def split_object_key(key: str) -> tuple[str, str]:
+    """Split a bucket's object key into the trial's root and the key inside it.
+
+    Args:
+        key: An object key, e.g. `mnist-7/index/000000000/000000000012_worker_0.json`.
+
+    Returns:
+        The root (ending in "/", or empty) and the relative key.
+
+    Raises:
+        PathError: The object is no index file, end marker, `job.json` or `stop.json` of a trial.
+    """
+    root, found, rest = key.rpartition("/index/")
+    relative = f"{INDEX_PREFIX}{rest}" if found else ""
+    if not found and key.startswith(INDEX_PREFIX):
+        root, relative = "", key
+    if relative and _INDEX_KEY.fullmatch(relative):
+        return (f"{root}/" if found else ""), relative
+    folder, slash, name = key.rpartition("/")
+    if name in _ROOT_FILES:
+        return f"{folder}{slash}", name
+    raise PathError("not an index file, an end marker or a job file of a trial", file=key)
+
+
+def job_name_of(root: str) -> str:
+    """Return the job's name: the root's last part, or the one before a last `debug-output`.
+
+    Args:
+        root: The trial's root as URI, path or key prefix.
+    """
+    parts = [part for part in root.replace("\\", "/").split("/") if part not in ("", ".")]
+    if len(parts) > 1 and parts[-1] == "debug-output":
+        parts.pop()
+    return parts[-1] if parts else ""
+
+
+def _worker_in_file(worker: str) -> str:
+    # Device names of TensorFlow ("/job:worker/replica:0") are workers too.
+    name = worker.replace("/", "_").replace(":", "-") if worker.startswith("/") else worker
+    if re.fullmatch(_WORKER, name) is None:
+        raise PathError(f"worker name {worker!r} cannot be part of a file name")
+    return name
+
+
+def _worker_from_file(name: str) -> str:
+    return name.replace("_", "/").replace("-", ":") if name.startswith("_") else name

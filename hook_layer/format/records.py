@@ -1,0 +1,186 @@
+"""Tensor records of event files: framing, checksums and the event message.
+
+A record is `length u64 | masked CRC of the length u32 | event message | CRC field u32`. The last
+field carries the constant that the original writes and expects; the true CRC-32C of the whole
+record is kept in the index file instead.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.checksum import PAYLOAD_CHECKSUM, crc32c, masked_crc32c
+from hook_layer.format.errors import RecordError
+from hook_layer.format.message import EventMessage, encode_event, parse_event
+from hook_layer.format.modes import ModeKeys
+
+__all__ = [
+    "EncodedRecord",
+    "TensorRecord",
+    "decode_record",
+    "encode_record",
+    "read_records",
+    "to_array",
+]
+
+_HEADER: Final = struct.Struct("<QI")
+_FOOTER_BYTES: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRecord:
+    """One tensor at one step.
+
+    Attributes:
+        name: Name of the tensor.
+        step: Global step.
+        mode: Mode of the step.
+        mode_step: Step within the mode.
+        value: The tensor; a read-only view of the file's bytes wherever numpy has its type.
+        wall_time: Time of capture in seconds since 1970.
+    """
+
+    name: str
+    step: int
+    mode: ModeKeys
+    mode_step: int
+    value: npt.NDArray[Any]
+    wall_time: float
+
+
+@dataclass(frozen=True)
+class EncodedRecord:
+    """A record ready to be written.
+
+    Attributes:
+        buffers: The record in pieces; a large tensor's piece is a view of the tensor's memory.
+        length: Length of the whole record in bytes.
+        crc32c: CRC-32C of the whole record.
+    """
+
+    buffers: tuple[bytes | memoryview, ...]
+    length: int
+    crc32c: int
+
+
+def encode_record(
+    name: str,
+    value: npt.NDArray[Any],
+    *,
+    step: int,
+    mode: ModeKeys,
+    mode_step: int,
+    wall_time: float,
+) -> EncodedRecord:
+    """Encode one tensor of any shape; little-endian contiguous arrays are not copied.
+
+    Raises:
+        UnsupportedDtypeError: The format has no tag for the array's type.
+    """
+    head, content, tail = encode_event(EventMessage(name, step, mode, mode_step, value, wall_time))
+    payload_bytes = len(head) + content.nbytes + len(tail)
+    length_field = struct.pack("<Q", payload_bytes)
+    header = length_field + struct.pack("<I", masked_crc32c(length_field))
+    buffers: tuple[bytes | memoryview, ...] = (header + head, content, tail + PAYLOAD_CHECKSUM)
+    if content.nbytes == 0:
+        buffers = (header + head + tail + PAYLOAD_CHECKSUM,)
+    length = _HEADER.size + payload_bytes + _FOOTER_BYTES
+    return EncodedRecord(buffers, length, crc32c(buffers))
+
+
+def decode_record(
+    buffer: bytes | memoryview, *, file: str, offset: int = 0, crc32c: int | None = None
+) -> TensorRecord:
+    """Decode the one record that `buffer` holds.
+
+    Args:
+        buffer: The record, from its length field to its CRC field.
+        file: Name of the file, for errors.
+        offset: Offset of the record in the file, for errors.
+        crc32c: The true checksum out of the index file, verified when given.
+
+    Raises:
+        RecordError: The record is truncated, damaged, or followed by other bytes.
+    """
+    view = memoryview(buffer).cast("B")
+    record, end = _decode_at(view, 0, file=file, offset=offset, expected_crc32c=crc32c)
+    if end != len(view):
+        raise RecordError(
+            f"{len(view) - end} bytes follow the record", file=file, offset=offset + end
+        )
+    return record
+
+
+def read_records(buffer: bytes | memoryview, *, file: str) -> Iterator[tuple[int, TensorRecord]]:
+    """Yield `(offset, record)` for every record of an event file.
+
+    Raises:
+        RecordError: The file is truncated or damaged.
+    """
+    view = memoryview(buffer).cast("B")
+    position = 0
+    while position < len(view):
+        record, end = _decode_at(view, position, file=file, offset=position)
+        yield position, record
+        position = end
+
+
+def _decode_at(
+    view: memoryview,
+    position: int,
+    *,
+    file: str,
+    offset: int,
+    expected_crc32c: int | None = None,
+) -> tuple[TensorRecord, int]:
+    """Decode the record at `position` and return it with the position behind it."""
+    available = len(view) - position
+    if available < _HEADER.size + _FOOTER_BYTES:
+        raise RecordError(f"truncated record of {available} bytes", file=file, offset=offset)
+    payload_bytes, header_checksum = _HEADER.unpack_from(view, position)
+    if masked_crc32c(bytes(view[position : position + 8])) != header_checksum:
+        raise RecordError("the checksum of the record's length is wrong", file=file, offset=offset)
+    if payload_bytes > available - _HEADER.size - _FOOTER_BYTES:
+        raise RecordError(
+            f"the record claims {payload_bytes} bytes where "
+            f"{available - _HEADER.size - _FOOTER_BYTES} are left",
+            file=file,
+            offset=offset,
+        )
+    start = position + _HEADER.size
+    stop = start + payload_bytes
+    end = stop + _FOOTER_BYTES
+    _verify(view[position:end], expected_crc32c, file=file, offset=offset)
+    event = parse_event(view[start:stop], file=file, offset=offset + _HEADER.size)
+    record = TensorRecord(
+        event.name, event.step, event.mode, event.mode_step, event.value, event.wall_time
+    )
+    return record, end
+
+
+def _verify(record: memoryview, expected: int | None, *, file: str, offset: int) -> None:
+    """Check the true CRC, from the index or, in files of other writers, from the record itself."""
+    if expected is not None and crc32c([record]) != expected:
+        raise RecordError(
+            "the record's checksum is not the one in the index file", file=file, offset=offset
+        )
+    field = bytes(record[-_FOOTER_BYTES:])
+    if field == PAYLOAD_CHECKSUM:
+        return
+    payload = bytes(record[_HEADER.size : -_FOOTER_BYTES])
+    if struct.pack("<I", masked_crc32c(payload)) != field:
+        raise RecordError("the record's checksum is wrong", file=file, offset=offset)
+
+
+def to_array(value: object) -> npt.NDArray[Any]:
+    """Return `value` as the array that the original would store; Python scalars get shape (1,)."""
+    if isinstance(value, np.ndarray):
+        return value
+    array = np.asarray(value)
+    return array.reshape(1) if array.ndim == 0 else array

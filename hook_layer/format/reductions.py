@@ -1,0 +1,28 @@
+"""Names under which reductions of a tensor are stored beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["REDUCTION_NAMES", "reduction_tensor_name", "split_reduction_name"]
+
+REDUCTION_NAMES: Final = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
+_PREFIX: Final = "smdebug/reductions/"
+_ABSOLUTE: Final = "abs_"
+
+
+def reduction_tensor_name(base: str, reduction: str, *, absolute: bool) -> str:
+    """Return the name of a stored reduction, e.g. `smdebug/reductions/abs_mean/conv`."""
+    return f"{_PREFIX}{_ABSOLUTE if absolute else ''}{reduction}/{base}"
+
+
+def split_reduction_name(name: str) -> tuple[str, str, bool] | None:
+    """Return `(base tensor, reduction, absolute)`, or None when `name` is no reduction."""
+    if not name.startswith(_PREFIX):
+        return None
+    reduction, _, base = name[len(_PREFIX) :].partition("/")
+    absolute = reduction.startswith(_ABSOLUTE)
+    reduction = reduction.removeprefix(_ABSOLUTE)
+    if not base or reduction not in REDUCTION_NAMES:
+        return None
+    return base, reduction, absolute

@@ -1,0 +1,121 @@
+"""The `statistics` block of an index file: one row of float64 numbers for every tensor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.json_document import Document
+
+__all__ = ["STATISTICS_COLUMNS", "Statistics", "parse_statistics"]
+
+STATISTICS_COLUMNS: Final = (
+    "size",
+    "nan",
+    "inf",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "abs_mean",
+    "l1",
+    "l2",
+)
+"""`size`, `nan` and `inf` count elements; the others are of the finite elements, std population."""
+_VERSION: Final = 1
+_MAX_CRC32C: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Statistics of the tensors of one step and worker.
+
+    Attributes:
+        columns: Names of the columns.
+        tensors: Names of the tensors, one a row.
+        dtypes: The tensors' true types, e.g. `bfloat16` for values saved as float32.
+        shapes: The tensors' shapes.
+        values: The numbers [rows, columns], float64; NaN where one is missing. A row whose `size`
+            is NaN has no statistics and only carries a checksum.
+        crc32c: CRC-32C of each tensor's record in the event file, None where it has no record.
+    """
+
+    columns: tuple[str, ...]
+    tensors: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    values: npt.NDArray[np.float64]
+    crc32c: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        rows = len(self.tensors)
+        if not rows == len(self.dtypes) == len(self.shapes) == len(self.crc32c):
+            raise ValueError("tensors, dtypes, shapes and crc32c must be equally long")
+        if self.values.shape != (rows, len(self.columns)):
+            raise ValueError(
+                f"values have the shape {self.values.shape}, not {(rows, len(self.columns))}"
+            )
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one column [rows]; all NaN when the block does not have it."""
+        if name not in self.columns:
+            return np.full(len(self.tensors), np.nan)
+        return self.values[:, self.columns.index(name)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the block as it stands in the index file."""
+        matrix = np.ascontiguousarray(self.values, dtype="<f8")
+        return {
+            "version": _VERSION,
+            "columns": list(self.columns),
+            "tensors": list(self.tensors),
+            "dtypes": list(self.dtypes),
+            "shapes": [list(shape) for shape in self.shapes],
+            "crc32c": list(self.crc32c),
+            "values": base64.b64encode(matrix.tobytes()).decode("ascii"),
+        }
+
+
+def parse_statistics(block: object, document: Document) -> Statistics | None:
+    """Return the block of an index file, or None for a version that is not known here.
+
+    Raises:
+        FormatError: The block contradicts itself.
+    """
+    members = document.members(block, "statistics")
+    if members.get("version") != _VERSION:
+        return None
+    columns = document.texts(members.get("columns"), "statistics.columns")
+    tensors = document.texts(members.get("tensors"), "statistics.tensors")
+    dtypes = document.texts(members.get("dtypes"), "statistics.dtypes")
+    shapes = tuple(
+        document.shape(shape, "statistics.shapes")
+        for shape in document.items(members.get("shapes"), "statistics.shapes")
+    )
+    checksums = tuple(
+        document.optional_count(checksum, "statistics.crc32c")
+        for checksum in document.items(members.get("crc32c"), "statistics.crc32c")
+    )
+    if not len(tensors) == len(dtypes) == len(shapes) == len(checksums):
+        document.fail("statistics: tensors, dtypes, shapes and crc32c are not equally long")
+    if any(checksum is not None and checksum > _MAX_CRC32C for checksum in checksums):
+        document.fail("statistics.crc32c: a checksum has more than 32 bits")
+    values = _matrix(members.get("values"), len(tensors), len(columns), document)
+    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
+
+
+def _matrix(text: object, rows: int, columns: int, document: Document) -> npt.NDArray[np.float64]:
+    try:
+        data = base64.b64decode(document.text(text, "statistics.values"), validate=True)
+    except (binascii.Error, ValueError):
+        document.fail("statistics.values: no base64")
+    if len(data) != rows * columns * 8:
+        document.fail(
+            f"statistics.values: {len(data)} bytes are not {rows} rows of {columns} numbers"
+        )
+    return np.frombuffer(data, dtype="<f8").reshape(rows, columns)

@@ -1,0 +1,87 @@
+"""The part of the protocol-buffer wire format that event files use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hook_layer.format.errors import RecordError
+
+__all__ = ["FIXED32", "FIXED64", "LENGTH_DELIMITED", "VARINT", "fields", "key", "varint"]
+
+VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
+_MAX_VARINT_BYTES = 10
+_UINT64 = 1 << 64
+
+
+def varint(number: int) -> bytes:
+    """Encode an integer; a negative one as its 64-bit two's complement."""
+    if 0 <= number < 0x80:  # noqa: PLR2004
+        return bytes((number,))
+    number %= _UINT64
+    encoded = bytearray()
+    while number > 0x7F:  # noqa: PLR2004
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def key(field: int, wire_type: int) -> bytes:
+    """Encode the key that stands before a field's value."""
+    return varint(field << 3 | wire_type)
+
+
+def fields(
+    message: memoryview, *, file: str, offset: int
+) -> Iterator[tuple[int, int, int | memoryview, int]]:
+    """Yield `(field number, wire type, value, offset of the value)` of every field of a message.
+
+    Varints come as unsigned integers; all other values as views of `message`.
+
+    Args:
+        message: The encoded message.
+        file: Name of the file, for errors.
+        offset: Offset of the message in the file, for errors.
+
+    Raises:
+        RecordError: The bytes are no message, or a length runs past its end.
+    """
+    position, end = 0, len(message)
+    while position < end:
+        tag, position = _read_varint(message, position, file=file, offset=offset)
+        field, wire_type = tag >> 3, tag & 0x7
+        if wire_type == VARINT:
+            start = position
+            number, position = _read_varint(message, position, file=file, offset=offset)
+            yield field, wire_type, number, offset + start
+            continue
+        if wire_type == LENGTH_DELIMITED:
+            length, position = _read_varint(message, position, file=file, offset=offset)
+        elif wire_type in (FIXED64, FIXED32):
+            length = 8 if wire_type == FIXED64 else 4
+        else:
+            raise RecordError(
+                f"field {field} has the unknown wire type {wire_type}",
+                file=file,
+                offset=offset + position,
+            )
+        if length > end - position:
+            raise RecordError(
+                f"field {field} claims {length} bytes where {end - position} are left",
+                file=file,
+                offset=offset + position,
+            )
+        yield field, wire_type, message[position : position + length], offset + position
+        position += length
+
+
+def _read_varint(message: memoryview, position: int, *, file: str, offset: int) -> tuple[int, int]:
+    number = 0
+    for count in range(_MAX_VARINT_BYTES):
+        if position + count >= len(message):
+            break
+        byte = message[position + count]
+        number |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:  # noqa: PLR2004
+            return number % _UINT64, position + count + 1
+    raise RecordError("an integer is cut off or too long", file=file, offset=offset + position)

@@ -1,0 +1,135 @@
+"""The protocol of a store, its errors, and the way from a URI to a store."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeAlias
+
+__all__ = [
+    "Buffers",
+    "ObjectNotFoundError",
+    "StorageError",
+    "Store",
+    "check_key",
+    "checked_range",
+    "joined",
+    "open_store",
+]
+
+Buffers: TypeAlias = "bytes | Sequence[bytes | memoryview]"
+"""An object's content, in one piece or in several that are written one after the other."""
+
+_STORES: Final = {
+    "file": "hook_layer.storage.local:LocalStore.from_uri",
+    "memory": "hook_layer.storage.memory:MemoryStore.from_uri",
+    "s3": "hook_layer.storage.s3:S3Store",
+}
+_MAX_KEY_BYTES: Final = 1024
+
+
+class StorageError(OSError):
+    """A store that cannot be reached or refuses; the message names the store and the key."""
+
+
+class ObjectNotFoundError(StorageError, FileNotFoundError):
+    """No object has this key."""
+
+
+class Store(Protocol):
+    """A folder of objects under keys such as `index/000000000/000000000012_worker_0.json`.
+
+    Every method raises ValueError for a key that could lead outside the store, and StorageError
+    when the store fails.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Where the store is, ending in "/"."""
+        ...
+
+    def put(self, key: str, data: Buffers) -> None:
+        """Store an object whole: a reader sees the old one or the new one, never a part."""
+        ...
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them.
+
+        Raises:
+            ObjectNotFoundError: No object has this key.
+        """
+        ...
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        ...
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        ...
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes.
+
+        Raises:
+            ObjectNotFoundError: No object has this key.
+        """
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        ...
+
+
+def open_store(uri: str | os.PathLike[str]) -> Store:
+    """Return the store at a path or a `file://`, `s3://` or `memory://` URI.
+
+    Raises:
+        ValueError: The URI has another scheme.
+    """
+    text = os.fspath(uri).strip()
+    scheme, found, _ = text.partition("://")
+    if not found:
+        scheme, text = "file", f"file://{os.path.abspath(text)}"  # noqa: PTH100 - "~" stays a name
+    if scheme not in _STORES:
+        known = ", ".join(f"{name}://" for name in _STORES)
+        raise ValueError(f"{text!r}: no store for {scheme}://; give a path or one of {known}")
+    module, _, factory = _STORES[scheme].partition(":")
+    target: object = importlib.import_module(module)
+    for name in factory.split("."):
+        target = getattr(target, name)
+    store: Store = target(text)  # type: ignore[operator]
+    return store
+
+
+def check_key(key: str) -> str:
+    """Return `key` when it stays inside any store.
+
+    Raises:
+        ValueError: The key is empty, absolute, too long, or has parts that lead elsewhere.
+    """
+    parts = key.split("/")
+    if (
+        any(part in ("", ".", "..") for part in parts)
+        or "\\" in key
+        or not key.isprintable()
+        or len(key.encode("utf-8", "surrogatepass")) > _MAX_KEY_BYTES
+    ):
+        raise ValueError(f"{key[:120]!r} is no key of a store: it must be a plain relative path")
+    return key
+
+
+def checked_range(start: int, length: int | None) -> None:
+    """Refuse a range that no object can have.
+
+    Raises:
+        ValueError: `start` or `length` is negative.
+    """
+    if start < 0 or (length is not None and length < 0):
+        raise ValueError(f"a range must not be negative: start {start}, length {length}")
+
+
+def joined(data: Buffers) -> bytes:
+    """Return the content in one piece."""
+    return data if isinstance(data, bytes) else b"".join(data)

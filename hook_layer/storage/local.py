@@ -1,0 +1,144 @@
+"""A store in a folder of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from hook_layer.storage.base import (
+    Buffers,
+    ObjectNotFoundError,
+    StorageError,
+    check_key,
+    checked_range,
+)
+
+__all__ = ["LocalStore"]
+
+_TEMPORARY_SUFFIX = ".tmp"
+
+
+class LocalStore:
+    """A store in a folder, which is made when the first object is put.
+
+    Objects are written beside their name and renamed, so that readers never see a part, and an
+    agent that copies the folder elsewhere does not either.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the user wrote them
+        self.uri = f"file://{quote(self.path.as_posix()).rstrip('/')}/"
+        self._made: set[Path] = set()
+
+    @classmethod
+    def from_uri(cls, uri: str) -> LocalStore:
+        """Return the store of a `file://` URI.
+
+        Raises:
+            ValueError: The URI names another machine.
+        """
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost"):
+            raise ValueError(f"{uri!r} names the machine {parts.netloc!r}; use file:///path")
+        return cls(unquote(parts.path))
+
+    def put(self, key: str, data: Buffers) -> None:
+        """Store an object whole."""
+        target = self._path(key)
+        buffers = [data] if isinstance(data, bytes) else data
+        with self._reported(key):
+            self._make(target.parent)
+            descriptor, temporary = self._create_beside(target)
+            try:
+                with os.fdopen(descriptor, "wb", buffering=0) as file:
+                    for buffer in buffers:
+                        _write_all(file.fileno(), memoryview(buffer).cast("B"))
+                os.replace(temporary, target)  # noqa: PTH105 - a rename within one folder
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)  # noqa: PTH108
+                raise
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them."""
+        checked_range(start, length)
+        with self._reported(key), self._path(key).open("rb", buffering=0) as file:
+            # A length out of a damaged index must not make this allocate more than there is.
+            available = max(os.fstat(file.fileno()).st_size - start, 0)
+            wanted = available if length is None else min(length, available)
+            return os.pread(file.fileno(), wanted, start) if wanted else b""
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        yield from self._walk(self.path, "", prefix, after)
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        return self._path(key).is_file()
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes."""
+        with self._reported(key):
+            return self._path(key).stat().st_size
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        with self._reported(key):
+            self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.path / check_key(key)
+
+    def _make(self, folder: Path) -> None:
+        if folder not in self._made:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._made.add(folder)
+
+    def _create_beside(self, target: Path) -> tuple[int, str]:
+        arguments = {"prefix": f".{target.name}.", "suffix": _TEMPORARY_SUFFIX}
+        try:
+            return tempfile.mkstemp(dir=target.parent, **arguments)
+        except FileNotFoundError:  # somebody removed the folder since it was made
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return tempfile.mkstemp(dir=target.parent, **arguments)
+
+    def _walk(self, folder: Path, base: str, prefix: str, after: str | None) -> Iterator[str]:
+        try:
+            with os.scandir(folder) as entries:
+                found = [(f"{e.name}/" if e.is_dir() else e.name, e.path) for e in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        # With the "/" a folder sorts among its neighbours as its keys do.
+        for name, path in sorted(found):
+            key = base + name
+            if name.endswith("/"):
+                if not (key.startswith(prefix) or prefix.startswith(key)):
+                    continue
+                if after is not None and key < after and not after.startswith(key):
+                    continue
+                yield from self._walk(Path(path), key, prefix, after)
+            elif key.startswith(prefix) and (after is None or key > after):
+                if not name.endswith(_TEMPORARY_SUFFIX):
+                    yield key
+
+    @contextlib.contextmanager
+    def _reported(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise ObjectNotFoundError(f"{self.uri}{key} does not exist") from error
+        except OSError as error:
+            reason = error.strerror or error
+            raise StorageError(error.errno, f"{self.uri}{key}: {reason}") from error
+
+
+def _write_all(descriptor: int, view: memoryview) -> None:
+    while view:
+        view = view[os.write(descriptor, view) :]

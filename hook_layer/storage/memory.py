@@ -1,0 +1,87 @@
+"""A store in this process's memory, shared under its name."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from hook_layer.storage.base import (
+    Buffers,
+    ObjectNotFoundError,
+    check_key,
+    checked_range,
+    joined,
+)
+
+__all__ = ["MemoryStore"]
+
+_SHARED: dict[str, MemoryStore] = {}
+_SHARED_LOCK = threading.Lock()
+
+
+class MemoryStore:
+    """A store whose objects live as long as it does.
+
+    Args:
+        name: Part of the URI; stores opened by the URI `memory://<name>` are the same store.
+    """
+
+    def __init__(self, name: str = "store") -> None:
+        self.uri = f"memory://{name.strip('/')}/"
+        self._objects: dict[str, bytes] = {}
+        self._keys: list[str] = []
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_uri(cls, uri: str) -> MemoryStore:
+        """Return the process's one store of this URI, made on first use."""
+        name = uri.removeprefix("memory://").strip("/")
+        with _SHARED_LOCK:
+            return _SHARED.setdefault(name, cls(name))
+
+    def put(self, key: str, data: Buffers) -> None:
+        """Store an object whole."""
+        content = joined(data)
+        with self._lock:
+            if check_key(key) not in self._objects:
+                self._keys.insert(bisect_left(self._keys, key), key)
+            self._objects[key] = content
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them."""
+        checked_range(start, length)
+        content = self._find(key)
+        return content[start : None if length is None else start + length]
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in order."""
+        with self._lock:
+            first = bisect_left(self._keys, prefix)
+            if after is not None:
+                first = max(first, bisect_right(self._keys, after))
+            keys = self._keys[first:]
+        for key in keys:
+            if not key.startswith(prefix):
+                return
+            yield key
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        return check_key(key) in self._objects
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes."""
+        return len(self._find(key))
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        with self._lock:
+            if self._objects.pop(check_key(key), None) is not None:
+                del self._keys[bisect_left(self._keys, key)]
+
+    def _find(self, key: str) -> bytes:
+        try:
+            return self._objects[check_key(key)]
+        except KeyError:
+            raise ObjectNotFoundError(f"{self.uri}{key} does not exist") from None

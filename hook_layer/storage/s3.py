@@ -1,0 +1,167 @@
+"""A store under a prefix of an S3 bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hook_layer.storage.base import (
+    Buffers,
+    ObjectNotFoundError,
+    StorageError,
+    check_key,
+    checked_range,
+)
+
+try:
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+except ImportError as error:
+    raise ImportError("S3 needs boto3: pip install 'stepwatch[aws]'") from error
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+__all__ = ["S3Store"]
+
+_URI = re.compile(r"s3://(?P<bucket>[A-Za-z0-9.\-_]{3,255})(?:/(?P<prefix>.*))?")
+_NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+_RANGE_NOT_SATISFIABLE = "InvalidRange"
+
+
+class S3Store:
+    """A store under a prefix of a bucket; the bucket must exist.
+
+    Args:
+        uri: `s3://bucket/prefix`.
+        client: A boto3 S3 client; one with standard retries is made when it is None.
+
+    Raises:
+        ValueError: `uri` is no S3 URI.
+    """
+
+    def __init__(self, uri: str, client: S3Client | None = None) -> None:
+        match = _URI.fullmatch(uri)
+        if match is None:
+            raise ValueError(f"{uri!r} is no S3 URI; give s3://bucket/prefix")
+        self.bucket = match["bucket"]
+        parts = [part for part in (match["prefix"] or "").split("/") if part]
+        self.prefix = "".join(f"{part}/" for part in parts)
+        self.uri = f"s3://{self.bucket}/{self.prefix}"
+        self._client = client or boto3.client(
+            "s3", config=Config(retries={"mode": "standard", "max_attempts": 5})
+        )
+
+    def put(self, key: str, data: Buffers) -> None:
+        """Store an object whole, with one request."""
+        body: Any = data if isinstance(data, bytes) else _BuffersReader(data)
+        with self._reported(key):
+            self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=body)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them, with one request."""
+        checked_range(start, length)
+        if length == 0:
+            return b""
+        arguments: dict[str, Any] = {}
+        if start or length is not None:
+            last = "" if length is None else str(start + length - 1)
+            arguments["Range"] = f"bytes={start}-{last}"
+        with self._reported(key):
+            try:
+                answer = self._client.get_object(
+                    Bucket=self.bucket, Key=self._key(key), **arguments
+                )
+            except ClientError as failure:
+                if failure.response["Error"]["Code"] == _RANGE_NOT_SATISFIABLE:
+                    return b""
+                raise
+            return answer["Body"].read()
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        arguments = {"Bucket": self.bucket, "Prefix": self.prefix + prefix}
+        if after is not None:
+            arguments["StartAfter"] = self.prefix + after
+        with self._reported(prefix):
+            pages = self._client.get_paginator("list_objects_v2").paginate(**arguments)  # type: ignore[arg-type]
+            for page in pages:
+                for entry in page.get("Contents", ()):
+                    yield entry["Key"][len(self.prefix) :]
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        try:
+            self.size(key)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes."""
+        with self._reported(key):
+            answer = self._client.head_object(Bucket=self.bucket, Key=self._key(key))
+            return answer["ContentLength"]
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens when there is none."""
+        with self._reported(key):
+            self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
+
+    def _key(self, key: str) -> str:
+        return self.prefix + check_key(key)
+
+    @contextlib.contextmanager
+    def _reported(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in _NOT_FOUND:
+                raise ObjectNotFoundError(f"{self.uri}{key} does not exist") from error
+            raise StorageError(f"{self.uri}{key}: {error}") from error
+        except BotoCoreError as error:
+            raise StorageError(f"{self.uri}{key}: {error}") from error
+
+
+class _BuffersReader(io.RawIOBase):
+    """A seekable file over several buffers, so that they are sent without being joined."""
+
+    def __init__(self, buffers: Any) -> None:
+        self._views = [memoryview(buffer).cast("B") for buffer in buffers]
+        self._length = sum(len(view) for view in self._views)
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
+        self._position = min(max(base + offset, 0), self._length)
+        return self._position
+
+    def readinto(self, target: Any) -> int:
+        room = memoryview(target).cast("B")
+        written, start = 0, 0
+        for view in self._views:
+            skipped = self._position + written - start
+            if 0 <= skipped < len(view) and written < len(room):
+                piece = view[skipped : skipped + len(room) - written]
+                room[written : written + len(piece)] = piece
+                written += len(piece)
+            start += len(view)
+        self._position += written
+        return written
