@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -36,6 +36,7 @@ class LocalStore:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the user wrote them
         self.uri = f"file://{quote(self.path.as_posix()).rstrip('/')}/"
         self._made: set[Path] = set()
+        self._numbers = itertools.count()
 
     @classmethod
     def from_uri(cls, uri: str) -> LocalStore:
@@ -102,12 +103,13 @@ class LocalStore:
             self._made.add(folder)
 
     def _create_beside(self, target: Path) -> tuple[int, str]:
-        arguments = {"prefix": f".{target.name}.", "suffix": _TEMPORARY_SUFFIX}
+        temporary = f"{target}.{os.getpid()}-{next(self._numbers)}{_TEMPORARY_SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         try:
-            return tempfile.mkstemp(dir=target.parent, **arguments)
+            return os.open(temporary, flags, 0o666), temporary
         except FileNotFoundError:  # somebody removed the folder since it was made
             target.parent.mkdir(parents=True, exist_ok=True)
-            return tempfile.mkstemp(dir=target.parent, **arguments)
+            return os.open(temporary, flags, 0o666), temporary
 
     def _walk(self, folder: Path, base: str, prefix: str, after: str | None) -> Iterator[str]:
         try:
@@ -124,9 +126,10 @@ class LocalStore:
                 if after is not None and key < after and not after.startswith(key):
                     continue
                 yield from self._walk(Path(path), key, prefix, after)
+            elif name.endswith(_TEMPORARY_SUFFIX):
+                continue
             elif key.startswith(prefix) and (after is None or key > after):
-                if not name.endswith(_TEMPORARY_SUFFIX):
-                    yield key
+                yield key
 
     @contextlib.contextmanager
     def _reported(self, key: str) -> Iterator[None]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.storage.base import (
@@ -131,9 +133,10 @@ class S3Store:
 class _BuffersReader(io.RawIOBase):
     """A seekable file over several buffers, so that they are sent without being joined."""
 
-    def __init__(self, buffers: Any) -> None:
+    def __init__(self, buffers: Sequence[bytes | memoryview]) -> None:
         self._views = [memoryview(buffer).cast("B") for buffer in buffers]
-        self._length = sum(len(view) for view in self._views)
+        self._ends = list(itertools.accumulate(len(view) for view in self._views))
+        self._length = self._ends[-1] if self._ends else 0
         self._position = 0
 
     def __len__(self) -> int:
@@ -155,13 +158,12 @@ class _BuffersReader(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         room = memoryview(target).cast("B")
-        written, start = 0, 0
-        for view in self._views:
-            skipped = self._position + written - start
-            if 0 <= skipped < len(view) and written < len(room):
-                piece = view[skipped : skipped + len(room) - written]
-                room[written : written + len(piece)] = piece
-                written += len(piece)
-            start += len(view)
-        self._position += written
+        written = 0
+        while written < len(room) and self._position < self._length:
+            at = bisect_right(self._ends, self._position)
+            view = self._views[at][self._position - self._ends[at] :]
+            piece = view[: len(room) - written]
+            room[written : written + len(piece)] = piece
+            written += len(piece)
+            self._position += len(piece)
         return written

@@ -1,0 +1,5 @@
+"""Contract suites that ship with the package, for whoever adds a store or an adapter."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,313 @@
+"""Index, collections and job files: round trips, the original's JSON, hostile files."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hook_layer.format.collections_file import (
+    CollectionEntry,
+    CollectionsFile,
+    parse_collections,
+)
+from hook_layer.format.errors import (
+    CollectionsFileError,
+    FormatError,
+    IndexFileError,
+    JobFileError,
+)
+from hook_layer.format.index import (
+    STATISTICS_COLUMNS,
+    IndexFile,
+    Statistics,
+    TensorLocation,
+    TensorShape,
+    parse_index,
+)
+from hook_layer.format.job_file import (
+    JobFile,
+    StopFile,
+    new_run_id,
+    parse_job_file,
+    parse_stop_file,
+)
+from hook_layer.format.modes import ModeKeys
+
+EVENT = "events/000000000000/000000000000_worker_0.tfevents"
+ORIGINAL = {
+    "meta": {"mode": "TRAIN", "mode_step": 0, "event_file_name": EVENT},
+    "tensor_payload": [{"tensorname": "w", "start_idx": 0, "length": 111}],
+    "shape_payload": [{"tensorname": "w", "originalname": "orig", "shape": [2, 3]}],
+}
+names = st.text(max_size=20)
+counts = st.integers(0, 2**62)
+
+
+@st.composite
+def index_files(draw: st.DrawFn) -> IndexFile:
+    locations = tuple(draw(st.lists(st.builds(TensorLocation, names, counts, counts), max_size=3)))
+    shapes = tuple(
+        draw(
+            st.lists(
+                st.builds(TensorShape, names, names, st.lists(counts, max_size=3).map(tuple)),
+                max_size=3,
+                min_size=0 if locations else 1,
+            )
+        )
+    )
+    return IndexFile(
+        draw(st.sampled_from(ModeKeys)),
+        draw(counts),
+        EVENT if locations else None,
+        locations,
+        shapes,
+        draw(st.none() | statistics_blocks()),
+        draw(st.none() | names),
+        draw(st.none() | st.integers(1, 1000)),
+        draw(st.none() | st.integers(1, 2**62)),
+    )
+
+
+@st.composite
+def statistics_blocks(draw: st.DrawFn) -> Statistics:
+    rows = draw(st.integers(0, 4))
+    columns = STATISTICS_COLUMNS[: draw(st.integers(0, len(STATISTICS_COLUMNS)))]
+    numbers = st.floats(width=64)
+    values = draw(st.lists(numbers, min_size=rows * len(columns), max_size=rows * len(columns)))
+    rows_of = {"min_size": rows, "max_size": rows}
+    return Statistics(
+        columns,
+        tuple(draw(st.lists(names, **rows_of))),
+        tuple(draw(st.lists(st.sampled_from(["float32", "bfloat16"]), **rows_of))),
+        tuple(draw(st.lists(st.lists(counts, max_size=2).map(tuple), **rows_of))),
+        np.array(values, dtype=np.float64).reshape(rows, len(columns)),
+        tuple(draw(st.lists(st.none() | st.integers(0, 2**32 - 1), **rows_of))),
+    )
+
+
+def parsed(content: object) -> IndexFile:
+    return parse_index(json.dumps(content).encode(), file="index/x.json")
+
+
+def test_the_originals_file_is_read() -> None:
+    index = parsed(ORIGINAL)
+    assert index.mode is ModeKeys.TRAIN
+    assert index.event_file_name == EVENT
+    assert index.locations == (TensorLocation("w", 0, 111),)
+    assert index.shapes == (TensorShape("w", "orig", (2, 3)),)
+    assert (index.statistics, index.run, index.workers, index.sequence) == (None,) * 4
+
+
+def test_without_additions_the_file_has_the_originals_bytes() -> None:
+    assert parsed(ORIGINAL).encode() == json.dumps(ORIGINAL).encode()
+
+
+@given(index_files())
+def test_an_index_comes_back(index: IndexFile) -> None:
+    back = parse_index(index.encode(), file="f")
+    for field in ("mode", "mode_step", "event_file_name", "locations", "shapes"):
+        assert getattr(back, field) == getattr(index, field)
+    for field in ("run", "workers", "sequence"):
+        assert getattr(back, field) == getattr(index, field)
+    assert (back.statistics is None) == (index.statistics is None)
+    if back.statistics is not None and index.statistics is not None:
+        for field in ("columns", "tensors", "dtypes", "shapes", "crc32c"):
+            assert getattr(back.statistics, field) == getattr(index.statistics, field)
+        np.testing.assert_array_equal(back.statistics.values, index.statistics.values)
+
+
+def test_the_statistics_block_is_the_documented_one() -> None:
+    block = Statistics(
+        ("size", "mean"), ("g",), ("float32",), ((2,),), np.array([[2.0, 0.5]]), (7,)
+    )
+    content = json.loads(
+        IndexFile(
+            ModeKeys.TRAIN, 0, None, (), (TensorShape("g", "g", (2,)),), block, "R", 2, 41
+        ).encode()
+    )
+    assert content["statistics"] == {
+        "version": 1,
+        "columns": ["size", "mean"],
+        "tensors": ["g"],
+        "dtypes": ["float32"],
+        "shapes": [[2]],
+        "crc32c": [7],
+        "values": base64.b64encode(np.array([2.0, 0.5], "<f8").tobytes()).decode(),
+    }
+    assert (content["run"], content["workers"], content["sequence"]) == ("R", 2, 41)
+
+
+def test_a_missing_column_is_nan() -> None:
+    block = Statistics(("size",), ("g",), ("float32",), ((2,),), np.array([[2.0]]), (None,))
+    assert block.column("size").tolist() == [2.0]
+    assert np.isnan(block.column("abs_mean")).all()
+
+
+def test_an_unknown_version_of_statistics_is_left_out() -> None:
+    assert parsed({**ORIGINAL, "statistics": {"version": 2, "new": "layout"}}).statistics is None
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    content = json.loads(json.dumps(ORIGINAL))
+    *parents, last = path.split(".")
+    target = content
+    for parent in parents:
+        target = target[int(parent)] if isinstance(target, list) else target[parent]
+    if value is None:
+        del target[last]
+    else:
+        target[last] = value
+    return content
+
+
+BLOCK = {
+    "version": 1,
+    "columns": ["size"],
+    "tensors": ["g"],
+    "dtypes": ["f"],
+    "shapes": [[]],
+    "crc32c": [None],
+    "values": base64.b64encode(b"\0" * 8).decode(),
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {},
+        {"meta": {}},
+        changed("meta", None),
+        changed("meta.mode", "TRAINING"),
+        changed("meta.mode", 1),
+        changed("meta.mode_step", -1),
+        changed("meta.mode_step", True),
+        changed("meta.mode_step", 1.5),
+        changed("meta.event_file_name", None),
+        changed("meta.event_file_name", "../../etc/passwd"),
+        changed("meta.event_file_name", "events/../../x"),
+        changed("meta.event_file_name", "/etc/passwd"),
+        changed("meta.event_file_name", f"events/{'0' * 12}/../{EVENT}"),
+        changed("meta.event_file_name", f"{EVENT[:-9]}/../x.tfevents"),
+        changed("meta.event_file_name", "s3://other/events/x"),
+        changed("tensor_payload", {"a": 1}),
+        changed("tensor_payload", ["w"]),
+        changed("tensor_payload.0.start_idx", -5),
+        changed("tensor_payload.0.start_idx", "0"),
+        changed("tensor_payload.0.length", 2**63),
+        changed("tensor_payload.0.tensorname", None),
+        changed("shape_payload.0.shape", [-1]),
+        changed("shape_payload.0.shape", "ab"),
+        changed("workers", 0),
+        changed("workers", 2**40),
+        changed("sequence", 0),
+        changed("run", 7),
+        changed("statistics", []),
+        changed("statistics", {**BLOCK, "values": "!!"}),
+        changed("statistics", {**BLOCK, "values": ""}),
+        changed("statistics", {**BLOCK, "values": 5}),
+        changed("statistics", {**BLOCK, "tensors": []}),
+        changed("statistics", {**BLOCK, "columns": ["size", "mean"]}),
+        changed("statistics", {**BLOCK, "crc32c": [2**32]}),
+        changed("statistics", {**BLOCK, "shapes": [["x"]]}),
+    ],
+)
+def test_a_file_that_contradicts_the_format_is_refused(content: object) -> None:
+    with pytest.raises(IndexFileError, match=r"index/x\.json"):
+        parsed(content)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"meta": ' + b"9" * 10_000 + b"}",
+    ],
+)
+def test_bytes_that_are_no_json_object_are_refused(data: bytes) -> None:
+    for parse in (parse_index, parse_collections, parse_job_file, parse_stop_file):
+        with pytest.raises(FormatError, match="the file"):
+            parse(data, file="the file")
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from([*ORIGINAL, *BLOCK, "statistics", "collections", "_meta"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_raises_another_error(content: Any) -> None:
+    data = json.dumps(content).encode()
+    for parse in (parse_index, parse_collections, parse_job_file, parse_stop_file):
+        try:
+            parse(data, file="f")
+        except FormatError as error:
+            assert error.file == "f"
+
+
+def test_an_index_without_a_tensor_is_not_written() -> None:
+    with pytest.raises(IndexFileError, match="at least one tensor"):
+        IndexFile(ModeKeys.TRAIN, 0, None).encode()
+    with pytest.raises(IndexFileError, match="event file"):
+        IndexFile(ModeKeys.TRAIN, 0, None, (TensorLocation("w", 0, 1),)).encode()
+
+
+def test_a_collections_file_comes_back() -> None:
+    entry = CollectionEntry("gradients", ("^gradient",), ("b", "a"), {"save_raw_tensor": True})
+    back = parse_collections(CollectionsFile({"gradients": entry}, 2).encode(), file="f")
+    assert back.num_workers == 2
+    assert back.collections["gradients"] == CollectionEntry(
+        "gradients", ("^gradient",), ("a", "b"), {"save_raw_tensor": True}
+    )
+
+
+def test_the_originals_collections_file_is_read_and_written() -> None:
+    data = (
+        b'{"collections": {"default": {"name": "default", "include_regex": [], '
+        b'"tensor_names": [], "reduction_config": null, "save_config": null, '
+        b'"save_histogram": true}}, "_meta": {"num_workers": 1}}'
+    )
+    assert parse_collections(data, file="f").encode() == data
+
+
+def test_an_unknown_key_of_a_collections_file_is_refused() -> None:
+    with pytest.raises(CollectionsFileError, match="'other'"):
+        parse_collections(b'{"collections": {}, "other": 1}', file="f")
+
+
+def test_job_and_stop_files_come_back() -> None:
+    job = JobFile("mnist-7", new_run_id(), "sagemaker", "2026-11-20T10:00:00Z", "arn:x", ({},))
+    assert parse_job_file(job.encode(), file="f") == job
+    stop = StopFile("loss is NaN", "2026-11-20T10:00:00Z", job.run_id, "R", {"step": 3})
+    assert parse_stop_file(stop.encode(), file="f") == stop
+    assert parse_stop_file(b'{"Reason": "by hand"}', file="f").run_id is None
+
+
+def test_a_job_file_without_a_run_is_refused() -> None:
+    with pytest.raises(JobFileError, match="RunId"):
+        parse_job_file(b'{"TrainingJobName": "x"}', file="f")
+
+
+def test_run_ids_differ_and_sort_by_time() -> None:
+    ids = [new_run_id() for _ in range(50)]
+    assert len(set(ids)) == 50
+    assert {len(run) for run in ids} == {26}
+    assert ids[0][:8] <= ids[-1][:8]

@@ -1,0 +1,123 @@
+"""All stores pass the one contract, and each what is its own."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from hook_layer.storage import StorageError, Store, open_store
+from hook_layer.storage.local import LocalStore
+from hook_layer.storage.memory import MemoryStore
+from hook_layer.storage.s3 import S3Store
+from hook_layer.testing.store_contract import StoreContract
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_store(s3_endpoint: str, request: pytest.FixtureRequest) -> S3Store:
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3_endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+    )
+    bucket = f"bucket-{abs(hash(request.node.nodeid))}"
+    client.create_bucket(Bucket=bucket)
+    return S3Store(f"s3://{bucket}//jobs/mnist-7", client=client)
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path / "not made yet")
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore("contract")
+
+
+class TestS3Store(StoreContract):
+    @pytest.fixture
+    def store(self, s3_store: S3Store) -> Store:
+        return s3_store
+
+    def test_listing_crosses_pages(self, s3_store: S3Store) -> None:
+        keys = [f"index/{number:05d}" for number in range(1005)]
+        for key in keys:
+            s3_store.put(key, b"")
+        assert list(s3_store.list("index/")) == keys
+
+    def test_a_missing_bucket_is_a_storage_error_that_names_it(self, s3_store: S3Store) -> None:
+        elsewhere = S3Store("s3://no-such-bucket-here/x", client=s3_store._client)
+        with pytest.raises(StorageError, match="s3://no-such-bucket-here/x/a"):
+            elsewhere.put("a", b"x")
+
+
+def test_a_buffers_reader_is_a_seekable_file() -> None:
+    from hook_layer.storage.s3 import _BuffersReader
+
+    reader = _BuffersReader([b"abc", memoryview(b""), b"defgh"])
+    assert reader.seek(0, io.SEEK_END) == 8
+    assert reader.seek(2) == 2
+    assert reader.read(3) == b"cde"
+    assert reader.read() == b"fgh"
+    assert reader.read() == b""
+
+
+def test_a_local_file_has_the_users_permissions(tmp_path: Path) -> None:
+    LocalStore(tmp_path).put("a", b"x")
+    previous = os.umask(0)
+    os.umask(previous)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666 & ~previous
+
+
+def test_a_local_store_survives_the_removal_of_its_folder(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "trial")
+    store.put("index/a", b"x")
+    (tmp_path / "trial" / "index" / "a").unlink()
+    (tmp_path / "trial" / "index").rmdir()
+    store.put("index/b", b"y")
+    assert list(store.list()) == ["index/b"]
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    (tmp_path / "taken" / "inner").mkdir(parents=True)
+    with pytest.raises(StorageError):
+        store.put("taken", b"x")
+    assert list(store.list()) == []
+
+
+def test_open_store_knows_paths_and_uris(tmp_path: Path) -> None:
+    by_path = open_store(tmp_path / "a b")
+    assert by_path.uri == f"file://{tmp_path}/a%20b/"
+    assert open_store(by_path.uri).uri == by_path.uri
+    assert open_store(f" {tmp_path} ").uri == f"file://{tmp_path}/"
+    open_store("memory://shared").put("a", b"x")
+    assert open_store("memory://shared/").get("a") == b"x"
+
+
+def test_open_store_refuses_what_it_does_not_know() -> None:
+    with pytest.raises(ValueError, match="gs://"):
+        open_store("gs://bucket/x")
+    with pytest.raises(ValueError, match="no S3 URI"):
+        open_store("s3://")
+    with pytest.raises(ValueError, match="machine"):
+        open_store("file://elsewhere/x")
