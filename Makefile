@@ -1,0 +1,42 @@
+# `make demo` and `make test` set up all that they need; the others do too.
+PYTHON ?= python3
+VENV := .venv/bin
+# Node for CDK comes with the environment, and is found before any other.
+export PATH := $(CURDIR)/$(VENV):$(PATH)
+export CDK_DISABLE_CLI_TELEMETRY := 1
+export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
+PYTEST_ARGUMENTS ?=
+
+.PHONY: help setup setup-demo demo test lint synth bench clean
+
+help:  ## List the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: setup-demo  ## Make the environments for development and for the tests with the original client.
+	@$(PYTHON) tools/setup_environment.py dev
+	@$(PYTHON) tools/setup_environment.py interop
+
+setup-demo:
+	@$(PYTHON) tools/setup_environment.py demo
+
+demo: setup-demo  ## Watch a healthy and a sick training run on this machine.
+	@$(VENV)/python -m examples.demo
+
+test: setup lint  ## Run every check and every test.
+	@$(VENV)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
+
+lint: setup  ## Check style, types and import directions.
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+	@$(VENV)/mypy
+	@$(VENV)/lint-imports
+
+synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no credentials and no network.
+	@$(VENV)/python -m infra.app
+
+bench: setup  ## Measure beside the peers.
+	@for script in benchmarks/*.py; do $(VENV)/python $$script || exit 1; done
+
+clean:  ## Remove everything that can be made again.
+	rm -rf .venv .venv-interop .build cdk.out
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

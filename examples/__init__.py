@@ -1,0 +1,1 @@
+"""Runs that a user would make, each a script that works from the checkout."""

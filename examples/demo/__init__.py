@@ -1,0 +1,1 @@
+"""The demo: one healthy and one sick training run, watched by the deployed pipeline."""

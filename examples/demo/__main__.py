@@ -1,0 +1,153 @@
+"""Run the demo: `make demo`, or `python -m examples.demo`.
+
+The template that `cdk deploy` would deploy is synthesised and deployed into an emulator on this
+machine; two real training runs then write their tensors to its S3. The run with a learning rate
+of 10 must be stopped by the pipeline, the other one must be left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from examples.demo.job import Job
+from examples.demo.report import RuleResult, print_table, results_of
+from infra.local import LocalTarget
+
+_CONTEXT = {
+    "rules": {
+        "VanishingGradient": {},
+        "ExplodingTensor": {},
+        "LossNotDecreasing": {"num_steps": "200", "mode": "EVAL"},
+    }
+}
+_POLL_S = 0.25
+_RUN_TIMEOUT_S = 240
+_VERDICT_TIMEOUT_S = 30
+_LATEST_STOP = 0.75  # of the planned steps
+
+
+def main() -> int:
+    """Run both jobs and return the exit status."""
+    console = Console()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="stepwatch-demo-") as folder:
+        console.print("synthesising the template and deploying it into the emulator ...")
+        with LocalTarget(_CONTEXT, workdir=Path(folder)) as target:
+            console.print(
+                f"deployed: bucket {target.tensor_bucket}, endpoint {target.endpoint_url} "
+                f"({time.monotonic() - started:.1f} s)"
+            )
+            mistakes: list[str] = []
+            results: list[RuleResult] = []
+            for job, check in (
+                (Job("demo-healthy", learning_rate=0.004), check_healthy),
+                (Job("demo-sick", learning_rate=10.0), check_sick),
+            ):
+                status = run(job, target, console)
+                found = results_of(job.name, target)
+                results += found
+                mistakes += [f"{job.name}: {text}" for text in check(job, status, found)]
+                if mistakes:
+                    console.print(job.output, markup=False)
+    print_table(results, console)
+    for mistake in mistakes:
+        console.print(f"demo: FAILED: {mistake}", markup=False)
+    if mistakes:
+        return 1
+    sick = next(result for result in results if result.status == "IssuesFound")
+    console.print(
+        f"demo: ok - {sick.rule} stopped {sick.job} at step {sick.stopped_at}, the healthy run "
+        f"completed ({time.monotonic() - started:.0f} s)",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def run(job: Job, target: LocalTarget, console: Console) -> str:
+    """Run one job to its end and return the training job's status."""
+    out_dir = f"s3://{target.tensor_bucket}/{job.name}/debug-output"
+    description = target.start_training_job(job.name, out_dir)
+    environment = target.environment() | {"TRAINING_JOB_ARN": description["TrainingJobArn"]}
+    job.start(out_dir, environment)
+    console.print(f"\n[bold]{job.name}[/bold]: learning rate {job.learning_rate}")
+    deadline = time.monotonic() + _RUN_TIMEOUT_S
+    try:
+        with console.status("starting") as line:
+            shown = ""
+            while (exit_status := job.poll()) is None and time.monotonic() < deadline:
+                shown = show_progress(job, target, console, shown)
+                line.update(f"{job.last_line or 'starting'}")
+                time.sleep(_POLL_S)
+    finally:
+        job.kill()
+    target.finish_training_job(job.name, 1 if exit_status is None else exit_status)
+    target.wait_idle(_VERDICT_TIMEOUT_S)
+    console.print(f"  {job.last_line}", markup=False, soft_wrap=True)
+    described: Any = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
+    status: str = described["TrainingJobStatus"]
+    console.print(f"  training job: {status}")
+    return status
+
+
+def show_progress(job: Job, target: LocalTarget, console: Console, shown: str) -> str:
+    """Print a line when a rule changed its status or another tenth of the steps is done."""
+    statuses = target.rule_statuses(job.name)
+    summary = ", ".join(
+        f"{one['RuleConfigurationName']} {one['RuleEvaluationStatus']}" for one in statuses
+    )
+    tenth = job.step * 10 // job.num_steps if job.num_steps else 0
+    text = f"{tenth} {summary}"
+    if text != shown and job.num_steps:
+        console.print(f"  step {job.step:>5}/{job.num_steps}  {summary}", highlight=False)
+    return text
+
+
+def check_healthy(job: Job, status: str, results: list[RuleResult]) -> list[str]:
+    """Return what went otherwise than a healthy run must."""
+    mistakes = []
+    if status != "Completed":
+        mistakes.append(f"the training job ended {status}, not Completed")
+    if job.step != job.num_steps or not job.num_steps or job.was_stopped:
+        mistakes.append(f"the script ended early: {job.last_line!r}")
+    mistakes += [
+        f"{result.rule} is {result.status}, not NoIssuesFound: {result.detail}"
+        for result in results
+        if result.status != "NoIssuesFound"
+    ]
+    return mistakes or missing_rules(results)
+
+
+def check_sick(job: Job, status: str, results: list[RuleResult]) -> list[str]:
+    """Return what went otherwise than a sick run must."""
+    mistakes = []
+    if status != "Stopped":
+        mistakes.append(f"the training job ended {status}, not Stopped")
+    if not job.was_stopped:
+        mistakes.append(f"the script was not ended by the stop signal: {job.last_line!r}")
+    elif job.step > job.num_steps * _LATEST_STOP:
+        mistakes.append(f"stopped only at step {job.step} of {job.num_steps}")
+    if not any(result.status == "IssuesFound" for result in results):
+        mistakes.append("no rule found an issue")
+    for result in results:
+        result.stopped_at = f"{job.step}/{job.num_steps}"
+    return mistakes or missing_rules(results)
+
+
+def missing_rules(results: list[RuleResult]) -> list[str]:
+    """Return the configured rules that gave no status at all."""
+    return [
+        f"{rule} gave no status"
+        for rule in _CONTEXT["rules"]
+        if rule not in {result.rule for result in results}
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

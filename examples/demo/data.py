@@ -1,0 +1,45 @@
+"""Real images for the demo: Fashion-MNIST where Debian's package has it, else digits."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import torch
+
+__all__ = ["FASHION_MNIST", "load_images"]
+
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
+_HEADER_BYTES = {"images": 16, "labels": 8}
+_NUM_FASHION_IMAGES = 6000
+_VALIDATION_SHARE = 5
+
+
+def load_images() -> tuple[
+    str, tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]
+]:
+    """Return the data's name, training images and labels, and held-out images and labels.
+
+    Images are float32 [N, 1, height, width] with mean 0 and variance 1, labels int64 [N].
+    """
+    if FASHION_MNIST.is_dir():
+        name, images, labels = "Fashion-MNIST", _idx("images"), _idx("labels")
+        images = images.reshape(-1, 28, 28)[:_NUM_FASHION_IMAGES]
+        labels = labels[:_NUM_FASHION_IMAGES]
+    else:
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        name, images, labels = "digits", digits.images, digits.target
+    pixels = torch.tensor(images, dtype=torch.float32).unsqueeze(1)
+    pixels = (pixels - pixels.mean()) / pixels.std()
+    targets = torch.tensor(labels, dtype=torch.int64)
+    held_out = len(targets) // _VALIDATION_SHARE
+    return name, (pixels[held_out:], targets[held_out:]), (pixels[:held_out], targets[:held_out])
+
+
+def _idx(kind: str) -> np.ndarray:
+    files = sorted(FASHION_MNIST.glob(f"train-{kind}-idx*-ubyte.gz"))
+    with gzip.open(files[0]) as file:
+        return np.frombuffer(file.read(), np.uint8, offset=_HEADER_BYTES[kind])

@@ -1,0 +1,170 @@
+"""The original client reads what we write, and we read what it writes, to the bit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.index import (
+    STATISTICS_COLUMNS,
+    IndexFile,
+    Statistics,
+    TensorLocation,
+    TensorShape,
+)
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import END_MARKER, collections_key, event_key, index_key
+from hook_layer.format.records import encode_record
+from hook_layer.storage.local import LocalStore
+from tests.interop.environment import run_script
+
+pytestmark = pytest.mark.interop
+Seen = Callable[[Path], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def of_smdebug(tmp_path_factory: pytest.TempPathFactory, run_smdebug: Callable[..., str]) -> Path:
+    """The trial that the script writes with the original's hook."""
+    path = tmp_path_factory.mktemp("original") / "trial"
+    run_smdebug("train_script.py", "smdebug.pytorch", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def of_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trial that the same script writes with our hook."""
+    path = tmp_path_factory.mktemp("ours") / "trial"
+    run_script(Path(sys.executable), "train_script.py", "hook_layer.pytorch", str(path))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(of_smdebug: Path, seen_by_smdebug: Seen) -> dict[str, Any]:
+    """What the original's reader says of the original's files."""
+    content = seen_by_smdebug(of_smdebug)
+    assert len(content["names"]) == 11
+    assert content["steps"] == {"TRAIN": [0, 2, 4], "EVAL": [0]}
+    return content
+
+
+def test_our_reader_says_the_same_of_the_originals_files(
+    of_smdebug: Path, expected: dict[str, Any], seen_by_us: Seen
+) -> None:
+    assert seen_by_us(of_smdebug) == expected
+
+
+def test_both_readers_say_the_same_of_our_files(
+    of_ours: Path, seen_by_smdebug: Seen, seen_by_us: Seen
+) -> None:
+    assert seen_by_us(of_ours) == seen_by_smdebug(of_ours)
+
+
+def test_the_original_finds_in_our_files_what_its_own_hook_saves(
+    of_ours: Path, expected: dict[str, Any], seen_by_smdebug: Seen
+) -> None:
+    found = seen_by_smdebug(of_ours)
+    for part in ("names", "modes", "steps", "all_steps", "mode_steps", "workers", "collections"):
+        assert found[part] == expected[part], part
+    for name, tensor in expected["tensors"].items():
+        for part, content in tensor.items():
+            assert found["tensors"][name][part] == content, (name, part)
+
+
+SMDEBUG_DTYPES = ["f2", "f4", "f8", "i4", "i8", "?", "u1", "c16"]
+OUR_DTYPES = [*SMDEBUG_DTYPES, "i1", "i2", "u2", "u4", "u8", "c8"]
+
+
+def sample(dtype: str) -> np.ndarray:
+    return (np.arange(-6, 6) * 37).astype(dtype).reshape(3, 4)
+
+
+def write_step(
+    path: Path, tensors: dict[str, np.ndarray], *, worker: str = "worker_0", step: int = 0
+) -> None:
+    """Write one step with the format's own functions, without a hook."""
+    buffers: list[bytes | memoryview] = []
+    locations, start = [], 0
+    for name, value in tensors.items():
+        record = encode_record(
+            name, value, step=step, mode=ModeKeys.TRAIN, mode_step=step, wall_time=1.5
+        )
+        locations.append(TensorLocation(name, start, record.length))
+        buffers += record.buffers
+        start += record.length
+    store = LocalStore(path)
+    store.put(event_key(step, worker), buffers)
+    index = IndexFile(ModeKeys.TRAIN, step, event_key(step, worker), tuple(locations))
+    store.put(index_key(step, worker), index.encode())
+
+
+def finish(path: Path, *, workers: int = 1) -> None:
+    store = LocalStore(path)
+    entries = {name: CollectionEntry(name) for name in ("default", "all")}
+    for worker in range(workers):
+        key = collections_key(f"worker_{worker}")
+        store.put(key, CollectionsFile(entries, workers).encode())
+    store.put(END_MARKER, b"01JDXX")
+
+
+def test_every_type_that_the_original_reads_is_bit_equal(
+    tmp_path: Path, seen_by_smdebug: Seen, seen_by_us: Seen
+) -> None:
+    tensors = {f"t_{dtype}": sample(dtype) for dtype in SMDEBUG_DTYPES}
+    tensors |= {"scalar": np.array(2.5, "f4"), "strings": np.array(["a", "bé"])}
+    write_step(tmp_path, tensors)
+    finish(tmp_path)
+    found = seen_by_smdebug(tmp_path)
+    assert found == seen_by_us(tmp_path)
+    for name, value in tensors.items():
+        dtype, shape, data = found["tensors"][name]["values"]["0"]["worker_0"]
+        assert shape == list(value.shape)
+        assert data == (value.tolist() if dtype == "str" else value.tobytes().hex()[: len(data)])
+
+
+def test_types_that_the_originals_reader_loses_are_kept_by_ours(
+    tmp_path: Path, seen_by_us: Seen
+) -> None:
+    write_step(tmp_path, {f"t_{dtype}": sample(dtype) for dtype in OUR_DTYPES})
+    finish(tmp_path)
+    found = seen_by_us(tmp_path)
+    for dtype in OUR_DTYPES:
+        name, shape, _ = found["tensors"][f"t_{dtype}"]["values"]["0"]["worker_0"]
+        assert (name, shape) == (np.dtype(dtype).name, [3, 4])
+
+
+def test_several_workers_are_read(tmp_path: Path, seen_by_smdebug: Seen, seen_by_us: Seen) -> None:
+    for step in (0, 10):
+        for rank in range(2):
+            value = np.full(3, step + rank, "f4")
+            write_step(tmp_path, {"loss": value}, worker=f"worker_{rank}", step=step)
+    finish(tmp_path, workers=2)
+    found = seen_by_smdebug(tmp_path)
+    assert found["workers"] == ["worker_0", "worker_1"]
+    assert found == seen_by_us(tmp_path)
+
+
+def test_an_index_with_statistics_only_is_read_by_the_original(
+    tmp_path: Path, seen_by_smdebug: Seen, seen_by_us: Seen
+) -> None:
+    values = np.zeros((1, len(STATISTICS_COLUMNS)))
+    block = Statistics(
+        STATISTICS_COLUMNS, ("gradient/w",), ("bfloat16",), ((2, 3),), values, (None,)
+    )
+    shape = TensorShape("gradient/w", "gradient/w", (2, 3))
+    for number, step in enumerate((0, 5), start=1):
+        index = IndexFile(ModeKeys.TRAIN, step, None, (), (shape,), block, "01JDXX", 1, number)
+        LocalStore(tmp_path).put(index_key(step, "worker_0"), index.encode())
+    finish(tmp_path)
+    found = seen_by_smdebug(tmp_path)
+    assert found["names"] == ["gradient/w"]
+    assert found["steps"] == {"TRAIN": [0, 5]}
+    tensor = found["tensors"]["gradient/w"]
+    assert tensor["values"]["0"]["worker_0"] == "raised TensorUnavailableForStep"
+    assert tensor["shapes"] == {"0": ["(2, 3)"], "5": ["(2, 3)"]}
+    assert found == seen_by_us(tmp_path)
