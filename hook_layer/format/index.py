@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hook_layer.format.errors import IndexFileError
 from hook_layer.format.json_document import Document, load_object
@@ -24,8 +24,7 @@ __all__ = [
 _MAX_WORKERS: Final = 1 << 20
 
 
-@dataclass(frozen=True)
-class TensorLocation:
+class TensorLocation(NamedTuple):
     """Where a tensor's record lies in the event file: first byte and length in bytes."""
 
     name: str
@@ -33,8 +32,7 @@ class TensorLocation:
     length: int
 
 
-@dataclass(frozen=True)
-class TensorShape:
+class TensorShape(NamedTuple):
     """Shape of a tensor whose value is not stored."""
 
     name: str
@@ -153,14 +151,19 @@ def parse_index(data: bytes, *, file: str) -> IndexFile:
 
 def _locations(rows: object, document: Document) -> tuple[TensorLocation, ...]:
     path = "tensor_payload"
-    return tuple(
-        TensorLocation(
-            document.text(document.members(row, path).get("tensorname"), f"{path}.tensorname"),
-            document.count(row.get("start_idx"), f"{path}.start_idx"),
-            document.count(row.get("length"), f"{path}.length"),
-        )
-        for row in document.items([] if rows is None else rows, path)
-    )
+    locations = []
+    for row in document.items([] if rows is None else rows, path):
+        members = document.members(row, path)
+        name: Any = members.get("tensorname")
+        start: Any = members.get("start_idx")
+        length: Any = members.get("length")
+        # One cheap test passes the row as it should be; only a wrong one is looked at closely.
+        if type(name) is not str or not document.are_counts((start, length)):
+            document.text(name, f"{path}.tensorname")
+            document.count(start, f"{path}.start_idx")
+            document.count(length, f"{path}.length")
+        locations.append(TensorLocation(name, start, length))
+    return tuple(locations)
 
 
 def _shapes(rows: object, document: Document) -> tuple[TensorShape, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from hook_layer.format.errors import FormatError
@@ -91,15 +92,24 @@ class Document:
 
     def texts(self, value: object, path: str) -> tuple[str, ...]:
         """Return a list of strings."""
-        return tuple(
-            self.text(item, f"{path}[{i}]") for i, item in enumerate(self.items(value, path))
-        )
+        items = self.items(value, path)
+        if not all([type(item) is str for item in items]):  # noqa: C419 - a list is faster
+            for i, item in enumerate(items):
+                self.text(item, f"{path}[{i}]")
+        return tuple(items)
 
     def shape(self, value: object, path: str) -> tuple[int, ...]:
         """Return a list of non-negative integers."""
-        return tuple(
-            self.count(item, f"{path}[{i}]") for i, item in enumerate(self.items(value, path))
-        )
+        lengths = self.items(value, path)
+        if not self.are_counts(lengths):
+            for i, length in enumerate(lengths):
+                self.count(length, f"{path}[{i}]")
+        return tuple(lengths)
+
+    @staticmethod
+    def are_counts(values: Sequence[Any]) -> bool:
+        """Tell whether all values are what `count` would accept."""
+        return all([type(value) is int and 0 <= value <= _MAX_INTEGER for value in values])  # noqa: C419 - a list is faster
 
 
 def _shown(value: object) -> str:

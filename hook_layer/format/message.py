@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -52,27 +53,44 @@ def encode_event(event: EventMessage) -> tuple[bytes, memoryview, bytes]:
     Raises:
         UnsupportedDtypeError: The format has no tag for the array's type.
     """
-    tensor_head, content = _encode_tensor(event.name, event.value)
-    metadata = _chunk(
-        _METADATA,
-        _plugin(_MODE_STEP_PLUGIN, event.mode_step) + _plugin(_MODE_PLUGIN, event.mode.value),
-    )
-    tag = _chunk(_TAG, event.name.encode())
-    tensor_bytes = len(tensor_head) + content.nbytes
-    tensor_key = key(_TENSOR, LENGTH_DELIMITED) + varint(tensor_bytes)
-    value_bytes = len(tag) + len(tensor_key) + tensor_bytes + len(metadata)
+    if event.value.dtype.kind in "USO":
+        strings = b"".join(_chunk(_STRING, _string_bytes(text)) for text in event.value.flat)
+        content = memoryview(b"")
+        head = _value_head(event.name, event.value.shape, 0, len(strings)) + strings
+    else:
+        array = normalized(event.value)
+        content = array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
+        head = _value_head(event.name, array.shape, tag_of(array.dtype), array.nbytes)
+    tail = _metadata(event.mode, event.mode_step)
+    value_bytes = len(head) + content.nbytes + len(tail)
     value_key = key(_VALUE, LENGTH_DELIMITED) + varint(value_bytes)
-    summary_key = key(_SUMMARY, LENGTH_DELIMITED) + varint(len(value_key) + value_bytes)
-    head = [
+    parts = [
         key(_WALL_TIME, FIXED64) + struct.pack("<d", event.wall_time) if event.wall_time else b"",
         key(_STEP, VARINT) + varint(event.step) if event.step else b"",
-        summary_key,
+        key(_SUMMARY, LENGTH_DELIMITED) + varint(len(value_key) + value_bytes),
         value_key,
-        tag,
-        tensor_key,
-        tensor_head,
+        head,
     ]
-    return b"".join(head), content, metadata
+    return b"".join(parts), content, tail
+
+
+@lru_cache(maxsize=8192)
+def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int) -> bytes:
+    """Return the bytes of a summary value before its content; the same at every step."""
+    tensor = key(_DTYPE, VARINT) + varint(tag) if tag else b""
+    tensor += _chunk(_SHAPE, b"".join(_dimension(name, length) for length in shape))
+    if tag and content_bytes:
+        tensor += key(_CONTENT, LENGTH_DELIMITED) + varint(content_bytes)
+    tensor_key = key(_TENSOR, LENGTH_DELIMITED) + varint(len(tensor) + content_bytes)
+    return _chunk(_TAG, name.encode()) + tensor_key + tensor
+
+
+@lru_cache(maxsize=64)
+def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
+    """Return the metadata of a summary value; the same for all tensors of a step."""
+    return _chunk(
+        _METADATA, _plugin(_MODE_STEP_PLUGIN, mode_step) + _plugin(_MODE_PLUGIN, mode.value)
+    )
 
 
 def parse_event(message: memoryview, *, file: str, offset: int) -> EventMessage:
@@ -184,19 +202,6 @@ def _parse_plugins(reader: _Reader, message: memoryview, offset: int) -> dict[st
                 texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
         plugins[texts[_PLUGIN_NAME]] = texts[_PLUGIN_CONTENT]
     return plugins
-
-
-def _encode_tensor(name: str, value: npt.NDArray[Any]) -> tuple[bytes, memoryview]:
-    shape = _chunk(_SHAPE, b"".join(_dimension(name, length) for length in value.shape))
-    if value.dtype.kind in "USO":
-        strings = b"".join(_chunk(_STRING, _string_bytes(text)) for text in value.flat)
-        return shape + strings, memoryview(b"")
-    array = normalized(value)
-    content = array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
-    tag = key(_DTYPE, VARINT) + varint(tag_of(array.dtype))
-    if array.nbytes:
-        return tag + shape + key(_CONTENT, LENGTH_DELIMITED) + varint(array.nbytes), content
-    return tag + shape, content
 
 
 def _dimension(name: str, length: int) -> bytes:

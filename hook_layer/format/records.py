@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _HEADER: Final = struct.Struct("<QI")
+_LENGTH: Final = struct.Struct("<Q")
 _FOOTER_BYTES: Final = 4
 
 
@@ -85,13 +87,18 @@ def encode_record(
     """
     head, content, tail = encode_event(EventMessage(name, step, mode, mode_step, value, wall_time))
     payload_bytes = len(head) + content.nbytes + len(tail)
-    length_field = struct.pack("<Q", payload_bytes)
-    header = length_field + struct.pack("<I", masked_crc32c(length_field))
+    header = _header(payload_bytes)
     buffers: tuple[bytes | memoryview, ...] = (header + head, content, tail + PAYLOAD_CHECKSUM)
     if content.nbytes == 0:
         buffers = (header + head + tail + PAYLOAD_CHECKSUM,)
     length = _HEADER.size + payload_bytes + _FOOTER_BYTES
     return EncodedRecord(buffers, length, crc32c(buffers))
+
+
+@lru_cache(maxsize=4096)
+def _header(payload_bytes: int) -> bytes:
+    length_field = struct.pack("<Q", payload_bytes)
+    return length_field + struct.pack("<I", masked_crc32c(length_field))
 
 
 def decode_record(
@@ -143,8 +150,8 @@ def _decode_at(
     available = len(view) - position
     if available < _HEADER.size + _FOOTER_BYTES:
         raise RecordError(f"truncated record of {available} bytes", file=file, offset=offset)
-    payload_bytes, header_checksum = _HEADER.unpack_from(view, position)
-    if masked_crc32c(bytes(view[position : position + 8])) != header_checksum:
+    (payload_bytes,) = _LENGTH.unpack_from(view, position)
+    if _header(payload_bytes) != view[position : position + _HEADER.size]:
         raise RecordError("the checksum of the record's length is wrong", file=file, offset=offset)
     if payload_bytes > available - _HEADER.size - _FOOTER_BYTES:
         raise RecordError(

@@ -97,16 +97,14 @@ def parse_statistics(block: object, document: Document) -> Statistics | None:
         document.shape(shape, "statistics.shapes")
         for shape in document.items(members.get("shapes"), "statistics.shapes")
     )
-    checksums = tuple(
-        document.optional_count(checksum, "statistics.crc32c")
-        for checksum in document.items(members.get("crc32c"), "statistics.crc32c")
-    )
+    checksums = document.items(members.get("crc32c"), "statistics.crc32c")
+    present = [checksum for checksum in checksums if checksum is not None]
+    if not document.are_counts(present) or any(checksum > _MAX_CRC32C for checksum in present):
+        document.fail("statistics.crc32c: not all are null or a number of 32 bits")
     if not len(tensors) == len(dtypes) == len(shapes) == len(checksums):
         document.fail("statistics: tensors, dtypes, shapes and crc32c are not equally long")
-    if any(checksum is not None and checksum > _MAX_CRC32C for checksum in checksums):
-        document.fail("statistics.crc32c: a checksum has more than 32 bits")
     values = _matrix(members.get("values"), len(tensors), len(columns), document)
-    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
+    return Statistics(columns, tensors, dtypes, shapes, values, tuple(checksums))
 
 
 def _matrix(text: object, rows: int, columns: int, document: Document) -> npt.NDArray[np.float64]:

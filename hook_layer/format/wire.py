@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from hook_layer.format.errors import RecordError
 
@@ -10,22 +11,24 @@ __all__ = ["FIXED32", "FIXED64", "LENGTH_DELIMITED", "VARINT", "fields", "key", 
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
+_MAX_BYTE = 0x7F  # of a byte that no other follows
 _UINT64 = 1 << 64
 
 
 def varint(number: int) -> bytes:
     """Encode an integer; a negative one as its 64-bit two's complement."""
-    if 0 <= number < 0x80:  # noqa: PLR2004
+    if 0 <= number <= _MAX_BYTE:
         return bytes((number,))
     number %= _UINT64
     encoded = bytearray()
-    while number > 0x7F:  # noqa: PLR2004
+    while number > _MAX_BYTE:
         encoded.append(number & 0x7F | 0x80)
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
 
 
+@lru_cache
 def key(field: int, wire_type: int) -> bytes:
     """Encode the key that stands before a field's value."""
     return varint(field << 3 | wire_type)
@@ -48,7 +51,10 @@ def fields(
     """
     position, end = 0, len(message)
     while position < end:
-        tag, position = _read_varint(message, position, file=file, offset=offset)
+        tag = message[position]
+        position += 1
+        if tag > _MAX_BYTE:
+            tag, position = _read_varint(message, position - 1, file=file, offset=offset)
         field, wire_type = tag >> 3, tag & 0x7
         if wire_type == VARINT:
             start = position
@@ -56,7 +62,10 @@ def fields(
             yield field, wire_type, number, offset + start
             continue
         if wire_type == LENGTH_DELIMITED:
-            length, position = _read_varint(message, position, file=file, offset=offset)
+            length = message[position] if position < end else _MAX_BYTE + 1
+            position += 1
+            if length > _MAX_BYTE:
+                length, position = _read_varint(message, position - 1, file=file, offset=offset)
         elif wire_type in (FIXED64, FIXED32):
             length = 8 if wire_type == FIXED64 else 4
         else:
@@ -82,6 +91,6 @@ def _read_varint(message: memoryview, position: int, *, file: str, offset: int) 
             break
         byte = message[position + count]
         number |= (byte & 0x7F) << (7 * count)
-        if byte < 0x80:  # noqa: PLR2004
+        if byte <= _MAX_BYTE:
             return number % _UINT64, position + count + 1
     raise RecordError("an integer is cut off or too long", file=file, offset=offset + position)

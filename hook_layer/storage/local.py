@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -20,6 +20,7 @@ from hook_layer.storage.base import (
 __all__ = ["LocalStore"]
 
 _TEMPORARY_SUFFIX = ".tmp"
+_MAX_VECTOR = 512  # buffers a call; the system's limit is 1,024
 
 
 class LocalStore:
@@ -58,9 +59,10 @@ class LocalStore:
             self._make(target.parent)
             descriptor, temporary = self._create_beside(target)
             try:
-                with os.fdopen(descriptor, "wb", buffering=0) as file:
-                    for buffer in buffers:
-                        _write_all(file.fileno(), memoryview(buffer).cast("B"))
+                try:
+                    _write_all(descriptor, buffers)
+                finally:
+                    os.close(descriptor)
                 os.replace(temporary, target)  # noqa: PTH105 - a rename within one folder
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -142,6 +144,13 @@ class LocalStore:
             raise StorageError(error.errno, f"{self.uri}{key}: {reason}") from error
 
 
-def _write_all(descriptor: int, view: memoryview) -> None:
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write_all(descriptor: int, buffers: Sequence[bytes | memoryview]) -> None:
+    views = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
+    first = 0
+    while first < len(views):
+        written = os.writev(descriptor, views[first : first + _MAX_VECTOR])
+        while first < len(views) and written >= len(views[first]):
+            written -= len(views[first])
+            first += 1
+        if written:
+            views[first] = views[first][written:]
