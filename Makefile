@@ -15,6 +15,7 @@ help:  ## List the targets.
 setup: setup-demo  ## Make the environments for development and for the tests with the original client.
 	@$(PYTHON) tools/setup_environment.py dev
 	@$(PYTHON) tools/setup_environment.py interop
+	@$(PYTHON) tools/setup_environment.py oldest
 
 setup-demo:
 	@$(PYTHON) tools/setup_environment.py demo
@@ -38,5 +39,5 @@ bench: setup  ## Measure beside the peers.
 	@for script in benchmarks/*.py; do $(VENV)/python $$script || exit 1; done
 
 clean:  ## Remove everything that can be made again.
-	rm -rf .venv .venv-interop .build cdk.out
+	rm -rf .venv .venv-interop .venv-oldest .build cdk.out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

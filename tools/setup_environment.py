@@ -1,6 +1,6 @@
 """Make the virtual environments that the Makefile's targets need; standard library only.
 
-`python3 tools/setup_environment.py demo|dev|interop` creates the environment when its
+`python3 tools/setup_environment.py demo|dev|interop|oldest` creates the environment when its
 inputs changed since the last time, and does nothing otherwise.
 """
 
@@ -15,14 +15,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UV_VERSION = "0.13.8"
 TORCH = "torch==2.13.0"
+CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda]"]
 ENVIRONMENTS = {
-    "demo": (".venv", ["-e", ".[torch,aws,cli,lambda]", "--group", "infra", "--group", "local"]),
-    "dev": (
-        ".venv",
-        ["-e", ".[torch,aws,cli,lambda]", "--group", "infra", "--group", "local", "--group", "dev"],
-    ),
-    "interop": (".venv-interop", ["-r", "tests/interop/requirements.txt"]),
+    "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
+    "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
+    "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
+    "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
 }
+INPUTS = [
+    "pyproject.toml",
+    "constraints.txt",
+    "tests/interop/requirements.txt",
+    "tests/architecture/oldest-requirements.txt",
+]
 
 
 def main(kind: str) -> None:
@@ -33,17 +38,16 @@ def main(kind: str) -> None:
     wanted = fingerprint(kind)
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    print(f"setup: installing {kind} into {folder}", flush=True)  # noqa: T201
+    print(f"setup: installing {kind} into {folder}", flush=True)
     python = create(environment)
-    install(python, kind, packages)
+    install(python, packages)
     stamp.write_text(wanted)
 
 
 def fingerprint(kind: str) -> str:
     """Return the digest of everything that decides what `kind` installs."""
     digest = hashlib.sha256(f"{kind} {sys.version}".encode())
-    names = ["pyproject.toml", "constraints.txt", "tests/interop/requirements.txt"]
-    for path in [Path(__file__), *(ROOT / name for name in names)]:
+    for path in [Path(__file__), *(ROOT / name for name in INPUTS)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -62,8 +66,8 @@ def create(environment: Path) -> Path:
     return python
 
 
-def install(python: Path, kind: str, packages: list[str]) -> None:
-    """Install the pinned packages, the CPU build of torch among them."""
+def install(python: Path, packages: list[str]) -> None:
+    """Install the packages; torch, where it is among them, as the CPU build."""
     command = [str(python), "-m", "uv", "pip", "install", "-q", "--python", str(python)]
     settings = dict(os.environ)
     # uv does not read pip's settings: a folder of wheels that pip is told of is handed over,
@@ -73,9 +77,7 @@ def install(python: Path, kind: str, packages: list[str]) -> None:
         command += ["--find-links", link]
     if not links:
         settings.setdefault("UV_TORCH_BACKEND", "cpu")
-    if kind != "interop":
-        command += ["-c", str(ROOT / "constraints.txt")]
-    run([*command, TORCH, *packages], env=settings)
+    run([*command, *packages], env=settings)
 
 
 def pip_find_links(python: Path) -> list[str]:

@@ -1,0 +1,73 @@
+"""What may be imported where, and with how little the packages get by."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OLDEST_PYTHON = ROOT / ".venv-oldest" / "bin" / "python"
+HEAVY = {
+    "boto3",
+    "botocore",
+    "torch",
+    "matplotlib",
+    "pandas",
+    "typer",
+    "rich",
+    "aws_cdk",
+    "pydantic",
+}
+
+
+def run(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(python), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("hook_layer", set()),
+        ("hook_layer.hook", set()),
+        ("hook_layer.storage", set()),
+        ("rule_runtime", set()),
+        ("rule_runtime.evaluation.reconciler", set()),
+        ("lambdas.contracts.events", set()),
+        ("lambdas.evaluate_rule.handler", {"boto3", "botocore"}),
+        ("hook_layer.pytorch", {"torch"}),
+    ],
+)
+def test_an_import_brings_nothing_heavy_along(module: str, allowed: set[str]) -> None:
+    code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+    assert loaded & HEAVY == allowed
+
+
+def test_the_hook_layer_works_with_the_oldest_numpy() -> None:
+    assert OLDEST_PYTHON.exists(), "run `make setup`"
+    code = "import numpy, hook_layer, hook_layer.hook, rule_runtime; print(numpy.__version__)"
+    done = run(OLDEST_PYTHON, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "1.23.5"
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/hook_layer/format"]
+    tests = run(OLDEST_PYTHON, *arguments)
+    assert tests.returncode == 0, tests.stdout[-3000:]
+    assert " passed" in tests.stdout
+
+
+def test_the_directions_are_kept() -> None:
+    done = run(Path(sys.executable).parent / "lint-imports")
+    assert done.returncode == 0, done.stdout
