@@ -1,0 +1,183 @@
+"""What was captured of a step, on its way from the training thread to the writer.
+
+The training thread takes snapshots (copies) and starts the statistics; whatever can wait is left to
+`Snapshot.array` and `StatisticsBatch.rows`, which the writer's thread calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.records import to_array
+from hook_layer.reductions import Reduction, reduce_array
+from hook_layer.statistics import array_statistics
+
+__all__ = [
+    "ArraySnapshot",
+    "CapturedTensor",
+    "NumpyBackend",
+    "Snapshot",
+    "StatisticsBatch",
+    "StepRecord",
+    "TensorBackend",
+]
+
+
+class Snapshot(Protocol):
+    """A copy of a tensor's value as it was when it was captured."""
+
+    nbytes: int
+
+    def array(self) -> NDArray[Any]:
+        """Return the value, in a type that the format can hold."""
+        ...
+
+    def release(self) -> None:
+        """Give the memory back; the array must not be used any more."""
+        ...
+
+
+class StatisticsBatch(Protocol):
+    """Statistics of several tensors, computed together."""
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the statistics, [tensors, STATISTICS_COLUMNS]; waits for the device."""
+        ...
+
+
+class TensorBackend(Protocol):
+    """How values of one framework are captured."""
+
+    def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape."""
+        ...
+
+    def statistics(self, values: Sequence[Any]) -> StatisticsBatch:
+        """Start computing the statistics of several tensors."""
+        ...
+
+    def snapshot(self, value: Any) -> Snapshot:
+        """Copy a tensor's value."""
+        ...
+
+    def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
+        """Start computing a reduction, [] (0-d)."""
+        ...
+
+
+@dataclass(slots=True)
+class CapturedTensor:
+    """One tensor of a step.
+
+    Attributes:
+        dtype: Name of the type that it has in the framework.
+        shape: Its shape.
+        raw: Its value, when that is saved.
+        reductions: Reductions that are saved, with their names as tensors.
+        statistics: The batch that its statistics are in, None when it has none.
+        row: Its row there.
+        wall_time: Its own time, seconds since 1970; None: when the step began.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    raw: Snapshot | None = None
+    reductions: Sequence[tuple[str, Snapshot]] = ()
+    statistics: StatisticsBatch | None = None
+    row: int = 0
+    wall_time: float | None = None
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """All memory that this tensor holds until it is written."""
+        own = [] if self.raw is None else [self.raw]
+        return own + [snapshot for _, snapshot in self.reductions]
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """Everything captured of one step of one worker.
+
+    Attributes:
+        step: Global step.
+        mode: Mode of the step.
+        mode_step: Step within the mode.
+        tensors: By name, in the order of capture.
+        wall_time: When the step began, seconds since 1970.
+    """
+
+    step: int
+    mode: ModeKeys
+    mode_step: int
+    tensors: dict[str, CapturedTensor] = field(default_factory=dict)
+    wall_time: float = field(default_factory=time.time)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the snapshots, with an allowance for each tensor's bookkeeping."""
+        held = (s.nbytes for tensor in self.tensors.values() for s in tensor.snapshots)
+        return sum(held) + 512 * len(self.tensors)
+
+    def release(self) -> None:
+        """Give back the memory of all snapshots."""
+        for tensor in self.tensors.values():
+            for snapshot in tensor.snapshots:
+                snapshot.release()
+
+
+class ArraySnapshot:
+    """A snapshot whose array is there already."""
+
+    __slots__ = ("_array", "nbytes")
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array
+        self.nbytes = array.nbytes
+
+    def array(self) -> NDArray[Any]:
+        """Return the value."""
+        return self._array
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+
+class _LazyStatistics:
+    """Statistics that are computed when they are asked for."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Callable[[], NDArray[np.float64]]) -> None:
+        self._compute = compute
+
+    def rows(self) -> NDArray[np.float64]:
+        return self._compute()
+
+
+class NumpyBackend:
+    """Captures numpy arrays, Python numbers, and what numpy makes arrays of."""
+
+    def describe(self, value: Any) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape."""
+        array = to_array(value)
+        return array.dtype.name, array.shape
+
+    def statistics(self, values: Sequence[Any]) -> StatisticsBatch:
+        """Copy the arrays and leave the rest to the writer."""
+        arrays = [np.array(to_array(value)) for value in values]
+        return _LazyStatistics(lambda: np.array([array_statistics(array) for array in arrays]))
+
+    def snapshot(self, value: Any) -> Snapshot:
+        """Copy the array."""
+        return ArraySnapshot(np.array(to_array(value)))
+
+    def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
+        """Reduce the array, by numpy's definitions."""
+        return ArraySnapshot(reduce_array(to_array(value), reduction))

@@ -1,0 +1,179 @@
+"""All collections of a hook: which of them are due, and what that means for a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
+from hook_layer.errors import HookConfigurationError, InvalidCollectionConfigurationError, nearest
+from hook_layer.format.collections_file import CollectionsFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.reductions import Reduction, ReductionConfig
+from hook_layer.save_config import SaveConfig
+
+__all__ = ["CollectionManager", "TensorPlan", "plan_for"]
+
+
+@dataclass(frozen=True)
+class TensorPlan:
+    """What is stored of one tensor in a step."""
+
+    raw: bool
+    reductions: tuple[Reduction, ...] = ()
+    shape: bool = False
+
+
+@dataclass
+class CollectionManager:
+    """All collections of a hook, which of them are saved, and what that means for a tensor.
+
+    Attributes:
+        collections: By name.
+        include: Names of the collections that are saved.
+        built_in: Names of those that may stay empty.
+        save_config: When, for collections that do not say it.
+        reduction_config: What, for collections that do not say it.
+        collection_type: Class of the collections that `get` makes.
+        version: Grows whenever the collections were found changed.
+    """
+
+    collections: dict[str, Collection]
+    include: set[str]
+    save_config: SaveConfig
+    reduction_config: ReductionConfig
+    built_in: frozenset[str] = frozenset()
+    collection_type: type[Collection] = Collection
+    version: int = 0
+    _prepared_for: tuple[Any, ...] | None = None
+    _saved: list[Collection] = field(default_factory=list)
+    _plans: dict[tuple[str, ...], dict[str, TensorPlan | None]] = field(default_factory=dict)
+
+    def get(self, name: str, create: bool = True) -> Collection:
+        """Return a collection, made on the way if `create`.
+
+        Raises:
+            HookConfigurationError: It does not exist, and `create` is False.
+        """
+        if name not in self.collections:
+            if not create:
+                raise HookConfigurationError(
+                    f"Collection {name} has not been created: {nearest(name, self.collections)}"
+                )
+            self.collections[name] = self.collection_type(name)
+        return self.collections[name]
+
+    def add(self, collection: Collection | str) -> None:
+        """Add a collection, in place of one of the same name; or make one by its name."""
+        if isinstance(collection, Collection):
+            self.collections[collection.name] = collection
+        else:
+            self.get(collection)
+
+    def due(self, mode: ModeKeys, mode_step: int) -> tuple[Collection, ...]:
+        """Return the collections that are saved in this step.
+
+        Raises:
+            HookConfigurationError: A collection is empty or unknown (at the first call, or after
+                collections were changed).
+        """
+        self._prepare()
+        skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
+        return tuple(
+            collection
+            for collection in self._saved
+            if collection.name not in skip
+            and collection.save_config is not None
+            and collection.save_config.should_save_step(mode, mode_step)
+        )
+
+    def plan(
+        self, name: str, due: tuple[Collection, ...], *, member_of: Sequence[str] = ()
+    ) -> TensorPlan | None:
+        """Return what is stored of tensor `name` while `due` are saved; None for nothing.
+
+        The name becomes part of every saved collection that it matches, due or not.
+
+        Args:
+            name: Name of the tensor.
+            due: Answer of `due()` for this step.
+            member_of: Collections that the tensor belongs to, whatever its name.
+        """
+        plans = self._plans.setdefault(tuple(collection.name for collection in due), {})
+        if name in plans:
+            return plans[name]
+        for collection in self._saved:
+            if collection.name in member_of or collection.matches(name):
+                collection.add_tensor_name(name)
+        plans[name] = plan_for([c for c in due if c.has_tensor_name(name)])
+        return plans[name]
+
+    def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
+        """Return what is stored of a tensor of these collections, whenever they are due."""
+        for collection in collections:
+            self._fill(collection)
+        return plan_for(collections) or TensorPlan(raw=True)
+
+    def note(self, name: str) -> None:
+        """Make a tensor part of every saved collection that its name matches."""
+        for collection in self._saved:
+            if collection.matches(name):
+                collection.add_tensor_name(name)
+
+    def to_file(self, num_workers: int) -> CollectionsFile:
+        """Return the collections as they are written beside the tensors."""
+        return CollectionsFile(
+            collections={name: c.to_entry() for name, c in self.collections.items()},
+            num_workers=num_workers,
+        )
+
+    def _prepare(self) -> None:
+        state = tuple((id(c), len(c.include_regex)) for c in self.collections.values())
+        if state == self._prepared_for:
+            return
+        for name in self.include - self.collections.keys():
+            raise HookConfigurationError(
+                f"include_collections has {name!r}, which was never made or configured: "
+                f"{nearest(name, self.collections)}"
+            )
+        for name, collection in self.collections.items():
+            if (
+                name not in self.built_in
+                and not collection.include_regex
+                and not collection.tensor_names
+            ):
+                raise InvalidCollectionConfigurationError(name)
+            self._fill(collection)
+        everything = CollectionKeys.ALL in self.include
+        self._saved = [c for n, c in self.collections.items() if everything or n in self.include]
+        self._plans.clear()
+        self._prepared_for = state
+        self.version += 1
+
+    def _fill(self, collection: Collection) -> None:
+        if collection.save_config is None:
+            collection.save_config = self.save_config
+        else:
+            collection.save_config.merge_default_save_config(self.save_config)
+        if collection.name in SCALARS:
+            collection.reduction_config = ReductionConfig(save_raw_tensor=True)
+            collection.save_histogram = False
+        elif collection.reduction_config is None:
+            collection.reduction_config = self.reduction_config
+
+
+def plan_for(collections: Sequence[Collection]) -> TensorPlan | None:
+    """Return what the collections that a tensor is in ask for together; None if it is in none."""
+    if not collections:
+        return None
+    configs = [c.reduction_config for c in collections if c.reduction_config is not None]
+    reductions: dict[Reduction, None] = {}
+    for collection in collections:
+        if collection.name not in SCALARS and collection.reduction_config is not None:
+            reductions.update(dict.fromkeys(collection.reduction_config.requested()))
+    return TensorPlan(
+        raw=any(config.save_raw_tensor for config in configs),
+        reductions=tuple(reductions),
+        shape=any(config.save_shape for config in configs),
+    )

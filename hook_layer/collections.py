@@ -1,0 +1,192 @@
+"""Collections: tensors that are saved together, found by name or by regular expression."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.collections_file import CollectionEntry
+from hook_layer.format.modes import ModeKeys
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+__all__ = ["OF_TRAINING", "SCALARS", "Collection", "CollectionKeys"]
+
+
+class CollectionKeys:
+    """Names of the collections that exist without being asked for (which ones: per framework)."""
+
+    DEFAULT = "default"
+    ALL = "all"
+    INPUTS = "inputs"
+    OUTPUTS = "outputs"
+    WEIGHTS = "weights"
+    GRADIENTS = "gradients"
+    LOSSES = "losses"
+    BIASES = "biases"
+    LAYERS = "layers"
+    SM_METRICS = "sm_metrics"
+    OPTIMIZER_VARIABLES = "optimizer_variables"
+    TENSORFLOW_SUMMARIES = "tensorflow_summaries"
+    METRICS = "metrics"
+    HYPERPARAMETERS = "hyperparameters"
+    PREDICTIONS = "predictions"
+    LABELS = "labels"
+    FEATURE_IMPORTANCE = "feature_importance"
+    AVERAGE_SHAP = "average_shap"
+    FULL_SHAP = "full_shap"
+    TREES = "trees"
+
+
+SCALARS: Final = frozenset(
+    (
+        CollectionKeys.LOSSES,
+        CollectionKeys.METRICS,
+        CollectionKeys.FEATURE_IMPORTANCE,
+        CollectionKeys.AVERAGE_SHAP,
+        CollectionKeys.SM_METRICS,
+    )
+)
+"""Collections of scalars: saved as they are, never reduced, no histograms."""
+OF_TRAINING: Final = frozenset((CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES))
+"""Collections that are not saved in the modes EVAL and PREDICT."""
+
+
+class Collection:
+    """A group of tensors with its own save and reduction configuration.
+
+    Args:
+        name: Name of the collection.
+        include_regex: Tensors whose name contains a match of one of these belong to it.
+        tensor_names: Tensors that belong to it by name.
+        reduction_config: What is stored of its tensors (default: the hook's).
+        save_config: When they are stored (default: the hook's).
+        save_histogram: Whether TensorBoard gets histograms of them.
+    """
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        name: str,
+        include_regex: Sequence[str] | None = None,
+        tensor_names: Iterable[str] | None = None,
+        reduction_config: ReductionConfig | None = None,
+        save_config: SaveConfig | Mapping[ModeKeys, SaveConfigMode] | None = None,
+        save_histogram: bool = True,
+    ) -> None:
+        self.name = name
+        self.include_regex: list[str] = []
+        self.tensor_names: set[str] = set(tensor_names or ())
+        self.reduction_config = reduction_config
+        self.save_config = save_config
+        self.save_histogram = save_histogram
+        self.include(list(include_regex or ()))
+
+    @property
+    def reduction_config(self) -> ReductionConfig | None:
+        """What is stored of the tensors; None is the hook's default."""
+        return self._reduction_config
+
+    @reduction_config.setter
+    def reduction_config(self, value: ReductionConfig | None) -> None:
+        if value is not None and not isinstance(value, ReductionConfig):
+            raise HookConfigurationError(f"reduction_config={value!r} must be a ReductionConfig")
+        self._reduction_config = value
+
+    @property
+    def save_config(self) -> SaveConfig | None:
+        """When the tensors are stored; None is the hook's default."""
+        return self._save_config
+
+    @save_config.setter
+    def save_config(self, value: SaveConfig | Mapping[ModeKeys, SaveConfigMode] | None) -> None:
+        self._save_config = None if value is None else SaveConfig.parse(value)
+
+    def include(self, t: str | Sequence[str]) -> None:
+        """Add a regular expression, or a list of them.
+
+        Raises:
+            HookConfigurationError: It is no regular expression.
+        """
+        for pattern in [t] if isinstance(t, str) else t:
+            try:
+                re.compile(pattern)
+            except (re.error, TypeError) as error:
+                raise HookConfigurationError(
+                    f"{pattern!r} in collection {self.name} is no regular expression: {error}"
+                ) from error
+            self.include_regex.append(pattern)
+
+    def add_tensor_name(self, tname: str) -> None:
+        """Add a tensor by its name."""
+        self.tensor_names.add(tname)
+
+    def remove_tensor_name(self, tname: str) -> None:
+        """Take a name out; no error when it is not in."""
+        self.tensor_names.discard(tname)
+
+    def has_tensor_name(self, tname: str) -> bool:
+        """Tell whether the tensor was added by name, or seen and matched."""
+        return tname in self.tensor_names
+
+    def matches(self, tname: str) -> bool:
+        """Tell whether the tensor belongs here, by its name or by a regular expression."""
+        return tname in self.tensor_names or any(re.search(p, tname) for p in self.include_regex)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the entry of the collections file."""
+        return {
+            "name": self.name,
+            "include_regex": list(self.include_regex),
+            "tensor_names": sorted(self.tensor_names),
+            "reduction_config": self.reduction_config and self.reduction_config.to_json_dict(),
+            "save_config": self.save_config and self.save_config.to_json_dict(),
+            "save_histogram": self.save_histogram,
+        }
+
+    def to_json(self) -> str:
+        """Return `to_json_dict()` as a string."""
+        return json.dumps(self.to_json_dict())
+
+    def to_entry(self) -> CollectionEntry:
+        """Return the collection as the collections file holds it."""
+        return CollectionEntry(
+            name=self.name,
+            include_regex=tuple(self.include_regex),
+            tensor_names=tuple(sorted(self.tensor_names)),
+            reduction_config=(
+                None if self.reduction_config is None else self.reduction_config.to_json_dict()
+            ),
+            save_config=None if self.save_config is None else self.save_config.to_json_dict(),
+            save_histogram=self.save_histogram,
+        )
+
+    @classmethod
+    def from_dict(cls, params: Mapping[str, Any]) -> Collection:
+        """Build from the entry of a collections file."""
+        return cls(
+            params["name"],
+            include_regex=params.get("include_regex"),
+            tensor_names=params.get("tensor_names"),
+            reduction_config=ReductionConfig.from_dict(params.get("reduction_config")),
+            save_config=SaveConfig.from_dict(params.get("save_config")),
+            save_histogram=params.get("save_histogram", True),
+        )
+
+    @classmethod
+    def from_json(cls, json_str: str) -> Collection:
+        """Build from the string that `to_json` gives."""
+        return cls.from_dict(json.loads(json_str))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Collection):
+            return NotImplemented
+        return self.to_json_dict() == other.to_json_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Collection(name={self.name!r}, include_regex={self.include_regex!r})"

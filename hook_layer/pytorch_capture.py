@@ -1,0 +1,151 @@
+"""Copies, reductions and statistics of torch tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hook_layer.capture import Snapshot, StatisticsBatch
+from hook_layer.pytorch_statistics import TorchStatistics
+from hook_layer.reductions import Reduction
+
+__all__ = ["BufferPool", "TorchBackend", "tensors_in"]
+
+_POOLED_BYTES: Final = 64 << 10  # smaller buffers are quicker made than kept
+_SAVED_AS_FLOAT32: Final = frozenset(
+    getattr(torch, name)
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+    if hasattr(torch, name)
+)
+_METHODS: Final = {"variance": "var"}
+_NORMS: Final = {"l1": 1, "l2": 2}
+
+
+class BufferPool:
+    """Buffers that copies are made into, used again once they are written.
+
+    New memory for every copy would cost as much again as the copy, in page faults.
+
+    Args:
+        max_bytes: How much may lie unused.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._buffers: dict[tuple[torch.Size, torch.dtype, bool], list[Tensor]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
+        """Return a buffer on the host, with any content."""
+        with self._lock:
+            free = self._buffers.get((shape, dtype, pinned))
+            if free:
+                buffer = free.pop()
+                self._bytes -= buffer.nbytes
+                return buffer
+        return torch.empty(shape, dtype=dtype, pin_memory=pinned)
+
+    def give_back(self, buffer: Tensor, *, pinned: bool) -> None:
+        """Take a buffer back that nobody uses any more."""
+        if buffer.nbytes < _POOLED_BYTES:
+            return
+        with self._lock:
+            if self._bytes + buffer.nbytes <= self._max_bytes:
+                key = (buffer.shape, buffer.dtype, pinned)
+                self._buffers.setdefault(key, []).append(buffer)
+                self._bytes += buffer.nbytes
+
+
+class _TorchSnapshot:
+    """A copy on the host, possibly still on its way from a device."""
+
+    __slots__ = ("_buffer", "_event", "_pool", "nbytes")
+
+    def __init__(self, value: Tensor, pool: BufferPool) -> None:
+        pinned = value.device.type == "cuda"
+        buffer = pool.take(value.shape, value.dtype, pinned=pinned)
+        buffer.copy_(value, non_blocking=pinned)
+        self.nbytes = buffer.nbytes
+        self._buffer: Tensor | None = buffer
+        self._pool = pool
+        self._event: Any = None
+        if pinned:
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(value.device))
+
+    def array(self) -> NDArray[Any]:
+        if self._buffer is None:
+            raise RuntimeError("the snapshot was released")
+        if self._event is not None:
+            self._event.synchronize()
+        array: NDArray[Any] = self._buffer.numpy()
+        return array
+
+    def release(self) -> None:
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None:
+            if self._event is not None:
+                self._event.synchronize()
+            self._pool.give_back(buffer, pinned=self._event is not None)
+
+
+class TorchBackend:
+    """Captures torch tensors.
+
+    Args:
+        pool: Where the memory of copies comes from.
+    """
+
+    def __init__(self, pool: BufferPool) -> None:
+        self._pool = pool
+
+    def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
+        return str(value.dtype).removeprefix("torch."), tuple(value.shape)
+
+    def statistics(self, values: Sequence[Tensor]) -> StatisticsBatch:
+        """Start computing the statistics of several tensors."""
+        return TorchStatistics(values)
+
+    def snapshot(self, value: Tensor) -> Snapshot:
+        """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""
+        with torch.no_grad():
+            return _TorchSnapshot(_storable(value), self._pool)
+
+    def reduce(self, value: Tensor, reduction: Reduction) -> Snapshot:
+        """Reduce a tensor by torch's definitions (std and variance divide by n - 1)."""
+        name, absolute = reduction
+        with torch.no_grad():
+            values = _storable(value)
+            values = values.abs() if absolute else values
+            if name in _NORMS:
+                reduced = torch.linalg.vector_norm(values, _NORMS[name])
+            else:
+                reduced = getattr(values, _METHODS.get(name, name))()
+            return _TorchSnapshot(reduced, self._pool)
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors in a module's inputs or outputs: nested sequences and dicts of them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]
+
+
+def _storable(tensor: Tensor) -> Tensor:
+    value = tensor.detach()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    if value.is_quantized:
+        value = value.dequantize()
+    return value.to(torch.float32) if value.dtype in _SAVED_AS_FLOAT32 else value

@@ -1,0 +1,182 @@
+"""The steps of a hook: counted, filled with what is captured, and handed over to the writer.
+
+When is a step handed over, and so visible to others? As soon as it is captured, not when the next
+one begins. What a training script does behind that point (a `save_scalar` after the optimiser's
+step, a second backward pass) is not known before it was seen once. So the first step stays open
+until the next one begins; from the second on steps are handed over early, unless something was seen
+to come late: then they stay open, too. A scalar or tensor that is saved when no step is open
+(before the first one, or late for the first time) belongs to the next saved step; other late
+tensors are counted and logged. Nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hook_layer.capture import CapturedTensor, NumpyBackend, StepRecord, TensorBackend
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collections import Collection
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.reductions import reduction_tensor_name
+from hook_layer.guard import FailureLog
+from hook_layer.reductions import Reduction
+
+__all__ = ["INIT_STEP", "StepRecorder"]
+
+logger = logging.getLogger("stepwatch")
+
+INIT_STEP: Final = -1
+
+
+class StepRecorder:
+    """Counts steps and gathers what is captured of each.
+
+    Args:
+        manager: The collections, which say what is due.
+        with_statistics: Whether every captured tensor gets statistics.
+
+    Attributes:
+        step: Global step, counted over all modes from 0; -1 before the first.
+        mode: Current mode.
+        mode_steps: Step of each mode; that of GLOBAL is the global step.
+        failures: Which parts failed and are switched off.
+    """
+
+    def __init__(self, manager: CollectionManager, *, with_statistics: bool) -> None:
+        self.step = INIT_STEP
+        self.mode = ModeKeys.GLOBAL
+        self.mode_steps = {ModeKeys.GLOBAL: INIT_STEP}
+        self.failures = FailureLog()
+        self.collection_manager = manager
+        self._with_statistics = with_statistics
+        self._numpy_backend = NumpyBackend()
+        self._due: tuple[Collection, ...] = ()
+        self._record: StepRecord | None = None
+        self._pending: dict[str, CapturedTensor] = {}
+        self._is_captured = self._saw_a_step = self._saw_late_tensors = False
+        self._num_late = 0
+        self._lock = threading.RLock()
+
+    def _hand_over(self, record: StepRecord) -> None:
+        """Take a step that is complete."""
+        raise NotImplementedError
+
+    def _backend_of(self, value: Any) -> TensorBackend:  # noqa: ARG002 - for adapters
+        """Return the backend that captures this value."""
+        return self._numpy_backend
+
+    def _count_step(self) -> None:
+        """Count a step of the current mode."""
+        self.step += 1
+        self.mode_steps[self.mode] += 1
+        self.mode_steps[ModeKeys.GLOBAL] = self.step
+
+    def _open_step(self) -> None:
+        """Begin to record the step that was counted last."""
+        mode_step = self.mode_steps[self.mode]
+        self._is_captured = False
+        self._due = self._due_collections(mode_step)
+        self._record = StepRecord(self.step, self.mode, mode_step)
+        if self._pending:
+            self._record.tensors.update(self._pending)
+            self._pending.clear()
+
+    def _end_step(self) -> None:
+        """Hand the open step over, if there is one."""
+        with self._lock:
+            record, self._record = self._record, None
+            if record is None:
+                return
+            self._saw_a_step = True
+            if record.tensors:
+                self._hand_over(record)
+
+    def _step_is_captured(self) -> None:
+        """Note that normally nothing follows in this step, and hand it over if that holds here."""
+        with self._lock:
+            self._is_captured = True
+            if self._saw_a_step and not self._saw_late_tensors:
+                self._end_step()
+
+    def _plan(self, name: str, member_of: Sequence[str] = ()) -> TensorPlan | None:
+        """Return what is to be stored of a tensor in this step; None for nothing."""
+        if not self._due:
+            return None
+        return self.collection_manager.plan(name, self._due, member_of=member_of)
+
+    def _capture(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> None:
+        """Capture tensors of the step in progress, by name; all of one framework."""
+        if not tensors:
+            return
+        with self._lock:
+            self._saw_late_tensors |= self._is_captured
+            if self._record is not None:
+                self._record.tensors.update(self._captured(tensors))
+                return
+            if not self._num_late:
+                logger.warning(
+                    "%s and %d more came after their step was handed over, and are not saved; "
+                    "from now on steps are kept until the next one begins",
+                    next(iter(tensors)),
+                    len(tensors) - 1,
+                )
+            self._num_late += len(tensors)
+
+    def _capture_own(
+        self, name: str, value: Any, plan: TensorPlan, wall_time: float | None = None
+    ) -> None:
+        """Capture a tensor that the training script saves itself; never too late."""
+        with self._lock:
+            captured = self._captured({name: (value, plan)})[name]
+            captured.wall_time = wall_time
+            self._saw_late_tensors |= self._is_captured
+            target = self._pending if self._record is None else self._record.tensors
+            target[name] = captured
+
+    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        backend = self._backend_of(next(iter(tensors.values()))[0])
+        batch = None
+        if self._with_statistics:
+            batch = backend.statistics([value for value, _ in tensors.values()])
+        captured = {}
+        for row, (name, (value, plan)) in enumerate(tensors.items()):
+            dtype, shape = backend.describe(value)
+            tensor = CapturedTensor(dtype, shape, statistics=batch, row=row)
+            if plan.raw:
+                tensor.raw = backend.snapshot(value)
+            if plan.reductions:
+                tensor.reductions = self._reduced(backend, name, value, plan.reductions)
+            captured[name] = tensor
+        return captured
+
+    def _reduced(
+        self, backend: TensorBackend, name: str, value: Any, reductions: Sequence[Reduction]
+    ) -> list[tuple[str, Any]]:
+        reduced = []
+        for reduction, absolute in reductions:
+            try:
+                snapshot = backend.reduce(value, (reduction, absolute))
+            except (TypeError, ValueError, RuntimeError) as error:
+                # A mean of integers, a minimum of nothing: no reason to lose the tensor.
+                self.failures.errors["reductions"] += 1
+                if self.failures.errors["reductions"] == 1:
+                    logger.warning("no %s of %s: %s", reduction, name, error)
+                continue
+            base = reduction_tensor_name(name, reduction, absolute=absolute)
+            reduced.append((base, snapshot))
+        return reduced
+
+    def _due_collections(self, mode_step: int) -> tuple[Collection, ...]:
+        try:
+            return self.collection_manager.due(self.mode, mode_step)
+        except HookConfigurationError as error:
+            if self.step == 0:
+                raise
+            # A mistake made while training runs must not end it.
+            if not self.failures.is_off("collections"):
+                self.failures.record("collections", error)
+            return ()

@@ -1,0 +1,246 @@
+"""When a collection is saved: every n steps, between steps, and at listed steps; per mode."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.format.modes import ModeKeys
+
+__all__ = ["DEFAULT_SAVE_INTERVAL", "SaveConfig", "SaveConfigMode"]
+
+DEFAULT_SAVE_INTERVAL: Final = 500
+_FIELDS: Final = ("save_interval", "save_steps", "start_step", "end_step")
+
+
+class SaveConfigMode:
+    """When to save in one mode.
+
+    A step is saved if it is listed in `save_steps`, or if it lies in `[start_step, end_step)` and
+    `save_interval` divides it. Steps are counted per mode.
+
+    Args:
+        save_interval: Save every so many steps (default 500).
+        start_step: First step for the interval (default 0).
+        end_step: First step that the interval no longer saves (default: never).
+        save_steps: Steps that are saved in any case.
+
+    Raises:
+        HookConfigurationError: A value is no integer, or out of range.
+    """
+
+    __slots__ = ("end_step", "save_interval", "save_steps", "start_step")
+
+    def __init__(
+        self,
+        save_interval: int | str | None = None,
+        start_step: int | str | None = None,
+        end_step: int | str | None = None,
+        save_steps: Sequence[int] | None = None,
+    ) -> None:
+        default = DEFAULT_SAVE_INTERVAL
+        self.save_interval = _integer("save_interval", save_interval, default, minimum=1)
+        self.start_step = _integer("start_step", start_step, 0, minimum=0)
+        self.end_step = None if end_step is None else _integer("end_step", end_step, 0, minimum=0)
+        if isinstance(save_steps, (str, bytes)) or not isinstance(
+            save_steps, (Sequence, type(None))
+        ):
+            raise HookConfigurationError(
+                f"save_steps={save_steps!r} must be a list of integers, e.g. [0, 10]"
+            )
+        self.save_steps = [_integer("save_steps", step, 0, minimum=0) for step in save_steps or ()]
+
+    def should_save_step(self, step_num: int) -> bool:
+        """Tell whether step `step_num` of this mode is saved."""
+        if step_num in self.save_steps:
+            return True
+        if step_num < self.start_step or (self.end_step is not None and step_num >= self.end_step):
+            return False
+        return step_num % self.save_interval == 0
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields as the collections file has them."""
+        return {
+            "save_interval": self.save_interval,
+            "save_steps": list(self.save_steps),
+            "start_step": self.start_step,
+            "end_step": self.end_step,
+        }
+
+    @classmethod
+    def from_dict(
+        cls, params: Mapping[str, Any] | None, default_values: Mapping[str, Any] | None = None
+    ) -> SaveConfigMode | None:
+        """Build from a mapping of the four fields; None gives None.
+
+        Raises:
+            HookConfigurationError: `params` is no mapping, has an unknown field, or a bad value.
+        """
+        if params is None:
+            return None
+        if not isinstance(params, Mapping):
+            raise HookConfigurationError(f"params={params!r} must be a dict")
+        for key in params:
+            if key not in _FIELDS:
+                raise HookConfigurationError(f"unknown field {key!r}: {nearest(str(key), _FIELDS)}")
+        return cls(**{**(default_values or {}), **params})
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SaveConfigMode):
+            return NotImplemented
+        return self.to_json_dict() == other.to_json_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.save_interval, self.start_step, self.end_step, tuple(self.save_steps)))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in _FIELDS)
+        return f"SaveConfigMode({fields})"
+
+
+class SaveConfig:
+    """When to save, for every mode.
+
+    Either the same for all modes, through the four plain arguments, or `mode_save_configs` with one
+    `SaveConfigMode` a mode; modes that it lacks take the hook's default.
+
+    Raises:
+        HookConfigurationError: A key is no mode, a value no `SaveConfigMode`, or a number is bad.
+    """
+
+    def __init__(
+        self,
+        mode_save_configs: Mapping[ModeKeys, SaveConfigMode | None] | None = None,
+        save_interval: int | str | None = None,
+        start_step: int | str | None = None,
+        end_step: int | str | None = None,
+        save_steps: Sequence[int] | None = None,
+    ) -> None:
+        self.mode_save_configs: dict[ModeKeys, SaveConfigMode | None]
+        if mode_save_configs is None:
+            one = SaveConfigMode(save_interval, start_step, end_step, save_steps)
+            self.mode_save_configs = dict.fromkeys(ModeKeys, one)
+            return
+        for mode, config in mode_save_configs.items():
+            if not isinstance(mode, ModeKeys) or not isinstance(
+                config, (SaveConfigMode, type(None))
+            ):
+                raise HookConfigurationError(
+                    f"mode_save_configs has {mode!r}: {config!r}; it must map ModeKeys to "
+                    "SaveConfigMode, e.g. {modes.TRAIN: SaveConfigMode(save_interval=10)}"
+                )
+        self.mode_save_configs = {mode: mode_save_configs.get(mode) for mode in ModeKeys}
+
+    def get_save_config(self, mode: ModeKeys) -> SaveConfigMode:
+        """Return the configuration of a mode.
+
+        Raises:
+            HookConfigurationError: This mode was not given, and no default was merged in.
+        """
+        config = self.mode_save_configs[mode]
+        if config is None:
+            raise HookConfigurationError(
+                f"no SaveConfigMode for mode {mode.name}: give one, or merge_default_save_config()"
+            )
+        return config
+
+    def set_save_config(self, mode: ModeKeys, save_config_mode: SaveConfigMode) -> None:
+        """Set the configuration of a mode."""
+        if not isinstance(save_config_mode, SaveConfigMode):
+            raise HookConfigurationError(
+                f"save_config_mode={save_config_mode!r} must be a SaveConfigMode"
+            )
+        self.mode_save_configs[mode] = save_config_mode
+
+    def should_save_step(self, mode: ModeKeys, step_num: int) -> bool:
+        """Tell whether step `step_num`, counted in `mode`, is saved."""
+        return self.get_save_config(mode).should_save_step(step_num)
+
+    def merge_default_save_config(self, default_save_config: SaveConfig) -> None:
+        """Fill the modes that were not given from `default_save_config`."""
+        for mode, config in self.mode_save_configs.items():
+            if config is None:
+                default = default_save_config.mode_save_configs[mode]
+                self.mode_save_configs[mode] = default or SaveConfigMode()
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return one entry per mode name, as the collections file has them."""
+        return {
+            mode.name: config.to_json_dict() if config else None
+            for mode, config in self.mode_save_configs.items()
+        }
+
+    def to_json(self) -> str:
+        """Return `to_json_dict()` as a string."""
+        return json.dumps(self.to_json_dict())
+
+    @classmethod
+    def from_dict(
+        cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
+    ) -> SaveConfig | None:
+        """Build from a mapping of modes (or their names) to configurations (or dicts)."""
+        if params is None:
+            return None
+        configs: dict[ModeKeys, SaveConfigMode | None] = {}
+        for key, value in params.items():
+            mode = _mode(key)
+            is_config = isinstance(value, SaveConfigMode)
+            configs[mode] = value if is_config else SaveConfigMode.from_dict(value, default_values)
+        return cls(mode_save_configs=configs)
+
+    @classmethod
+    def from_json(cls, json_str: str) -> SaveConfig | None:
+        """Build from the string that `to_json` gives."""
+        return cls.from_dict(json.loads(json_str))
+
+    @classmethod
+    def parse(cls, obj: object) -> SaveConfig:
+        """Build from None, a SaveConfig, a SaveConfigMode, or a mapping of modes.
+
+        Raises:
+            HookConfigurationError: `obj` is something else.
+        """
+        if obj is None:
+            return cls()
+        if isinstance(obj, SaveConfig):
+            return obj
+        if isinstance(obj, SaveConfigMode):
+            return cls(mode_save_configs=dict.fromkeys(ModeKeys, obj))
+        if isinstance(obj, Mapping):
+            return cls.from_dict(obj) or cls()
+        raise HookConfigurationError(
+            f"save_config={obj!r} must be a SaveConfig, a SaveConfigMode or a dict of modes"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SaveConfig):
+            return NotImplemented
+        return self.mode_save_configs == other.mode_save_configs
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return f"SaveConfig({self.mode_save_configs})"
+
+
+def _mode(key: object) -> ModeKeys:
+    if isinstance(key, ModeKeys):
+        return key
+    names = [mode.name for mode in ModeKeys]
+    if key not in names:
+        raise HookConfigurationError(f"unknown mode {key!r}: {nearest(str(key), names)}")
+    return ModeKeys[str(key)]
+
+
+def _integer(name: str, value: object, default: int, *, minimum: int) -> int:
+    if value is None:
+        return default
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        number = None
+    if number is None or isinstance(value, bool) or number < minimum or number != float(value):  # type: ignore[arg-type]
+        raise HookConfigurationError(f"{name}={value!r} must be an integer of at least {minimum}")
+    return int(number)

@@ -1,0 +1,107 @@
+"""The way back: `stop.json` beside the tensors asks this run to stop.
+
+A background thread looks for the file; the training loop only reads a flag.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.format.paths import STOP_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+
+__all__ = ["DEFAULT_STOP_POLL_S", "StopSignal"]
+
+logger = logging.getLogger("stepwatch")
+
+DEFAULT_STOP_POLL_S: Final = 5.0
+
+
+class StopSignal:
+    """Looks for a `stop.json` that means this run.
+
+    A file with another RunId is not for us. One without a RunId counts unless it was there before
+    the run began.
+
+    Args:
+        store: The trial's root.
+        run_id: Id of this run.
+        poll_s: Time between two looks, seconds.
+        wait: Waits so many seconds and tells whether to end; for tests.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        *,
+        poll_s: float = DEFAULT_STOP_POLL_S,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
+        self.num_errors = 0
+        self._store = store
+        self._run_id = run_id
+        self._poll_s = poll_s
+        self._closed = threading.Event()
+        self._wait = wait or self._closed.wait
+        self._requested: StopFile | None = None
+        self._ignored: bytes | None = None
+        self._first_look = True
+        self._thread: threading.Thread | None = None
+
+    @property
+    def requested(self) -> StopFile | None:
+        """The request, once it was seen."""
+        return self._requested
+
+    def start(self) -> None:
+        """Start looking, in a thread of its own."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._poll, name="stepwatch-stop", daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:  # the interpreter is shutting down
+                self._thread = None
+
+    def close(self) -> None:
+        """End the thread at its next look; does not wait for it."""
+        self._closed.set()
+
+    def check(self) -> StopFile | None:  # noqa: PLR0911 - one return a case
+        """Look once; errors are counted and logged once."""
+        if self._requested is not None:
+            return self._requested
+        first_look, self._first_look = self._first_look, False
+        try:
+            content = self._store.get(STOP_FILE)
+            if content == self._ignored:
+                return None
+            request = parse_stop_file(content, file=f"{self._store.uri}{STOP_FILE}")
+        except ObjectNotFoundError:
+            return None
+        except JobFileError as error:
+            self._ignored = content
+            logger.warning("a stop request was not understood: %s", error)
+            return None
+        except Exception as error:  # noqa: BLE001 - nothing may end this thread
+            self.num_errors += 1
+            if self.num_errors == 1:
+                logger.warning("could not look for a stop request: %s", error)
+            return None
+        stale = request.run_id is None and first_look
+        if stale or request.run_id not in (None, self._run_id):
+            self._ignored = content
+            return None
+        logger.warning("training was asked to stop: %s", request.reason)
+        self._requested = request
+        return request
+
+    def _poll(self) -> None:
+        while self.check() is None and not self._closed.is_set():
+            if self._wait(self._poll_s):
+                return
