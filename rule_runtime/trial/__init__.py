@@ -1,0 +1,5 @@
+"""Reading what a training run saved."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,91 @@
+"""Printing rules and verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.parameters import Parameter
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["rules_table", "verdicts_json", "verdicts_table"]
+
+_COLOURS = {
+    RuleStatus.ISSUES_FOUND: "red",
+    RuleStatus.NO_ISSUES_FOUND: "green",
+    RuleStatus.ERROR: "yellow",
+}
+
+
+def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
+    """Return a table of rules with their parameters.
+
+    Args:
+        rules: The rules by name.
+    """
+    table = Table("rule", "parameters", "what it finds", show_lines=True)
+    for name, rule in sorted(rules.items()):
+        parameters = "\n".join(_parameter(parameter) for parameter in rule.parameters())
+        table.add_row(Text(name), Text(parameters), Text(rule.summary()))
+    return table
+
+
+def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
+    """Return a table of verdicts.
+
+    Args:
+        states: The final states by the names of the rules.
+    """
+    table = Table("rule", "status", "step", "details", show_lines=True)
+    for name, state in states.items():
+        evidence = state.evidence
+        details = status_details(name, state).rpartition("\n")[2]
+        if evidence is not None:
+            details += (
+                f"\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
+                f"{evidence.remedy}"
+            )
+        table.add_row(
+            Text(name),
+            Text(state.status.value, style=_COLOURS.get(state.status, "")),
+            Text("" if evidence is None else str(evidence.step)),
+            Text(details),
+        )
+    return table
+
+
+def verdicts_json(states: Mapping[str, EvaluationState]) -> str:
+    """Return verdicts as a JSON list, in the names of the training API where it has them.
+
+    Args:
+        states: The final states by the names of the rules.
+    """
+    verdicts = [
+        {
+            "RuleConfigurationName": name,
+            "RuleEvaluationStatus": state.status.value,
+            "StatusDetails": status_details(name, state),
+            "Evidence": None if state.evidence is None else state.evidence.to_json(),
+            "Counts": state.counts.to_json(),
+        }
+        for name, state in states.items()
+    ]
+    return json.dumps(verdicts, indent=2)
+
+
+def _parameter(parameter: Parameter) -> str:
+    default = parameter.default
+    if parameter.is_required:
+        shown = "(required)"
+    elif isinstance(default, tuple):
+        shown = f"= {','.join(map(str, default)) or 'none'}"
+    else:
+        shown = f"= {'none' if default is None else default}"
+    limits = " and ".join(str(constraint) for constraint in parameter.constraints)
+    unit = f" {parameter.unit}" if parameter.unit else ""
+    return f"{parameter.name} {shown}{unit}" + (f" ({limits})" if limits else "")

@@ -1,0 +1,154 @@
+"""Feeding steps to a rule, one after the other, and keeping what it answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hook_layer.storage.base import ObjectNotFoundError, StorageError
+from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import Counts, EvaluationState
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Evaluation"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Evaluation:
+    """One rule's way through the steps of a run.
+
+    A rule never stops the others: an exception inside it means that the step was not evaluated,
+    with the exception as the reason, and leaves the memory as it was before. Only a failing storage
+    is passed on, because the same step can be evaluated when it works again.
+
+    Attributes:
+        memory: The rule's memory after the last step.
+        evidence: What the finding rests on, None as long as there is none.
+        evaluated: Number of steps that the rule judged.
+        not_evaluated: Number of steps that it could not judge.
+        last_reason: Why the last of these could not be judged.
+    """
+
+    def __init__(
+        self, rule: Rule, memory: Mapping[str, Any], evidence: Evidence | None, counts: Counts
+    ) -> None:
+        self._rule = rule
+        self.memory: dict[str, Any] = _json_copy(memory)
+        self.evidence = evidence
+        self.evaluated = counts.evaluated
+        self.not_evaluated = counts.not_evaluated
+        self.last_reason = counts.last_reason
+
+    @classmethod
+    def fresh(cls, rule: Rule) -> Evaluation:
+        """Return the evaluation of a run from its beginning.
+
+        Args:
+            rule: The rule.
+        """
+        return cls(rule, {}, None, Counts())
+
+    @classmethod
+    def resume(cls, rule: Rule, state: EvaluationState) -> Evaluation:
+        """Return the evaluation that a state was taken from.
+
+        Args:
+            rule: The rule, with the same parameters.
+            state: The state.
+        """
+        return cls(rule, state.memory, state.evidence, state.counts)
+
+    def feed(self, step: StepView) -> Outcome:
+        """Let the rule judge one step, and keep its answer.
+
+        Args:
+            step: The step; must come after all that were fed before.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        outcome = self._check(step)
+        if isinstance(outcome, NotEvaluated):
+            self.not_evaluated += 1
+            self.last_reason = outcome.reason
+            return outcome
+        self.evaluated += 1
+        if isinstance(outcome, IssueFound):
+            seen = self.evidence
+            self.evidence = outcome.evidence if seen is None else seen.seen_again(step.step)
+        return outcome
+
+    def skip(self, reason: str) -> None:
+        """Count a step that could not even be shown to the rule.
+
+        Args:
+            reason: Why.
+        """
+        self.not_evaluated += 1
+        self.last_reason = reason
+
+    def counts(self, unreadable: int, last_problem: str) -> Counts:
+        """Return the counts so far.
+
+        Args:
+            unreadable: Number of index files that could not be parsed.
+            last_problem: What was wrong with the last of them.
+        """
+        return Counts(
+            evaluated=self.evaluated,
+            not_evaluated=self.not_evaluated,
+            last_reason=self.last_reason,
+            unreadable=unreadable,
+            last_problem=last_problem,
+        )
+
+    def _check(self, step: StepView) -> Outcome:
+        memory = _json_copy(self.memory)
+        try:
+            outcome: object = self._rule.check(step, memory)
+            kept = _json_copy(memory)
+        except StorageError as error:
+            if not isinstance(error, ObjectNotFoundError):
+                raise
+            return NotEvaluated(str(error))
+        except Exception as error:  # rules may be anybody's code
+            _logger.warning(
+                "%s failed at step %d", type(self._rule).__name__, step.step, exc_info=True
+            )
+            return NotEvaluated(f"the rule failed with {type(error).__name__}: {error}")
+        if not isinstance(outcome, (Passed, IssueFound, NotEvaluated)):
+            kind = type(outcome).__name__
+            return NotEvaluated(f"the rule answered with a {kind} instead of an outcome")
+        self.memory = kept
+        return outcome
+
+
+def _json_copy(value: Any) -> Any:
+    """Return a deep copy that holds what JSON can hold only, numpy's numbers as Python's.
+
+    Raises:
+        TypeError: If there is anything else in it.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str:
+                raise TypeError(f"a memory's keys must be strings, not {key!r}")
+        return {key: _json_copy(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_copy(item) for item in value]
+    if isinstance(value, np.generic) and type(value.item()) in _PLAIN:
+        return value.item()
+    raise TypeError(f"a memory holds what JSON can hold, not a {kind.__name__}")
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})

@@ -1,0 +1,205 @@
+"""What a rule answers for one step, and how a verdict is told to people and to the training API."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = [
+    "MAX_STATUS_DETAILS_LENGTH",
+    "Evidence",
+    "IssueFound",
+    "NotEvaluated",
+    "Outcome",
+    "Passed",
+    "RuleStatus",
+    "status_details",
+]
+
+MAX_STATUS_DETAILS_LENGTH: Final = 1024
+"""Characters; the limit of `StatusDetails` in the training API."""
+
+_ELLIPSIS: Final = "..."
+
+
+class RuleStatus(str, Enum):
+    """Status of a rule's evaluation, with the names of the training API."""
+
+    IN_PROGRESS = "InProgress"
+    NO_ISSUES_FOUND = "NoIssuesFound"
+    ISSUES_FOUND = "IssuesFound"
+    ERROR = "Error"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """True once the status is a verdict that only a stronger finding may replace."""
+        return self in _FINAL
+
+
+_FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What a finding rests on: where it was seen, what was measured and what to try.
+
+    Attributes:
+        step: Global step of the first finding.
+        mode: Name of the mode of that step, e.g. `TRAIN`.
+        worker: The worker whose tensor it is.
+        tensor: Name of the worst tensor of that step.
+        measure: Name of what was measured, e.g. `abs_mean`.
+        value: The measured value.
+        threshold: What the value was compared with.
+        sentence: The finding in one line, beginning with the tensor's name.
+        remedy: What to try first.
+        first_step: Global step of the first finding; `step` unless given.
+        last_step: Global step of the last finding so far; `step` unless given.
+        count: Number of steps with a finding so far.
+    """
+
+    step: int
+    mode: str
+    worker: str
+    tensor: str
+    measure: str
+    value: float
+    threshold: float
+    sentence: str
+    remedy: str
+    first_step: int = -1
+    last_step: int = -1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.first_step < 0:
+            object.__setattr__(self, "first_step", self.step)
+        if self.last_step < 0:
+            object.__setattr__(self, "last_step", self.step)
+
+    def seen_again(self, step: int) -> Evidence:
+        """Return the evidence with one more step counted; the first finding is kept.
+
+        Args:
+            step: Global step of the further finding.
+        """
+        return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dict that any JSON encoder takes; non-finite numbers become their names."""
+        return {
+            "step": self.step,
+            "mode": self.mode,
+            "worker": self.worker,
+            "tensor": self.tensor,
+            "measure": self.measure,
+            "value": _to_json_number(self.value),
+            "threshold": _to_json_number(self.threshold),
+            "sentence": self.sentence,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "count": self.count,
+            "remedy": self.remedy,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """Return the evidence that `to_json` wrote.
+
+        Args:
+            data: The decoded JSON object.
+        """
+        return cls(
+            step=int(data["step"]),
+            mode=str(data["mode"]),
+            worker=str(data["worker"]),
+            tensor=str(data["tensor"]),
+            measure=str(data["measure"]),
+            value=float(data["value"]),  # float() reads "NaN", "Infinity" and "-Infinity"
+            threshold=float(data["threshold"]),
+            sentence=str(data["sentence"]),
+            first_step=int(data["first_step"]),
+            last_step=int(data["last_step"]),
+            count=int(data["count"]),
+            remedy=str(data["remedy"]),
+        )
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The step was judged and nothing is wrong with it."""
+
+
+@dataclass(frozen=True)
+class IssueFound:
+    """The step was judged and the rule's condition holds.
+
+    Attributes:
+        evidence: What the finding rests on.
+    """
+
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class NotEvaluated:
+    """The step could not be judged.
+
+    Attributes:
+        reason: Why, in one line for the user.
+    """
+
+    reason: str
+
+
+Outcome = Passed | IssueFound | NotEvaluated
+
+
+def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
+    """Return the text of `StatusDetails` for a state, at most 1,024 characters.
+
+    A finding begins with the sentence that users of the original know, so that scripts which search
+    for it still work; the evidence follows on a line of its own.
+
+    Args:
+        rule_configuration_name: The name under which the rule is configured.
+        state: The state to tell about.
+    """
+    counts = state.counts
+    if state.evidence is not None:
+        evidence = state.evidence
+        text = (
+            f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
+            f"{evidence.step} resulted in the condition being met\n"
+            f"{evidence.sentence} ({evidence.worker}, {evidence.mode})"
+        )
+    elif state.status is RuleStatus.ERROR:
+        text = (
+            "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "
+            f"{rule_configuration_name}: {state.reason}"
+        )
+    else:
+        text = f"{counts.evaluated} steps evaluated, {counts.not_evaluated} not evaluated"
+        if counts.not_evaluated and counts.last_reason:
+            text += f", the last because {counts.last_reason}"
+        if counts.unreadable:
+            text += f"; {counts.unreadable} files unreadable: {counts.last_problem}"
+    if len(text) > MAX_STATUS_DETAILS_LENGTH:
+        text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
+    return text
+
+
+def _to_json_number(value: float) -> float | str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value

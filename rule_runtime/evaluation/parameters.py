@@ -1,0 +1,317 @@
+"""Parameters of rules: declared by annotations, coerced from strings, checked when a rule is made.
+
+A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` must
+mean what their annotations say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final, Literal
+
+__all__ = [
+    "AtLeast",
+    "AtMost",
+    "GreaterThan",
+    "LessThan",
+    "Parameter",
+    "ParameterError",
+    "Regex",
+    "Unit",
+    "coerce",
+    "nearest",
+    "parameters_of",
+]
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off"})
+_NONE: Final = frozenset({"", "none", "null"})
+
+
+class ParameterError(ValueError):
+    """A parameter's name or value that a rule does not take."""
+
+
+@dataclass(frozen=True)
+class GreaterThan:
+    """The value must be greater than a bound."""
+
+    bound: float
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value fulfils the condition."""
+        return bool(value > self.bound)
+
+    def __str__(self) -> str:
+        return f"greater than {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The value must not be less than a bound."""
+
+    bound: float
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value fulfils the condition."""
+        return bool(value >= self.bound)
+
+    def __str__(self) -> str:
+        return f"at least {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class LessThan:
+    """The value must be less than a bound."""
+
+    bound: float
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value fulfils the condition."""
+        return bool(value < self.bound)
+
+    def __str__(self) -> str:
+        return f"less than {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """The value must not be greater than a bound."""
+
+    bound: float
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value fulfils the condition."""
+        return bool(value <= self.bound)
+
+    def __str__(self) -> str:
+        return f"at most {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class Regex:
+    """Each value must be a regular expression; commas inside brackets do not part a list."""
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value, or every one of a list, compiles."""
+        try:
+            for pattern in (value,) if isinstance(value, str) else value:
+                re.compile(pattern)
+        except re.error:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return "a regular expression"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What the value is counted in, e.g. `%` or `steps`; for people."""
+
+    name: str
+
+
+_Constraint = GreaterThan | AtLeast | LessThan | AtMost | Regex
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a rule.
+
+    Attributes:
+        name: Its name.
+        type: Its type, without the annotations.
+        default: Its default value, `dataclasses.MISSING` if it must be given.
+        constraints: Conditions that the value must fulfil.
+        unit: What it is counted in, or "".
+    """
+
+    name: str
+    type: Any
+    default: Any
+    constraints: tuple[_Constraint, ...]
+    unit: str
+
+    @property
+    def is_required(self) -> bool:
+        """True if the parameter has no default."""
+        return self.default is MISSING
+
+
+def parameters_of(cls: type) -> tuple[Parameter, ...]:
+    """Return the parameters of a rule's class in the order of their declaration.
+
+    Args:
+        cls: A dataclass.
+    """
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_parameter(field, hints[field.name]) for field in fields(cls) if field.init)
+
+
+def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
+    """Return a value as its parameter's type and check its range.
+
+    Args:
+        parameter: The parameter.
+        value: A string, or a value of the type itself.
+        owner: Name of the rule, for the message.
+
+    Raises:
+        ParameterError: If the value is not of the type, or out of range.
+    """
+    try:
+        result = _convert(parameter.type, value, is_regex=Regex() in parameter.constraints)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{owner}: parameter {parameter.name} is {value!r}, but must be "
+            f"{_type_name(parameter.type)}: {error}"
+        ) from None
+    if result is not None:
+        for constraint in parameter.constraints:
+            if not constraint.accepts(result):
+                unit = f" {parameter.unit}" if parameter.unit else ""
+                raise ParameterError(
+                    f"{owner}: parameter {parameter.name} is {result!r}{unit}, "
+                    f"but must be {constraint}"
+                )
+    return result
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return ", did you mean ...?" with the nearest valid name, or the list of the valid ones.
+
+    Args:
+        name: What the user wrote.
+        names: What is valid.
+    """
+    valid = sorted(names)
+    by_folded = {candidate.casefold(): candidate for candidate in valid}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    if found:
+        return f"; did you mean {by_folded[found[0]]!r}?"
+    return f"; valid are {', '.join(valid)}" if valid else "; there are none"
+
+
+def _parameter(field: Field[Any], hint: Any) -> Parameter:
+    metadata: Sequence[Any] = ()
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, *metadata = typing.get_args(hint)
+    default = field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    return Parameter(
+        name=field.name,
+        type=hint,
+        default=default,
+        constraints=tuple(item for item in metadata if isinstance(item, _Constraint)),
+        unit=next((item.name for item in metadata if isinstance(item, Unit)), ""),
+    )
+
+
+def _convert(kind: Any, value: Any, *, is_regex: bool = False) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
+            return None
+        (kind,) = (arg for arg in args if arg is not type(None))
+        return _convert(kind, value, is_regex=is_regex)
+    if origin is Literal:
+        return _choice(args, value)
+    if origin is tuple:
+        return tuple(_convert(args[0], item) for item in _items(value, is_regex=is_regex))
+    if kind not in _CONVERSIONS:
+        raise TypeError(f"parameters of type {kind!r} are not supported")
+    return _CONVERSIONS[kind](value)
+
+
+def _choice(choices: tuple[Any, ...], value: Any) -> Any:
+    text = value.strip().casefold() if isinstance(value, str) else value
+    for choice in choices:
+        if (choice.casefold() if isinstance(choice, str) else choice) == text:
+            return choice
+    raise ValueError(f"one of {', '.join(map(str, choices))} is expected")
+
+
+def _items(value: Any, *, is_regex: bool) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, str):
+        return list(value)
+    if value.strip().casefold() in _NONE:
+        return []
+    parts = _split_outside_brackets(value) if is_regex else value.split(",")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    """Split at commas, but not in `{1,3}`, `[,;]` or `(a,b)`; a backslash escapes its follower."""
+    parts, depth, start, position = [], 0, 0, 0
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth <= 0:
+            parts.append(text[start:position])
+            start = position + 1
+        position += 1
+    return [*parts, text[start:]]
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().casefold()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("True or False is expected")
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("a whole number is expected")
+    number = _real(value)
+    if not number.is_integer():
+        raise ValueError("a whole number is expected")
+    return int(value) if isinstance(value, int) else int(number)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TypeError("a number is expected")
+    try:
+        number = float(value)
+    except ValueError:
+        raise ValueError("a number is expected") from None
+    if number != number:  # noqa: PLR0124 - a NaN passes every range check
+        raise ValueError("a number is expected, not NaN")
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a string is expected")
+    return value
+
+
+_CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    bool: _boolean,
+    int: _integer,
+    float: _real,
+    str: _text,
+}
+
+
+def _type_name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")

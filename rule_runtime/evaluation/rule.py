@@ -1,0 +1,123 @@
+"""The base of every rule: frozen parameters, the tensors it needs, and one pure method.
+
+```python
+class AllZero(Rule):
+    \"\"\"Finds tensors that are zero throughout. ...\"\"\"
+
+    threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
+    collections = (CollectionConfig("weights"),)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome: ...
+```
+
+A subclass becomes a frozen, keyword-only dataclass by itself. Its fields are coerced and checked
+when it is made, so a rule inside `check` meets valid parameters only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import dataclass_transform
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import Outcome
+from rule_runtime.evaluation.parameters import (
+    AtLeast,
+    AtMost,
+    GreaterThan,
+    LessThan,
+    Parameter,
+    Regex,
+    Unit,
+    coerce,
+    parameters_of,
+)
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = [
+    "AtLeast",
+    "AtMost",
+    "GreaterThan",
+    "LessThan",
+    "Memory",
+    "Regex",
+    "Rule",
+    "Unit",
+    "snake_case",
+]
+
+Memory = MutableMapping[str, Any]
+"""A rule's own state between steps: strings, numbers, booleans, None, lists and dicts of them."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Rule(ABC):
+    """A condition that is looked for at every step of a training run.
+
+    Attributes:
+        collections: The collections that the hook should save for this rule.
+    """
+
+    collections: ClassVar[tuple[CollectionConfig, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A subclass that brings its own constructor, an adapter for instance, keeps it.
+        own_constructor = "__init__" in cls.__dict__
+        dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
+
+    def __post_init__(self) -> None:
+        for parameter in self.parameters():
+            value = getattr(self, parameter.name)
+            coerced = coerce(parameter, value, owner=type(self).__name__)
+            object.__setattr__(self, parameter.name, coerced)
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """Return the parameters that the rule takes, in the order of their declaration."""
+        return _parameters(cls)
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first sentence of the rule's documentation, for tables."""
+        text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
+        return " ".join(text.split())
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the collections that the hook should save for this rule and these parameters."""
+        return self.collections
+
+    @abstractmethod
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge one complete step.
+
+        The answer may depend on the step, the parameters and the memory only: the same steps in the
+        same order always give the same verdict, in one process or over many.
+
+        Args:
+            step: What was saved at the step.
+            memory: The rule's own state, changed in place and kept for the next step.
+        """
+
+
+def snake_case(name: str) -> str:
+    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`.
+
+    Args:
+        name: A name in CapWords.
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+@lru_cache(maxsize=256)
+def _parameters(cls: type[Rule]) -> tuple[Parameter, ...]:
+    return parameters_of(cls)

@@ -1,0 +1,75 @@
+"""Reductions of a tensor to one number, as they are saved under the original client's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["reduce_tensor", "reduction_from_statistics"]
+
+_REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
+    "min": np.min,
+    "max": np.max,
+    "mean": np.mean,
+    "std": np.std,
+    "variance": np.var,
+    "sum": np.sum,
+    "prod": np.prod,
+    "l1": lambda tensor: np.abs(tensor).sum(),
+    "l2": lambda tensor: np.sqrt(np.square(np.abs(tensor)).sum()),
+}
+"""Norms are those of the flat tensor, std and variance those of the population."""
+
+
+def reduce_tensor(tensor: npt.NDArray[Any], reduction: str, *, absolute: bool) -> Any:
+    """Return a reduction over all elements of a tensor.
+
+    Args:
+        tensor: The tensor, of any shape.
+        reduction: Name of the reduction.
+        absolute: True to take the absolute values first.
+
+    Raises:
+        ValueError: If there is no such reduction.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"there is no reduction {reduction!r}; valid are {', '.join(sorted(_REDUCTIONS))}"
+        )
+    return _REDUCTIONS[reduction](np.abs(tensor) if absolute else tensor)
+
+
+def reduction_from_statistics(
+    statistics: Mapping[str, float], reduction: str, *, absolute: bool
+) -> float | None:
+    """Return a reduction as far as statistics tell it, else None.
+
+    Statistics are of the finite elements, so they tell nothing of a tensor with others.
+
+    Args:
+        statistics: The statistics by name.
+        reduction: Name of the reduction.
+        absolute: True for that of the absolute values.
+    """
+    size = statistics.get("size", math.nan)
+    if statistics.get("nan") != 0 or statistics.get("inf") != 0 or not size > 0:
+        return None
+    known = statistics.get
+    if absolute:
+        told = {
+            "max": max(abs(known("min", math.nan)), abs(known("max", math.nan))),
+            "mean": known("abs_mean", math.nan),
+            "sum": known("l1", math.nan),
+            "l1": known("l1", math.nan),
+            "l2": known("l2", math.nan),
+        }
+    else:
+        told = {name: known(name, math.nan) for name in ("min", "max", "mean", "std", "l1", "l2")}
+        told["variance"] = known("std", math.nan) ** 2
+        told["sum"] = known("mean", math.nan) * size
+    value = told.get(reduction, math.nan)
+    return None if math.isnan(value) else value

@@ -1,0 +1,93 @@
+"""The statistics of a tensor, defined as in the index file's statistics block.
+
+Shape legend: N = number of elements, F = number of finite elements, C = number of columns.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS
+
+__all__ = ["tensor_statistics"]
+
+_CHUNK: Final = 1 << 20
+"""Elements that are converted to float64 at a time, which bounds the extra memory."""
+
+_SQUARE_SAFE: Final = (1e-140, 1e140)
+"""Between these magnitudes a float64's square neither overflows nor loses bits to underflow."""
+
+
+def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Return the statistics of one tensor [C], in the order of `STATISTICS_COLUMNS`.
+
+    `size`, `nan` and `inf` count elements; all others are of the finite elements, computed in
+    float64, and NaN where there is none. `std` is the population's: the square root of the mean
+    squared distance from the mean, accumulated chunk by chunk with the update of Chan, Golub and
+    LeVeque (1983), so that it does not cancel when the mean is large. Of complex tensors the
+    magnitudes are taken, and what has no meaning for them (min, max, mean, std) is NaN. Of strings
+    only the size is known.
+
+    Args:
+        tensor: The tensor, of any shape [N] and dtype.
+    """
+    row = dict.fromkeys(STATISTICS_COLUMNS, math.nan)
+    row["size"] = float(tensor.size)
+    if tensor.dtype.kind in "biufc":
+        flat = np.asarray(tensor).reshape(-1)
+        row |= _of_numbers(np.abs(flat) if flat.dtype.kind == "c" else flat)
+        if flat.dtype.kind == "c":
+            row["nan"] = float(np.count_nonzero(np.isnan(flat)))
+            row["inf"] = float(flat.size - np.count_nonzero(np.isfinite(flat))) - row["nan"]
+            row |= dict.fromkeys(("min", "max", "mean", "std"), math.nan)
+    return np.array([row[name] for name in STATISTICS_COLUMNS])
+
+
+def _of_numbers(flat: npt.NDArray[Any]) -> dict[str, float]:
+    num_nan = num_finite = 0
+    low, high = math.inf, -math.inf
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        finite = chunk[np.isfinite(chunk)]
+        num_nan += int(np.count_nonzero(np.isnan(chunk)))
+        num_finite += finite.size
+        if finite.size:
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    counts = {"nan": float(num_nan), "inf": float(flat.size - num_finite - num_nan)}
+    if not num_finite:
+        return counts
+    return counts | {"min": low, "max": high} | _moments(flat, num_finite, max(abs(low), abs(high)))
+
+
+def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[str, float]:
+    """Return mean, std and norms; in units of `magnitude` where squares would leave float64."""
+    is_safe = magnitude == 0 or _SQUARE_SAFE[0] < magnitude < _SQUARE_SAFE[1]
+    unit = 1.0 if is_safe else magnitude
+    seen, mean, squares_about_mean, l1, squares = 0, 0.0, 0.0, 0.0, 0.0
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        x = chunk[np.isfinite(chunk)].astype(np.float64)
+        if not x.size:
+            continue
+        if not is_safe:
+            x /= unit
+        l1 += float(np.abs(x).sum())
+        squares += float(np.dot(x, x))
+        chunk_mean = float(x.mean())
+        x -= chunk_mean
+        shift = chunk_mean - mean
+        total = seen + x.size
+        squares_about_mean += float(np.dot(x, x)) + shift * shift * seen * x.size / total
+        mean += shift * x.size / total
+        seen = total
+    return {
+        "mean": mean * unit,
+        "std": math.sqrt(squares_about_mean / num_finite) * unit,
+        "abs_mean": l1 / num_finite * unit,
+        "l1": l1 * unit,
+        "l2": math.sqrt(squares) * unit,
+    }

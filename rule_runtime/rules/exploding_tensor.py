@@ -1,0 +1,103 @@
+"""ExplodingTensor: a tensor that holds NaN or infinite elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+
+from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Memory, Regex, Rule
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["ExplodingTensor"]
+
+_REMEDY: Final = (
+    "Lower the learning rate or warm it up, clip gradients, check the inputs for NaN, and guard "
+    "logarithms, divisions and square roots with a small epsilon; use loss scaling in half "
+    "precision."
+)
+
+
+class ExplodingTensor(Rule):
+    """Finds tensors with NaN or infinite elements.
+
+    What it detects:
+        At least one NaN or, unless `only_nan`, infinite element in a selected tensor, on any
+        worker.
+
+    Why it matters:
+        One such element spreads through the next update to all weights, and the training cannot
+        recover.
+
+    How it decides:
+        From the counts of NaN and infinite elements in the index, at each step and for each worker.
+        The tensor with the largest share of such elements is the evidence. Where only reductions
+        are stored, a reduction that is not finite shows that there is at least one such element.
+        Finite values never fire, however large.
+
+    Parameters:
+        collection_names: Collections to look at; together with `tensor_regex`, their union. All
+            saved tensors if neither is given.
+        tensor_regex: Regular expressions of further tensors to look at.
+        only_nan: True to let infinite elements pass.
+
+    What to try:
+        A lower learning rate or a warm-up, gradient clipping, an epsilon in logarithms and
+        divisions, loss scaling in half precision; look for NaN in the inputs.
+
+    Known false alarms:
+        Attention masks that hold minus infinity on purpose; steps that an automatic loss scaler is
+        about to skip.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger.
+    """
+
+    collection_names: tuple[str, ...] = ()
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+    only_nan: bool = False
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        """Look for tensors with non-finite elements.
+
+        Args:
+            step: What was saved at the step.
+            memory: Not used.
+        """
+        rows = step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+        if not len(rows):
+            return NotEvaluated("none of the selected tensors was saved")
+        num_nan = rows.column("nan")
+        num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
+        if np.isnan(num_bad).all():
+            return NotEvaluated("neither statistics nor values of the selected tensors are known")
+        if not (num_bad > 0).any():
+            return Passed()
+        size = rows.column("size")
+        known = np.flatnonzero(num_bad > 0)
+        share = num_bad[known] / np.where(np.isnan(size[known]), np.inf, size[known])
+        at = known[
+            min(
+                range(len(known)),
+                key=lambda i: (-share[i], rows.names[known[i]], rows.workers[known[i]]),
+            )
+        ]
+        measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
+        value = float(rows.column(measure)[at])
+        of_size = "" if np.isnan(size[at]) else f" of {int(size[at])}"
+        return IssueFound(
+            Evidence(
+                step=step.step,
+                mode=step.mode.name,
+                worker=rows.workers[at],
+                tensor=rows.names[at],
+                measure=measure,
+                value=value,
+                threshold=0.0,
+                sentence=f"{rows.names[at]}: {int(value)}{of_size} elements are {noun}",
+                remedy=_REMEDY,
+            )
+        )

@@ -1,0 +1,250 @@
+"""LossNotDecreasing: a loss that does not fall as it should."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.rule import (
+    AtLeast,
+    GreaterThan,
+    LessThan,
+    Memory,
+    Regex,
+    Rule,
+    Unit,
+)
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["LossNotDecreasing"]
+
+_PRIORITY: Final = ("EVAL", "TRAIN", "GLOBAL")
+"""Which mode is judged when none is given: the first of these that has data."""
+
+_WEIGHTS_DO_NOT_CHANGE: Final = frozenset({"EVAL", "PREDICT"})
+
+_REMEDY: Final = (
+    "Change the learning rate (too high is the usual cause of a rise, too low of standing still), "
+    "check that the optimiser has all parameters and that labels match inputs; if the training has "
+    "converged, stop it or raise num_steps."
+)
+
+_Losses = dict[str, dict[str, float]]
+"""The finite losses of one step by worker and tensor."""
+
+
+class LossNotDecreasing(Rule):
+    """Finds a loss that does not fall by a given percentage over a given number of steps.
+
+    What it detects:
+        A loss that fell by less than `diff_percent` over at least `num_steps` steps; as a finding
+        of its own, a loss that rose by more than `increase_threshold_percent`.
+
+    Why it matters:
+        The training costs money and does not learn, or diverges.
+
+    How it decides:
+        Steps are those of the judged mode: mode steps, as saving intervals count them, or global
+        steps for GLOBAL. At step s the loss is compared with that of the newest saved step that is
+        not newer than s - num_steps; the next comparison is due at the first saved step not before
+        s + num_steps. With a loss saved at 9, 12, 15, ... and num_steps 10, step 21 is compared
+        with 9, and 33 with 21. The fall in percent is (previous - current) / |previous| * 100, so
+        that negative losses work too. It fires if the fall is smaller than `diff_percent`; standing
+        still is not decreasing. A rise above `increase_threshold_percent` is told as such. Each
+        loss and worker is judged by itself, and the worst is the evidence. A loss of several
+        elements counts with its mean.
+        If `mode` is not given, the first of EVAL, TRAIN, GLOBAL that
+        has been seen so far is judged: when a mode of higher priority shows up, the judgement
+        begins anew with it. Two steps of EVAL or PREDICT without any step of another mode between
+        them are not compared, for the weights are the same. A loss that is not finite is not
+        compared (ExplodingTensor finds it); the comparison stays due.
+        Of the original's test data of 2019, losses 0.30 0.33 0.31 0.30 0.28 saved every 4 steps
+        fire at step 12 here too. The series 0.30 0.33 0.31 0.30 0.28 0.20 0.42 with diff_percent 20
+        fired there at step 24 only, because diff_percent was a tolerated rise then; by the
+        documented meaning of today it fires at step 12, where the loss stands still, and at step 24
+        as a rise by 40 %.
+
+    Parameters:
+        collection_names: Collections whose tensors are losses.
+        tensor_regex: Regular expressions of tensors that are losses; the union with the
+            collections.
+        use_losses_collection: True to take the collection `losses` as well.
+        num_steps: Steps between two losses that are compared.
+        diff_percent: The least fall, in percent of the previous loss.
+        increase_threshold_percent: The rise, in percent of the previous loss, above which the
+            finding says that the loss rises.
+        mode: The mode whose losses are judged; see above if it is not given.
+
+    What to try:
+        Another learning rate, a warm-up or a schedule; check that the optimiser was given all
+        parameters and that labels match inputs. Raise num_steps where the loss is noisy.
+
+    Known false alarms:
+        Losses of single batches are noisy: a num_steps of few batches compares noise. A training
+        that has converged does not decrease any more. A metric that should rise is not a loss.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
+    """
+
+    collection_names: tuple[str, ...] = ()
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+    use_losses_collection: bool = True
+    num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 10
+    diff_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 0.1
+    increase_threshold_percent: Annotated[float, GreaterThan(0), LessThan(100), Unit("%")] = 5.0
+    mode: Literal["EVAL", "TRAIN", "PREDICT", "GLOBAL"] | None = None
+
+    collections = (CollectionConfig("losses", {"save_interval": "500"}),)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.collection_names or self.tensor_regex or self.use_losses_collection):
+            raise ParameterError(
+                "LossNotDecreasing: no loss to judge; give collection_names or tensor_regex, "
+                "or leave use_losses_collection True"
+            )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare the losses of the step with earlier ones if a comparison is due.
+
+        Args:
+            step: What was saved at the step.
+            memory: `mode` judged, `points` [step in the mode, global step, losses], and the step at
+                which the next comparison is `due`.
+        """
+        losses, problem = self._losses(step)
+        if problem:
+            return NotEvaluated(problem)
+        mode = self._mode_of(step)
+        if mode is None or not _takes_over(mode, memory):
+            return NotEvaluated(f"the loss is judged in mode {self.mode or memory['mode']}")
+        number = step.step if mode == "GLOBAL" else step.mode_step
+        points: list[list[Any]] = memory["points"]
+        if points and number <= points[-1][0]:  # the counter was set back: another run of the mode
+            points.clear()
+            memory["due"] = number
+        reason = self._reason_to_wait(number, step.step, mode, memory)
+        earlier = points[0] if points else None
+        points.append([number, step.step, losses])
+        if reason or earlier is None:
+            return NotEvaluated(reason)
+        worst = _smallest_fall(earlier[2], losses)
+        if worst is None:
+            return NotEvaluated(f"no loss was saved at both steps {earlier[0]} and {number}")
+        del points[:-1]
+        memory["due"] = number + self.num_steps
+        return self._judge(step, worst, earlier[0], number)
+
+    def _losses(self, step: StepView) -> tuple[_Losses, str]:
+        """Return the finite losses of the step, or the reason why there are none."""
+        names = self.collection_names + (("losses",) if self.use_losses_collection else ())
+        rows = step.tensors(collections=names, regex=self.tensor_regex)
+        if not len(rows):
+            return {}, "no loss was saved"
+        mean = rows.column("mean")
+        is_finite = np.nan_to_num(rows.column("nan") + rows.column("inf")) == 0
+        losses: _Losses = {}
+        for at in np.flatnonzero(is_finite & ~np.isnan(mean)):
+            losses.setdefault(rows.workers[at], {})[rows.names[at]] = float(mean[at])
+        return losses, "" if losses else f"the loss {rows.names[0]} is not finite"
+
+    def _mode_of(self, step: StepView) -> str | None:
+        """Return the mode in which the step is judged, None if it is not looked at."""
+        if self.mode == "GLOBAL":
+            return "GLOBAL"
+        name = step.mode.name
+        if self.mode is None:
+            return name if name in _PRIORITY else "GLOBAL"
+        return name if name == self.mode else None
+
+    def _reason_to_wait(self, number: int, global_step: int, mode: str, memory: Memory) -> str:
+        """Drop points that no comparison needs any more; return why none is due, or ""."""
+        points: list[list[Any]] = memory["points"]
+        while len(points) > 1 and points[1][0] <= number - self.num_steps:
+            del points[0]
+        if not points or points[0][0] > number - self.num_steps:
+            return f"no loss was saved {self.num_steps} steps or more before step {number}"
+        if number < memory["due"]:
+            return f"the next comparison is due at step {memory['due']} of mode {mode}"
+        is_same_pass = global_step - points[0][1] == number - points[0][0]
+        if mode in _WEIGHTS_DO_NOT_CHANGE and is_same_pass:
+            return f"no training step lies between steps {points[0][0]} and {number} of mode {mode}"
+        return ""
+
+    def _judge(
+        self, step: StepView, worst: tuple[float, str, str, float, float], before: int, now: int
+    ) -> Outcome:
+        fall, worker, tensor, previous, current = worst
+        if -fall > self.increase_threshold_percent:
+            measure, value = "loss_increase_percent", -fall
+            threshold = self.increase_threshold_percent
+            told = f"rose by {value:.3g} %, more than {threshold:g} %"
+        elif fall < self.diff_percent:
+            measure, value, threshold = "loss_decrease_percent", fall, self.diff_percent
+            told = f"fell by {value:.3g} %, less than {threshold:g} %"
+        else:
+            return Passed()
+        return IssueFound(
+            Evidence(
+                step=step.step,
+                mode=step.mode.name,
+                worker=worker,
+                tensor=tensor,
+                measure=measure,
+                value=value,
+                threshold=threshold,
+                sentence=(
+                    f"{tensor}: {told}, from {previous:.6g} at step {before} to {current:.6g} "
+                    f"at step {now}"
+                ),
+                remedy=_REMEDY,
+            )
+        )
+
+
+def _takes_over(mode: str, memory: Memory) -> bool:
+    """Begin anew if a mode comes that is judged rather than the present one; False if it is not."""
+    judged = memory.get("mode")
+    if judged == mode:
+        return True
+    if judged is not None and _rank(mode) > _rank(judged):
+        return False
+    memory.clear()
+    memory.update(mode=mode, points=[], due=0)
+    return True
+
+
+def _rank(mode: str) -> int:
+    return _PRIORITY.index(mode) if mode in _PRIORITY else len(_PRIORITY)
+
+
+def _smallest_fall(earlier: _Losses, now: _Losses) -> tuple[float, str, str, float, float] | None:
+    """Return (fall in percent, worker, tensor, previous, current) of the loss that fell least."""
+    falls = [
+        (
+            _fall_percent(earlier[worker][tensor], current),
+            worker,
+            tensor,
+            earlier[worker][tensor],
+            current,
+        )
+        for worker, losses in now.items()
+        for tensor, current in losses.items()
+        if tensor in earlier.get(worker, {})
+    ]
+    return min(falls, default=None)
+
+
+def _fall_percent(previous: float, current: float) -> float:
+    fall = previous - current
+    if previous == 0:
+        return math.copysign(math.inf, fall) if fall else 0.0
+    return fall / abs(previous) * 100

@@ -1,0 +1,196 @@
+"""Making trials in a test: real files, written by the format's own code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.index import (
+    STATISTICS_COLUMNS,
+    IndexFile,
+    Statistics,
+    TensorLocation,
+    TensorShape,
+)
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import END_MARKER, collections_key, event_key, index_key
+from hook_layer.format.records import encode_record
+from hook_layer.storage.base import Store
+from hook_layer.storage.memory import MemoryStore
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.outcome import Outcome
+from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.trial.step_index import load_step_files
+from rule_runtime.trial.step_view import StepReader, StepView
+
+__all__ = ["TrialBuilder"]
+
+_WALL_TIME = 1.5e9
+"""Seconds; every record of a built trial has the same, so that its bytes are reproducible."""
+
+
+class TrialBuilder:
+    """Writes a trial step by step.
+
+    ```python
+    trial = TrialBuilder()
+    trial.step(0, {"gradient/a": np.zeros(3)})
+    assert isinstance(trial.outcomes(VanishingGradient())[0], IssueFound)
+    ```
+
+    Args:
+        store: Where the files go; a store in memory unless given.
+        run: RunId of the run; None writes files as the original client does, without statistics,
+            run, number of workers and sequence.
+        num_workers: How many workers write.
+    """
+
+    def __init__(
+        self, store: Store | None = None, *, run: str | None = "run-1", num_workers: int = 1
+    ) -> None:
+        self.store: Store = MemoryStore() if store is None else store
+        self.run = run
+        self.num_workers = num_workers
+        self.keys: list[str] = []
+        self._sequences: dict[str, int] = {}
+        self._mode_steps: dict[ModeKeys, dict[int, int]] = {}
+
+    def step(
+        self,
+        step: int,
+        tensors: Mapping[str, Any],
+        *,
+        mode: ModeKeys = ModeKeys.TRAIN,
+        mode_step: int | None = None,
+        worker: str = "worker_0",
+        save_values: bool = True,
+    ) -> str:
+        """Write what one worker saves at one step; return the key of the index file.
+
+        Args:
+            step: Global step.
+            tensors: The tensors by name; anything that numpy makes an array of.
+            mode: Mode of the step.
+            mode_step: Step within the mode; the number of steps of it so far unless given.
+            worker: Name of the worker.
+            save_values: False to save statistics only.
+        """
+        arrays = {name: np.asarray(value) for name, value in tensors.items()}
+        steps_of_mode = self._mode_steps.setdefault(mode, {})
+        if mode_step is None:
+            mode_step = step if mode is ModeKeys.GLOBAL else len(steps_of_mode)
+        mode_step = steps_of_mode.setdefault(step, mode_step)
+        locations: tuple[TensorLocation, ...] = ()
+        checksums: dict[str, int | None] = dict.fromkeys(arrays)
+        event_file = None
+        if save_values:
+            event_file = event_key(step, worker)
+            locations, checksums = self._write_events(event_file, arrays, step, mode, mode_step)
+        is_ours = self.run is not None
+        sequence = self._sequences[worker] = self._sequences.get(worker, 0) + 1
+        index = IndexFile(
+            mode=mode,
+            mode_step=mode_step,
+            event_file_name=event_file,
+            locations=locations,
+            shapes=(
+                ()
+                if save_values
+                else tuple(TensorShape(name, name, array.shape) for name, array in arrays.items())
+            ),
+            statistics=_statistics(arrays, checksums) if is_ours else None,
+            run=self.run,
+            workers=self.num_workers if is_ours else None,
+            sequence=sequence if is_ours else None,
+        )
+        key = index_key(step, worker)
+        self.store.put(key, index.encode())
+        self.keys.append(key)
+        return key
+
+    def collections(self, *, worker: str = "worker_0", **regexes: tuple[str, ...]) -> None:
+        """Write a worker's collections file.
+
+        Args:
+            worker: Name of the worker.
+            regexes: The regular expressions of each collection.
+        """
+        entries = {name: CollectionEntry(name, include_regex=r) for name, r in regexes.items()}
+        data = CollectionsFile(entries, num_workers=self.num_workers).encode()
+        self.store.put(collections_key(worker), data)
+
+    def end(self) -> None:
+        """Write the end marker."""
+        self.store.put(END_MARKER, (self.run or "").encode())
+
+    def views(self) -> list[StepView]:
+        """Return what a rule sees of each step, in order."""
+        reader = StepReader(self.store)
+        by_step: dict[int, list[Any]] = {}
+        for file in load_step_files(self.store, self.keys):
+            by_step.setdefault(file.step, []).append(file)
+        return [
+            reader.view(step, files, num_workers=self.num_workers)
+            for step, files in sorted(by_step.items())
+        ]
+
+    def outcomes(self, rule: Rule) -> list[Outcome]:
+        """Return a rule's answer for each step, in order.
+
+        Args:
+            rule: The rule.
+        """
+        evaluation = Evaluation.fresh(rule)
+        return [evaluation.feed(view) for view in self.views()]
+
+    def evaluate(self, rule: Rule) -> EvaluationState:
+        """Return the final state of a rule over the whole run.
+
+        Args:
+            rule: The rule.
+        """
+        reconciler = Reconciler(self.store, rule, self.run)
+        return reconciler.advance(EvaluationState.initial(), (), ended=True)
+
+    def _write_events(
+        self,
+        key: str,
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        step: int,
+        mode: ModeKeys,
+        mode_step: int,
+    ) -> tuple[tuple[TensorLocation, ...], dict[str, int | None]]:
+        buffers: list[bytes | memoryview] = []
+        locations = []
+        checksums: dict[str, int | None] = {}
+        start = 0
+        for name, array in arrays.items():
+            record = encode_record(
+                name, array, step=step, mode=mode, mode_step=mode_step, wall_time=_WALL_TIME
+            )
+            buffers.extend(record.buffers)
+            locations.append(TensorLocation(name, start, record.length))
+            checksums[name] = record.crc32c
+            start += record.length
+        self.store.put(key, buffers)
+        return tuple(locations), checksums
+
+
+def _statistics(
+    arrays: Mapping[str, np.ndarray[Any, Any]], checksums: Mapping[str, int | None]
+) -> Statistics:
+    rows = [tensor_statistics(array) for array in arrays.values()]
+    return Statistics(
+        columns=STATISTICS_COLUMNS,
+        tensors=tuple(arrays),
+        dtypes=tuple(array.dtype.name for array in arrays.values()),
+        shapes=tuple(array.shape for array in arrays.values()),
+        values=np.array(rows).reshape(len(rows), len(STATISTICS_COLUMNS)),
+        crc32c=tuple(checksums[name] for name in arrays),
+    )

@@ -1,0 +1,91 @@
+"""Reading tensors out of event files by ranged reads, neighbouring ranges together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from hook_layer.format.errors import RecordError
+from hook_layer.format.index import IndexFile, TensorLocation
+from hook_layer.format.records import decode_record
+from hook_layer.storage.base import Store
+
+__all__ = ["read_tensors"]
+
+_MAX_GAP_BYTES: Final = 1 << 16
+"""Bytes that are read in vain rather than by another request."""
+
+_MAX_READ_BYTES: Final = 1 << 26
+"""Ranges are not joined beyond this; a larger tensor is read by a request of its own."""
+
+
+def read_tensors(
+    store: Store, index: IndexFile, names: Iterable[str]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of tensors of one index file, by name.
+
+    Names without a value are left out. Of a name that was written twice the last value counts.
+
+    Args:
+        store: The trial's root.
+        index: The index file that says where the values are.
+        names: Names as stored; reductions under the names of their records.
+
+    Raises:
+        ObjectNotFoundError: If the event file does not exist.
+        RecordError: If a record is damaged, or is not the tensor that the index says it is.
+    """
+    wanted = set(names)
+    locations = {row.name: row for row in index.locations if row.name in wanted}
+    file = index.event_file_name
+    if not locations or file is None:
+        return {}
+    checksums = _checksums(index, locations)
+    values: dict[str, npt.NDArray[Any]] = {}
+    for group in _coalesced(locations.values()):
+        first = group[0].start
+        length = max(row.start + row.length for row in group) - first
+        data = memoryview(store.get(file, first, length))
+        for row in group:
+            begin = row.start - first
+            record = decode_record(
+                data[begin : begin + row.length],
+                file=file,
+                offset=row.start,
+                crc32c=checksums.get(row.name),
+            )
+            if record.name != row.name:
+                raise RecordError(
+                    f"the record holds {record.name!r}, where the index says {row.name!r}",
+                    file=file,
+                    offset=row.start,
+                )
+            values[row.name] = record.value
+    return values
+
+
+def _checksums(index: IndexFile, names: Iterable[str]) -> dict[str, int | None]:
+    if index.statistics is None:
+        return {}
+    wanted = set(names)
+    rows = zip(index.statistics.tensors, index.statistics.crc32c, strict=True)
+    return {name: crc32c for name, crc32c in rows if name in wanted}
+
+
+def _coalesced(locations: Iterable[TensorLocation]) -> Iterator[list[TensorLocation]]:
+    """Yield the locations in groups that are worth one request each."""
+    group: list[TensorLocation] = []
+    end = 0
+    for row in sorted(locations, key=lambda row: row.start):
+        is_near = group and row.start - end <= _MAX_GAP_BYTES
+        if is_near and row.start + row.length - group[0].start <= _MAX_READ_BYTES:
+            group.append(row)
+        else:
+            if group:
+                yield group
+            group = [row]
+        end = max(end, row.start + row.length) if len(group) > 1 else row.start + row.length
+    if group:
+        yield group

@@ -1,0 +1,97 @@
+"""Statistics of tensors whose index file has none: files of the original client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from hook_layer.format.reductions import reduction_tensor_name
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.trial.event_reader import read_tensors
+
+__all__ = ["computed_statistics"]
+
+_FROM_REDUCTIONS: Final = {
+    "min": ("min", False),
+    "max": ("max", False),
+    "mean": ("mean", False),
+    "abs_mean": ("mean", True),
+    "l1": ("sum", True),
+}
+"""Statistics that a stored reduction gives exactly.
+
+Not among them: `std`, which PyTorch computes of the sample and numpy of the population; `l1` and
+`l2`, which are norms of a matrix in some frameworks and of the flat tensor in others.
+"""
+
+
+def computed_statistics(
+    store: Store, index: IndexFile, names: Iterable[str]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the statistics of tensors, each [C], from their values, else from their reductions.
+
+    What neither tells is NaN. A value is preferred, because reductions were taken of all elements
+    and do not tell those of the finite ones.
+
+    Args:
+        store: The trial's root.
+        index: The index file that says where values and reductions are.
+        names: Names of the tensors.
+
+    Raises:
+        RecordError: If the event file is damaged.
+    """
+    wanted = list(names)
+    values = _read(store, index, wanted)
+    rows = {name: tensor_statistics(value) for name, value in values.items()}
+    rest = [name for name in wanted if name not in rows]
+    if rest:
+        records = {
+            reduction_tensor_name(name, reduction, absolute=absolute): name
+            for name in rest
+            for reduction, absolute in _FROM_REDUCTIONS.values()
+        }
+        reductions = _read(store, index, records)
+        for name in rest:
+            rows[name] = _from_reductions(name, reductions)
+    return rows
+
+
+def _read(store: Store, index: IndexFile, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+    try:
+        return read_tensors(store, index, names)
+    except ObjectNotFoundError:
+        return {}
+
+
+def _from_reductions(
+    name: str, reductions: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[np.float64]:
+    row = dict.fromkeys(STATISTICS_COLUMNS, math.nan)
+    for column, (reduction, absolute) in _FROM_REDUCTIONS.items():
+        stored = reductions.get(reduction_tensor_name(name, reduction, absolute=absolute))
+        if stored is not None and stored.size == 1:
+            row[column] = float(stored.reshape(-1)[0])
+    known = [row[column] for column in _FROM_REDUCTIONS if not math.isnan(row[column])]
+    stored_count = sum(
+        reduction_tensor_name(name, reduction, absolute=absolute) in reductions
+        for reduction, absolute in _FROM_REDUCTIONS.values()
+    )
+    # Every one of these passes on a NaN, so one of them tells that there is at least one. The
+    # maximum and the minimum show an infinity of their own sign only, sums and means show both.
+    if stored_count:
+        row["nan"] = float(len(known) < stored_count)
+        if any(math.isinf(value) for value in known):
+            row["inf"] = 1.0
+        elif any(math.isfinite(row[column]) for column in ("mean", "abs_mean", "l1")):
+            row["inf"] = 0.0
+    for column in _FROM_REDUCTIONS:
+        if not math.isfinite(row[column]):
+            row[column] = math.nan
+    return np.array([row[column] for column in STATISTICS_COLUMNS])
