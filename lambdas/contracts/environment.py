@@ -16,10 +16,13 @@ __all__ = [
 ]
 
 RULE_CONFIGURATION_NAME: Final = "STEPWATCH_RULE_CONFIGURATION_NAME"
-"""evaluate_rule: the name under which this function's rule is configured, e.g. `VanishingGradient`."""
+"""evaluate_rule: name under which this function's rule is configured, e.g. `VanishingGradient`."""
 
 RULE_PARAMETERS: Final = "STEPWATCH_RULE_PARAMETERS"
-"""evaluate_rule: JSON object of strings, `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`."""
+"""evaluate_rule: JSON object of strings.
+
+For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`.
+"""
 
 STATE_TABLE_NAME: Final = "STEPWATCH_STATE_TABLE_NAME"
 """All functions: the DynamoDB table of evaluation states and registrations."""
@@ -34,7 +37,7 @@ STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 """stop_job: `stop`, or `observe` (judge and tell, never stop)."""
 
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
-"""stop_job: comma-separated rule configuration names whose finding stops a job; empty means every rule."""
+"""stop_job: comma-separated rule configuration names whose finding stops a job; empty means all."""
 
 STOP_ANY_NATIVE_JOB: Final = "STEPWATCH_STOP_ANY_NATIVE_JOB"
-"""stop_job: `true` lets native `aws.sagemaker` events and direct invocations stop jobs that are not registered here."""
+"""stop_job: `true` lets native events and direct invocations stop jobs not registered here."""

@@ -14,6 +14,7 @@ __all__ = [
     "STATUS_SCHEMA_VERSION",
     "STATUS_SOURCE",
     "issues_found_pattern",
+    "registration_partition",
     "tensor_object_pattern",
 ]
 
@@ -27,7 +28,13 @@ STATE_PARTITION_KEY: Final = "run"
 STATE_SORT_KEY: Final = "rule"
 STATE_TTL_ATTRIBUTE: Final = "expires_at"
 REGISTRATION_RULE: Final = "#registration"
-"""Sort key of a registration item; no rule configuration name begins with `#`."""
+"""Begins the sort key of a registration item, its trial root URI follows; no rule configuration
+name begins with `#`."""
+
+
+def registration_partition(training_job_name: str) -> str:
+    """Return the partition key of a job's registrations."""
+    return f"job#{training_job_name}"
 
 
 def tensor_object_pattern(bucket_names: list[str]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What several functions use: settings, clients, logs and metrics, the state table, events."""

@@ -1,0 +1,93 @@
+"""Entry point of the function that evaluates one rule."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import cache
+from typing import Any, Final
+
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
+
+from hook_layer.storage.s3 import S3Store
+from lambdas.evaluate_rule.job_registry import JobRegistry
+from lambdas.evaluate_rule.rules import RuleFactory
+from lambdas.evaluate_rule.run_evaluation import RunEvaluation
+from lambdas.evaluate_rule.service import EvaluateRuleService
+from lambdas.shared import clients
+from lambdas.shared.observability import Telemetry
+from lambdas.shared.registration import RegistrationTable
+from lambdas.shared.settings import EvaluateRuleSettings
+from lambdas.shared.state_table import DynamoStateTable
+from lambdas.shared.status_event import EventBridgeAnnouncer
+
+__all__ = ["lambda_handler"]
+
+_FUNCTION: Final = "evaluate_rule"
+_IN_LAMBDA: Final = "AWS_LAMBDA_INITIALIZATION_TYPE"
+
+_processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
+
+
+@cache
+def _settings() -> EvaluateRuleSettings:
+    return EvaluateRuleSettings.from_environment(os.environ)
+
+
+@cache
+def _telemetry() -> Telemetry:
+    return Telemetry(_FUNCTION, rule=_settings().rule_configuration_name)
+
+
+@cache
+def _service() -> EvaluateRuleService:
+    settings, telemetry = _settings(), _telemetry()
+    registrations = RegistrationTable(clients.dynamodb(), settings.state_table_name)
+    rule_name = settings.rule_configuration_name
+    return EvaluateRuleService(
+        settings=settings,
+        jobs=JobRegistry(registrations, telemetry),
+        evaluation=RunEvaluation(
+            rule_name=rule_name,
+            make_rule=RuleFactory(rule_name, settings.rule_parameters),
+            states=DynamoStateTable(clients.dynamodb(), settings.state_table_name),
+            announcer=EventBridgeAnnouncer(clients.eventbridge, settings.event_bus_name),
+            telemetry=telemetry,
+        ),
+        open_store=lambda uri: S3Store(uri, client=clients.s3()),
+        telemetry=telemetry,
+    )
+
+
+def lambda_handler(event: dict[str, Any], context: Any) -> Any:
+    """Evaluate the configured rule on what an SQS batch tells of.
+
+    Args:
+        event: SQS event whose records are EventBridge events of the tensor bucket.
+        context: Lambda's context.
+
+    Returns:
+        `batchItemFailures` with the records that are to be delivered again.
+    """
+    remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: math.inf)
+    with _telemetry().invocation(context):
+        failures = _service().evaluate(event["Records"], remaining_ms)
+
+        def report(record: Any) -> None:
+            failure = failures.get(record.message_id)
+            if failure is not None:
+                raise failure
+
+        return process_partial_response(
+            event=event, record_handler=report, processor=_processor, context=context
+        )
+
+
+if _IN_LAMBDA in os.environ:
+    # Lambda's first phase runs at full speed: make the clients there, not in the first call.
+    _service()
+    clients.s3()

@@ -1,0 +1,135 @@
+"""The jobs whose tensors arrive: read from `job.json` once, and registered in the state table."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.job_file import parse_job_file
+from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from lambdas.shared.registration import Registration, RegistrationTable
+
+if TYPE_CHECKING:
+    from lambdas.shared.observability import Telemetry
+
+__all__ = ["JobRegistry"]
+
+_MAX_JOBS: Final = 1000
+"""Jobs that one process remembers."""
+_MAX_JOB_FILE_BYTES: Final = 256 * 1024
+_MAX_READS: Final = 4
+_DISTRUST_AFTER_S: Final = 30.0
+"""Age in seconds at which an entry is read again before a rule is skipped because of it."""
+
+
+@dataclass
+class _Entry:
+    """What is known of the job below one root."""
+
+    registration: Registration
+    read_at: float
+    other_runs: set[str] = field(default_factory=set)
+
+
+class JobRegistry:
+    """Knows which job writes below a root, with one read of `job.json` a run.
+
+    Args:
+        registrations: Where jobs are registered for the functions that act on them.
+        telemetry: Logs and metrics.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        registrations: RegistrationTable,
+        telemetry: Telemetry,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registrations = registrations
+        self._telemetry = telemetry
+        self._clock = clock
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    def current(self, store: Store) -> Registration:
+        """Return the job that writes below a root, as far as this process knows."""
+        entry = self._entries.get(store.uri)
+        return self._read(store).registration if entry is None else entry.registration
+
+    def is_asked_for(self, store: Store, rule: str, *, has_ended: bool) -> bool:
+        """Tell whether the job below a root wants a rule evaluated.
+
+        A run that began since `job.json` was read may ask for other rules. Where the rule is asked
+        for, the index files tell that such a run began; where it is not, nobody reads them, so a
+        "no" is only believed for half a minute, and never when training ended. What was skipped in
+        between is found by the listing that a gap in the sequence, or the end, leads to.
+
+        Args:
+            store: The trial's root.
+            rule: Name under which the rule is configured.
+            has_ended: True when the run's end marker was written.
+        """
+        if self.current(store).asks_for(rule):
+            return True
+        age_s = self._clock() - self._entries[store.uri].read_at
+        if has_ended or age_s > _DISTRUST_AFTER_S:
+            return self._read(store).registration.asks_for(rule)
+        return False
+
+    def of_run(self, store: Store, run: str) -> Registration:
+        """Return the registration for a run; `job.json` is read again when the run is a new one.
+
+        An earlier run is no longer described anywhere: it is taken to be like the current one.
+        """
+        registration = self.current(store)
+        entry = self._entries[store.uri]
+        if run and run != registration.run_id and run not in entry.other_runs:
+            entry = self._read(store, hint=run)
+            registration = entry.registration
+            if run != registration.run_id:
+                entry.other_runs.add(run)
+        return replace(registration, run_id=run)
+
+    def _read(self, store: Store, hint: str = "") -> _Entry:
+        """Read `job.json` and register what it says.
+
+        Without the file the newest run that index files named, `hint`, is the current one.
+        """
+        earlier = self._entries.get(store.uri)
+        if earlier is not None:
+            hint = max(hint, earlier.registration.run_id)
+        registration = self._parse(store, hint)
+        for _ in range(_MAX_READS):
+            self._registrations.put(registration)
+            # A slower evaluator may have put an older registration over a newer one: whoever put
+            # one looks again, so the last one to do so leaves what is true.
+            latest = self._parse(store, hint)
+            if latest == registration:
+                break
+            registration = latest
+        entry = _Entry(registration, self._clock())
+        if earlier is not None:
+            entry.other_runs = earlier.other_runs - {registration.run_id}
+        self._entries[store.uri] = entry
+        self._entries.move_to_end(store.uri)
+        while len(self._entries) > _MAX_JOBS:
+            self._entries.popitem(last=False)
+        return entry
+
+    def _parse(self, store: Store, hint: str) -> Registration:
+        file = store.uri + JOB_FILE
+        try:
+            # A longer file is cut short, and so is no JSON.
+            data = store.get(JOB_FILE, 0, _MAX_JOB_FILE_BYTES)
+            return Registration.of_job_file(store.uri, parse_job_file(data, file=file))
+        except ObjectNotFoundError:
+            pass  # written by the original client
+        except JobFileError as error:
+            self._telemetry.count("JobFilesUnreadable")
+            self._telemetry.warning("job.json cannot be used", problem=str(error))
+        return replace(Registration.of_root(store.uri), run_id=hint)

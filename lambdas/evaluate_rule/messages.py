@@ -1,0 +1,124 @@
+"""What a queue's message says: which object of which trial was created.
+
+A message that can never lead anywhere raises `IgnoredMessageError` here, before anything is read,
+so that it is logged and dropped instead of being delivered again and again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from hook_layer.format.errors import PathError
+from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, split_object_key
+from hook_layer.storage.base import check_key
+
+__all__ = ["IgnoredMessageError", "TensorObject", "parse_message"]
+
+_OBJECT_CREATED: Final = "Object Created"
+_OTHER_FILES: Final = (JOB_FILE, STOP_FILE)
+_MAX_ROOT_BYTES: Final = 900
+"""Longest root in bytes: it is part of keys of the state table, which hold 1,024."""
+
+
+class IgnoredMessageError(ValueError):
+    """A message that no evaluation can come of; the text says why.
+
+    Attributes:
+        is_expected: True for what the bucket's events bring along, False for what should not exist.
+    """
+
+    def __init__(self, reason: str, *, is_expected: bool = False) -> None:
+        super().__init__(reason)
+        self.is_expected = is_expected
+
+
+@dataclass(frozen=True)
+class TensorObject:
+    """An object that was created in a trial.
+
+    Attributes:
+        root_uri: The trial's root, ending in "/".
+        key: The object's key inside it: an index file or the end marker.
+        created_at: When the object was created, seconds since the epoch; None when not told.
+    """
+
+    root_uri: str
+    key: str
+    created_at: float | None
+
+    @property
+    def is_end_marker(self) -> bool:
+        """Tell whether the object says that training ended."""
+        return self.key == END_MARKER
+
+
+def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject:
+    """Return the object that a message's body is about.
+
+    Args:
+        body: An EventBridge event of S3, JSON. Its object key is not URL-encoded, unlike the keys
+            in S3's own notifications.
+        bucket_names: Buckets that are watched.
+
+    Raises:
+        IgnoredMessageError: Nothing is to be evaluated for this message.
+    """
+    event = _event(body)
+    kind = event.get("detail-type")
+    if kind != _OBJECT_CREATED:
+        raise IgnoredMessageError(f"an event of type {kind!r:.80}", is_expected=True)
+    detail = event.get("detail")
+    bucket = _text_at(detail, "bucket", "name")
+    key = _text_at(detail, "object", "key")
+    if bucket not in bucket_names:
+        raise IgnoredMessageError(f"the bucket {bucket!r:.80} is not watched")
+    try:
+        root, relative = split_object_key(key)
+    except PathError as error:
+        raise IgnoredMessageError(str(error)[:400]) from None
+    if relative in _OTHER_FILES:
+        raise IgnoredMessageError(f"{relative} calls for no evaluation", is_expected=True)
+    _check_path(root, relative)
+    return TensorObject(f"s3://{bucket}/{root}", relative, _time(event.get("time")))
+
+
+def _event(body: str) -> Mapping[str, Any]:
+    try:
+        event = json.loads(body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise IgnoredMessageError(f"the body is no JSON: {error}"[:400]) from None
+    if not isinstance(event, dict):
+        raise IgnoredMessageError(f"the body is no event but {type(event).__name__}")
+    return event
+
+
+def _text_at(detail: object, *path: str) -> str:
+    value = detail
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(value, str) or not value:
+        raise IgnoredMessageError(f"the event's detail has no {'.'.join(path)}")
+    return value
+
+
+def _check_path(root: str, relative: str) -> None:
+    try:
+        # Where a part is empty or leads elsewhere, a store would not look at this object.
+        check_key(root + relative)
+    except ValueError as error:
+        raise IgnoredMessageError(str(error)) from None
+    if len(root.encode()) > _MAX_ROOT_BYTES:
+        raise IgnoredMessageError(f"the root is longer than {_MAX_ROOT_BYTES} bytes")
+
+
+def _time(value: object) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

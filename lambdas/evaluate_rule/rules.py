@@ -1,0 +1,60 @@
+"""The rule of this function, with the parameters that a job gives it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rule_runtime.evaluation.registry import create_rule
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["RuleConfigurationError", "RuleFactory"]
+
+_RULE_TO_INVOKE: Final = "rule_to_invoke"
+_MAX_RULES: Final = 100
+
+
+class RuleConfigurationError(ValueError):
+    """A job's parameters, or the deployment's, from which no rule can be made."""
+
+
+class RuleFactory:
+    """Makes the configured rule, once for each set of parameters.
+
+    Args:
+        name: Name under which the rule is configured.
+        parameters: The deployment's parameters, `rule_to_invoke` among them.
+    """
+
+    def __init__(self, name: str, parameters: Mapping[str, str]) -> None:
+        self._name = name
+        self._parameters = parameters
+        self._made: dict[str, Rule] = {}
+
+    def __call__(self, job_parameters: Mapping[str, Any]) -> Rule:
+        """Return the rule; parameters of the job go before those of the deployment.
+
+        Raises:
+            RuleConfigurationError: The parameters make no rule, or ask for another one.
+        """
+        deployed = self._parameters[_RULE_TO_INVOKE]
+        wanted = job_parameters.get(_RULE_TO_INVOKE, deployed)
+        if wanted != deployed:
+            raise RuleConfigurationError(
+                f"the job asks for {wanted!r:.80} under the name {self._name}, which this "
+                f"deployment configures as {deployed}: use another RuleConfigurationName"
+            )
+        parameters = {**self._parameters, **job_parameters}
+        identity = json.dumps(parameters, sort_keys=True)
+        if identity not in self._made:
+            try:
+                rule = create_rule(deployed, parameters)
+            except (ValueError, TypeError) as error:
+                raise RuleConfigurationError(str(error)) from error
+            if len(self._made) >= _MAX_RULES:
+                self._made.clear()
+            self._made[identity] = rule
+        return self._made[identity]

@@ -1,0 +1,75 @@
+"""AWS clients, made once a process and only when a function needs them.
+
+Importing the SDK and making clients cost more than anything else in a cold start. So each client is
+made on first use and kept (clients are safe to share between threads), and they come from botocore:
+boto3's clients are these very ones, but importing boto3 also loads its transfer manager, which no
+function here uses.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.config import Config
+from botocore.session import Session, get_session
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_events import EventBridgeClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sagemaker import SageMakerClient
+
+__all__ = ["dynamodb", "eventbridge", "forget", "s3", "sagemaker"]
+
+_MAX_PARALLEL_READS: Final = 16
+# Index files are small and near: what takes longer than this is lost, and a retry is quicker.
+_CONFIG: Final = Config(
+    connect_timeout=3,
+    read_timeout=10,
+    max_pool_connections=_MAX_PARALLEL_READS,
+    retries={"mode": "standard", "total_max_attempts": 4},
+)
+
+
+@cache
+def s3() -> S3Client:
+    """Return the client of the tensor buckets."""
+    client: S3Client = _client("s3")
+    return client
+
+
+@cache
+def dynamodb() -> DynamoDBClient:
+    """Return the client of the state table."""
+    client: DynamoDBClient = _client("dynamodb")
+    return client
+
+
+@cache
+def eventbridge() -> EventBridgeClient:
+    """Return the client of the event bus."""
+    client: EventBridgeClient = _client("events")
+    return client
+
+
+@cache
+def sagemaker() -> SageMakerClient:
+    """Return the client that stops training jobs; evaluators never make it."""
+    client: SageMakerClient = _client("sagemaker")
+    return client
+
+
+def forget() -> None:
+    """Drop all clients, for tests that change credentials or endpoints within one process."""
+    for function in (s3, dynamodb, eventbridge, sagemaker, _session):
+        function.cache_clear()
+
+
+@cache
+def _session() -> Session:
+    return get_session()
+
+
+def _client(service: str) -> Any:
+    return _session().create_client(service, config=_CONFIG)

@@ -1,0 +1,83 @@
+"""Structured logs and embedded metrics of the functions, alike for all of them.
+
+Logs are JSON lines that carry the rule and, while one job is looked at, its name and run; metrics
+go out through the same lines (CloudWatch embedded metric format). There is no tracer: importing
+its SDK would take longer than a warm evaluation.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from aws_lambda_powertools.logging import Logger
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Telemetry"]
+
+_NAMESPACE: Final = "Stepwatch"
+
+
+class Telemetry:
+    """The logger and the metrics of one function.
+
+    Args:
+        function: Name of the function, the `service` of its lines and metrics.
+        **keys: Keys of every line and dimensions of every metric, such as the rule.
+    """
+
+    def __init__(self, function: str, **keys: str) -> None:
+        self._logger = Logger(service=function)
+        self._logger.append_keys(**keys)
+        # The ordinary class shares its metrics between all instances of a process.
+        self._metrics = EphemeralMetrics(namespace=_NAMESPACE, service=function)
+        self._keys = keys
+        self._recorded = False
+
+    @contextmanager
+    def invocation(self, context: object) -> Iterator[None]:
+        """Mark one invocation: its id is on every line, its metrics go out at its end.
+
+        Args:
+            context: Lambda's context; None and other objects are taken, for calls by hand.
+        """
+        self._logger.append_keys(function_request_id=getattr(context, "aws_request_id", None))
+        try:
+            yield
+        finally:
+            if self._recorded:
+                for name, value in self._keys.items():
+                    self._metrics.add_dimension(name=name, value=value)
+                self._metrics.flush_metrics()
+                self._recorded = False
+
+    @contextmanager
+    def job(self, name: str, run: str | None = None) -> Iterator[None]:
+        """Put job and run on the lines written inside."""
+        with self._logger.append_context_keys(training_job_name=name, run_id=run):
+            yield
+
+    def count(self, metric: str, value: float = 1) -> None:
+        """Add to a counted metric."""
+        self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
+        self._recorded = True
+
+    def milliseconds(self, metric: str, value: float) -> None:
+        """Record a duration in milliseconds."""
+        self._metrics.add_metric(name=metric, unit=MetricUnit.Milliseconds, value=value)
+        self._recorded = True
+
+    def info(self, message: str, **extra: Any) -> None:
+        """Log what happened, with its particulars as keys."""
+        self._logger.info(message, extra=extra, stacklevel=3)
+
+    def warning(self, message: str, **extra: Any) -> None:
+        """Log what somebody may have to look at."""
+        self._logger.warning(message, extra=extra, stacklevel=3)
+
+    def error(self, message: str, *, exception: BaseException | None = None, **extra: Any) -> None:
+        """Log what went wrong."""
+        self._logger.error(message, extra=extra, exc_info=exception, stacklevel=3)

@@ -1,0 +1,105 @@
+"""The event that tells a rule's status, in the shape of SageMaker's own (frozen: see the tests)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SCHEMA_VERSION, STATUS_SOURCE
+from rule_runtime.evaluation.outcome import status_details
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_events import EventBridgeClient
+
+    from lambdas.shared.registration import Registration
+    from lambdas.shared.state_table import StoredState
+    from rule_runtime.evaluation.outcome import Evidence
+
+__all__ = ["AnnouncementError", "EventBridgeAnnouncer", "status_detail"]
+
+_MAX_TEXT: Final = 2048
+"""Longest text of the evidence that goes into an event, in characters (names come from files)."""
+
+
+class AnnouncementError(Exception):
+    """The bus did not take a status event; it is to be announced again."""
+
+
+class EventBridgeAnnouncer:
+    """Publishes status events.
+
+    Args:
+        client: Returns the client of the bus; called at the first event, which most calls never
+            come to.
+        bus_name: Name of the bus.
+    """
+
+    def __init__(self, client: Callable[[], EventBridgeClient], bus_name: str) -> None:
+        self._client = client
+        self._bus_name = bus_name
+
+    def announce(self, registration: Registration, stored: StoredState) -> None:
+        """Publish the status of `stored`.
+
+        Raises:
+            AnnouncementError: The bus refused the event.
+        """
+        answer = self._client().put_events(
+            Entries=[
+                {
+                    "Source": STATUS_SOURCE,
+                    "DetailType": STATUS_DETAIL_TYPE,
+                    "Detail": json.dumps(status_detail(registration, stored), allow_nan=False),
+                    "EventBusName": self._bus_name,
+                    "Resources": [arn] if (arn := registration.training_job_arn) else [],
+                }
+            ]
+        )
+        if answer["FailedEntryCount"]:
+            entry = answer["Entries"][0]
+            raise AnnouncementError(
+                f"the bus {self._bus_name} refused the status of {stored.key.rule} for "
+                f"{stored.key.run}: {entry.get('ErrorCode')}: {entry.get('ErrorMessage')}"
+            )
+
+
+def status_detail(registration: Registration, stored: StoredState) -> dict[str, Any]:
+    """Return the detail of the event that tells the status of `stored`.
+
+    An event that is sent again for the same transition has the same status and time. Keys whose
+    value is not known (`TrainingJobArn`, `Evidence`) are absent, as in SageMaker's events.
+
+    Args:
+        registration: The job; its run is not looked at, `stored` says which one is meant.
+        stored: The state after the transition.
+    """
+    state = stored.state
+    detail: dict[str, Any] = {
+        "SchemaVersion": STATUS_SCHEMA_VERSION,
+        "TrainingJobName": registration.training_job_name,
+        "RunId": stored.key.run_id,
+        "TrainingJobStatus": "InProgress",
+        "DebugOutputUri": stored.key.root_uri,
+        "DebugRuleEvaluationStatuses": [
+            {
+                "RuleConfigurationName": stored.key.rule,
+                "RuleEvaluationStatus": state.status.value,
+                "LastModifiedTime": stored.status_changed_at_ms,
+                "StatusDetails": status_details(stored.key.rule, state),
+            }
+        ],
+    }
+    if registration.training_job_arn is not None:
+        detail["TrainingJobArn"] = registration.training_job_arn
+    if state.evidence is not None:
+        detail["Evidence"] = _bounded(state.evidence)
+    return detail
+
+
+def _bounded(evidence: Evidence) -> dict[str, Any]:
+    return {
+        name: value[:_MAX_TEXT] if isinstance(value, str) else value
+        for name, value in evidence.to_json().items()
+    }

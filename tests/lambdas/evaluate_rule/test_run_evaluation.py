@@ -1,0 +1,105 @@
+"""What happens to a state that cannot be kept, or that everybody wants to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
+from lambdas.evaluate_rule.run_evaluation import ContendedStateError
+from lambdas.shared.state_table import MemoryTooLargeError, StoredState, VersionConflictError
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.evaluation.state import EvaluationState
+
+if TYPE_CHECKING:
+    from tests.lambdas.conftest import MemoryPipeline
+
+RUN = "01JD0000000000000000000001"
+
+
+@pytest.fixture
+def pipeline(memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any) -> MemoryPipeline:
+    made = memory_pipelines()
+    made.store.put(JOB_FILE, trial_files.job_bytes(RUN))
+    for step in range(3):
+        made.store.put(
+            index_key(step, "worker_0"), trial_files.index_bytes(step, num_nan=4 * (step == 2))
+        )
+    made.store.put(END_MARKER, RUN.encode())
+    return made
+
+
+def evaluate(pipeline: MemoryPipeline, *keys: str) -> dict[str, Exception]:
+    return pipeline.service().evaluate(pipeline.records(keys), lambda: 60_000)
+
+
+def refuse_large_states(pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = pipeline.states.save
+
+    def save_small(stored: StoredState, state: EvaluationState) -> StoredState:
+        if state.progress.workers:
+            raise MemoryTooLargeError(stored.key, 1_000_000)
+        return save(stored, state)
+
+    monkeypatch.setattr(pipeline.states, "save", save_small)
+
+
+def test_a_state_that_is_too_large_ends_as_error_for_good(
+    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_large_states(pipeline, monkeypatch)
+    assert not evaluate(pipeline, index_key(0, "worker_0"))
+    assert pipeline.state().status is RuleStatus.ERROR
+    assert "takes 1000000 bytes" in pipeline.state().reason
+    assert not evaluate(pipeline, index_key(1, "worker_0"), index_key(2, "worker_0"), END_MARKER)
+    assert pipeline.statuses() == ["InProgress", "Error"], "an incomplete memory judges nothing"
+
+
+def test_a_finding_is_not_lost_to_the_size_of_its_state(
+    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_large_states(pipeline, monkeypatch)
+    assert not evaluate(pipeline, *(index_key(step, "worker_0") for step in range(3)))
+    assert pipeline.state().status is RuleStatus.ISSUES_FOUND
+    assert pipeline.state().evidence is not None
+    assert pipeline.statuses() == ["InProgress", "IssuesFound"]
+
+
+def test_who_never_wins_the_race_hands_the_record_back(
+    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not evaluate(pipeline, index_key(0, "worker_0"))
+
+    def lose(stored: StoredState, state: EvaluationState) -> StoredState:
+        raise VersionConflictError(stored.key, pipeline.states.load(stored.key))
+
+    monkeypatch.setattr(pipeline.states, "save", lose)
+    (failure,) = evaluate(pipeline, index_key(1, "worker_0")).values()
+    assert isinstance(failure, ContendedStateError)
+
+
+def test_a_verdict_that_another_evaluator_wrote_is_announced_by_who_finds_it(
+    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = index_key(2, "worker_0")
+    with monkeypatch.context() as broken:
+        announce = pipeline.announcer.announce
+
+        def die(registration: Any, stored: StoredState) -> None:
+            if stored.state.status is RuleStatus.ISSUES_FOUND:
+                raise ConnectionError("the process died here")
+            announce(registration, stored)
+
+        broken.setattr(pipeline.announcer, "announce", die)
+        assert evaluate(pipeline, index_key(0, "worker_0"), index_key(1, "worker_0"), key)
+    assert pipeline.statuses() == ["InProgress"]
+    # Another evaluator, woken by an event that brings nothing new.
+    assert not evaluate(pipeline, index_key(0, "worker_0"))
+    assert pipeline.statuses() == ["InProgress", "IssuesFound"]
+
+
+def test_time_left_is_looked_at_between_jobs_only(pipeline: MemoryPipeline) -> None:
+    assert not pipeline.service().evaluate(pipeline.records([END_MARKER]), lambda: 1)
+    assert pipeline.state().ended

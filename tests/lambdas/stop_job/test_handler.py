@@ -1,0 +1,416 @@
+"""The function that stops jobs, over AWS in moto with SageMaker's part of it added."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from infra.local.moto_patches.training_jobs import finish_training_job, patch_training_job_life
+from lambdas.shared import clients
+
+if TYPE_CHECKING:
+    from tests.lambdas.conftest import Pipeline
+
+NOTHING_TO_DO = {"statusCode": 200, "body": json.dumps("Nothing to do")}
+REGION = "eu-west-1"
+ACCOUNT = "123456789012"
+ROOT = "mnist-7/debug-output/"
+RULE = "ExplodingTensor"
+RUN = "01JD0000000000000000000001"
+NEXT_RUN = "01JD0000000000000000000002"
+
+
+def state_change(
+    *statuses: tuple[str, str], source: str | None = "aws.sagemaker", **detail: Any
+) -> dict[str, Any]:
+    """Return an event in the shape of SageMaker's own."""
+    event: dict[str, Any] = {
+        "version": "0",
+        "id": "844e2571-85d4-695f-b930-0153b71dcb42",
+        "detail-type": "SageMaker Training Job State Change",
+        "source": source,
+        "account": ACCOUNT,
+        "time": "2026-11-20T12:24:11Z",
+        "region": REGION,
+        "resources": [f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/mnist-7"],
+        "detail": {
+            "TrainingJobName": "mnist-7",
+            "TrainingJobStatus": "InProgress",
+            "SecondaryStatus": "Training",
+            "DebugRuleEvaluationStatuses": [
+                {
+                    "RuleConfigurationName": name,
+                    "RuleEvaluationStatus": status,
+                    "LastModifiedTime": 1795212403000,
+                }
+                for name, status in statuses
+            ],
+            **detail,
+        },
+    }
+    if source is None:
+        del event["source"]
+    return event
+
+
+def native_finding(**detail: Any) -> dict[str, Any]:
+    return state_change((RULE, "IssuesFound"), **detail)
+
+
+def own_event(detail: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "source": "stepwatch.debugger",
+        "detail-type": "SageMaker Training Job State Change",
+        "detail": {**detail, **changes},
+    }
+
+
+def create_training_job(pipeline: Pipeline, name: str = "mnist-7") -> None:
+    pipeline.aws("sagemaker").create_training_job(
+        TrainingJobName=name,
+        AlgorithmSpecification={"TrainingImage": "image", "TrainingInputMode": "File"},
+        RoleArn=f"arn:aws:iam::{ACCOUNT}:role/training",
+        OutputDataConfig={"S3OutputPath": "s3://tensors/"},
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 3600},
+    )
+
+
+def job_status(pipeline: Pipeline, name: str = "mnist-7") -> str:
+    described = pipeline.aws("sagemaker").describe_training_job(TrainingJobName=name)
+    status: str = described["TrainingJobStatus"]
+    return status
+
+
+def stop_file(pipeline: Pipeline, root: str = ROOT) -> dict[str, Any] | None:
+    s3 = pipeline.aws("s3")
+    keys = [o["Key"] for o in s3.list_objects_v2(Bucket="tensors").get("Contents", [])]
+    if root + "stop.json" not in keys:
+        return None
+    answer = s3.get_object(Bucket="tensors", Key=root + "stop.json")
+    content: dict[str, Any] = json.loads(answer["Body"].read())
+    return content
+
+
+def finding_of(pipeline: Pipeline, run: str = RUN, **job: Any) -> dict[str, Any]:
+    """Let the evaluator find an issue; return the detail of its event."""
+    pipeline.put_job(run, **job)
+    pipeline.put_step(3, sequence=1, run=run, num_nan=2)
+    pipeline.deliver()
+    *_, finding = pipeline.announced()
+    return finding
+
+
+@pytest.fixture(autouse=True)
+def training_job_life() -> None:
+    patch_training_job_life()
+
+
+@pytest.fixture
+def no_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The AWS calls made so far."""
+    calls: list[str] = []
+    make_api_call = BaseClient._make_api_call  # type: ignore[attr-defined]
+
+    def noted(self: Any, operation_name: str, api_params: Any) -> Any:
+        calls.append(operation_name)
+        return make_api_call(self, operation_name, api_params)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+    return calls
+
+
+class TestNothingToDo:
+    @pytest.mark.parametrize("whole", [True, False])
+    @pytest.mark.parametrize(
+        "statuses",
+        [
+            [],
+            None,
+            "IssuesFound",
+            [None],
+            [{"RuleConfigurationName": RULE}],
+            [{"RuleConfigurationName": RULE, "RuleEvaluationStatus": "NoIssuesFound"}],
+            [{"RuleConfigurationName": RULE, "RuleEvaluationStatus": "Error"}],
+        ],
+    )
+    def test_without_a_finding(
+        self, pipeline: Pipeline, no_calls: list[str], statuses: Any, whole: bool
+    ) -> None:
+        event = state_change(DebugRuleEvaluationStatuses=statuses)
+        assert pipeline.stop(event if whole else event["detail"]) == NOTHING_TO_DO
+        assert no_calls == []
+
+    def test_without_statuses_or_anything_else(
+        self, pipeline: Pipeline, no_calls: list[str]
+    ) -> None:
+        event = state_change()
+        del event["detail"]["DebugRuleEvaluationStatuses"]
+        assert pipeline.stop(event) == NOTHING_TO_DO
+        assert pipeline.stop({"detail": {}}) == NOTHING_TO_DO
+        assert pipeline.stop({}) == NOTHING_TO_DO
+        assert no_calls == []
+
+    def test_needs_no_environment(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("STEPWATCH_STATE_TABLE_NAME")
+        assert pipeline.stop(state_change()) == NOTHING_TO_DO
+
+    def test_other_rules_than_those_that_stop(
+        self, pipeline: Pipeline, no_calls: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STEPWATCH_STOP_RULES", "VanishingGradient, LossNotDecreasing")
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert no_calls == []
+
+    def test_policy_observe(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        create_training_job(pipeline)
+        monkeypatch.setenv("STEPWATCH_STOP_POLICY", "observe")
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+
+class TestNativeEvents:
+    @pytest.mark.parametrize("source", ["aws.sagemaker", None])
+    def test_stop_a_job_that_nobody_registered(
+        self, pipeline: Pipeline, source: str | None
+    ) -> None:
+        create_training_job(pipeline)
+        assert pipeline.stop(native_finding(source=source)) is None
+        assert job_status(pipeline) == "Stopping"
+        assert stop_file(pipeline) is None
+
+    def test_a_bare_detail_from_the_console(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        assert pipeline.stop(native_finding()["detail"]) is None
+        assert job_status(pipeline) == "Stopping"
+
+    def test_one_finding_among_other_statuses(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        event = state_change(("A", "NoIssuesFound"), ("B", "IssuesFound"), ("C", "InProgress"))
+        assert pipeline.stop(event) is None
+        assert job_status(pipeline) == "Stopping"
+
+    def test_signal_the_registered_run(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        pipeline.put_job()
+        pipeline.put_step(0)
+        pipeline.deliver()
+        assert pipeline.stop(native_finding()) is None
+        assert job_status(pipeline) == "Stopping"
+        signal = stop_file(pipeline)
+        assert signal is not None
+        assert signal["RunId"] == RUN
+        assert signal["RuleConfigurationName"] == RULE
+        assert "ExplodingTensor" in signal["Reason"]
+
+    def test_do_not_reach_a_job_elsewhere_of_the_same_name(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        pipeline.put_job(root="mnist-7/", platform="local", training_job_arn=None)
+        pipeline.put_step(0, root="mnist-7/")
+        pipeline.deliver()
+        assert pipeline.stop(native_finding()) is None
+        assert job_status(pipeline) == "Stopping"
+        assert stop_file(pipeline, "mnist-7/") is None
+
+    def test_only_registered_jobs_when_the_operator_says_so(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("STEPWATCH_STOP_ANY_NATIVE_JOB", "false")
+        create_training_job(pipeline)
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+        pipeline.put_job()
+        pipeline.put_step(0)
+        pipeline.deliver()
+        assert pipeline.stop(native_finding()) is None
+        assert job_status(pipeline) == "Stopping"
+
+    @pytest.mark.parametrize("exit_code", [0, 1, None])
+    def test_a_job_that_has_ended_counts_as_stopped(
+        self, pipeline: Pipeline, exit_code: int | None
+    ) -> None:
+        create_training_job(pipeline)
+        if exit_code is None:
+            pipeline.stop(native_finding())
+        finish_training_job(ACCOUNT, REGION, "mnist-7", exit_code or 0)
+        assert job_status(pipeline) in {"Completed", "Failed", "Stopped"}
+        assert pipeline.stop(native_finding()) is None
+
+    @pytest.mark.parametrize("status", ["Completed", "Failed", "Stopped", "Stopping", "Deleting"])
+    def test_every_refusal_because_the_job_ends_is_success(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, status: str
+    ) -> None:
+        message = f"The request was rejected because the training job is in status {status}."
+
+        def refuse(**_: Any) -> Any:
+            error = {"Error": {"Code": "ValidationException", "Message": message}}
+            raise ClientError(error, "StopTrainingJob")
+
+        detail = finding_of(pipeline)
+        monkeypatch.setattr(clients.sagemaker(), "stop_training_job", refuse)
+        assert pipeline.stop(own_event(detail)) is None
+        assert stop_file(pipeline) is not None
+
+    def test_a_job_that_does_not_exist_is_an_error(self, pipeline: Pipeline) -> None:
+        with pytest.raises(ClientError, match="not found"):
+            pipeline.stop(native_finding())
+
+    @pytest.mark.parametrize(
+        ("code", "message"),
+        [
+            ("ThrottlingException", "Rate exceeded"),
+            ("ValidationException", "The job is in status Pending."),
+            ("AccessDeniedException", "the training job is in status Stopped."),
+        ],
+    )
+    def test_every_other_error_is_raised_and_nothing_signalled(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, code: str, message: str
+    ) -> None:
+        finding_of(pipeline)
+
+        def refuse(**_: Any) -> Any:
+            raise ClientError({"Error": {"Code": code, "Message": message}}, "StopTrainingJob")
+
+        monkeypatch.setattr(clients.sagemaker(), "stop_training_job", refuse)
+        with pytest.raises(ClientError, match=code):
+            pipeline.stop(native_finding())
+        assert stop_file(pipeline) is None, "the API first: else the job would become Failed"
+
+
+class TestOwnEvents:
+    def test_a_confirmed_finding_stops_job_and_loop(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        detail = finding_of(pipeline)
+        assert pipeline.stop(own_event(detail)) is None
+        assert job_status(pipeline) == "Stopping"
+        signal = stop_file(pipeline)
+        assert signal is not None
+        assert signal["RunId"] == RUN
+        assert signal["Evidence"] == detail["Evidence"]
+        assert signal["Reason"] == detail["DebugRuleEvaluationStatuses"][0]["StatusDetails"]
+
+    def test_the_same_event_again_keeps_the_first_reason(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        detail = finding_of(pipeline)
+        assert pipeline.stop(own_event(detail)) is None
+        first = stop_file(pipeline)
+        pipeline.put_step(4, sequence=2, num_nan=4)
+        pipeline.deliver()
+        assert pipeline.stop(own_event(detail)) is None
+        assert stop_file(pipeline) == first
+
+    def test_a_job_elsewhere_gets_the_signal_alone(
+        self, pipeline: Pipeline, no_calls: list[str]
+    ) -> None:
+        detail = finding_of(pipeline, platform="local", training_job_arn=None)
+        assert pipeline.stop(own_event(detail)) is None
+        assert stop_file(pipeline) is not None
+        assert "StopTrainingJob" not in no_calls
+
+    def test_jobs_of_one_name_in_two_folders_are_told_apart(self, pipeline: Pipeline) -> None:
+        job = {"platform": "local", "training_job_arn": None, "training_job_name": "nightly"}
+        pipeline.put_job(root="bob/nightly/", **job)
+        pipeline.put_step(0, root="bob/nightly/")
+        pipeline.put_job(root="alice/nightly/", **job)
+        pipeline.put_step(0, root="alice/nightly/", num_nan=1)
+        pipeline.deliver()
+        finding = next(d for d in pipeline.announced() if "Evidence" in d)
+        assert pipeline.stop(own_event(finding)) is None
+        assert stop_file(pipeline, "alice/nightly/") is not None
+        assert stop_file(pipeline, "bob/nightly/") is None
+        event = native_finding(source=None, TrainingJobName="nightly")
+        with pytest.raises(ValueError, match=r"2 jobs are called 'nightly'.*DebugOutputUri"):
+            pipeline.stop(event)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"TrainingJobName": "another"},
+            {"DebugOutputUri": "s3://tensors/elsewhere/"},
+            {"DebugOutputUri": None},
+            {"RunId": NEXT_RUN},
+            {"RunId": None},
+            {"DebugRuleEvaluationStatuses": [{"RuleConfigurationName": "VanishingGradient"}]},
+        ],
+    )
+    def test_what_the_table_does_not_confirm_stops_nothing(
+        self, pipeline: Pipeline, changes: dict[str, Any]
+    ) -> None:
+        create_training_job(pipeline)
+        create_training_job(pipeline, "another")
+        detail = finding_of(pipeline)
+        for status in changes.get("DebugRuleEvaluationStatuses", []):
+            status["RuleEvaluationStatus"] = "IssuesFound"
+        assert pipeline.stop(own_event(detail, **changes)) == NOTHING_TO_DO
+        assert {job_status(pipeline), job_status(pipeline, "another")} == {"InProgress"}
+        assert stop_file(pipeline) is None
+        assert stop_file(pipeline, "elsewhere/") is None
+
+    def test_a_forged_verdict_stops_nothing(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        pipeline.put_job()
+        pipeline.put_step(0)
+        pipeline.deliver()
+        (detail,) = pipeline.announced()
+        detail["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] = "IssuesFound"
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        event = {**own_event(detail), "source": "somebody.else"}
+        assert pipeline.stop(event) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+    def test_a_finding_about_an_earlier_run_does_not_stop_the_next(
+        self, pipeline: Pipeline
+    ) -> None:
+        create_training_job(pipeline)
+        detail = finding_of(pipeline)
+        pipeline.put_job(NEXT_RUN)
+        pipeline.put_step(0, run=NEXT_RUN, sequence=1)
+        pipeline.deliver()
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+    def test_the_next_run_gets_a_signal_of_its_own(self, pipeline: Pipeline) -> None:
+        job = {"platform": "local", "training_job_arn": None}
+        assert pipeline.stop(own_event(finding_of(pipeline, **job))) is None
+        assert pipeline.stop(own_event(finding_of(pipeline, NEXT_RUN, **job))) is None
+        signal = stop_file(pipeline)
+        assert signal is not None
+        assert signal["RunId"] == NEXT_RUN
+
+    def test_a_job_that_opted_out_goes_on(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        detail = finding_of(pipeline, opt_out_of_stop=True)
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+        assert stop_file(pipeline) is None
+
+    def test_no_signal_outside_the_watched_buckets(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        detail = finding_of(pipeline, platform="local")
+        monkeypatch.setenv("STEPWATCH_TENSOR_BUCKET_NAMES", "another-bucket")
+        pipeline.forget()
+        assert pipeline.stop(own_event(detail)) is None
+        assert stop_file(pipeline) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ([], "an event or its detail expected, list found"),
+        (None, "NoneType found"),
+        ({"detail": "text"}, "no object"),
+        (native_finding(TrainingJobName=None), "TrainingJobName is None"),
+        (native_finding(TrainingJobName=""), "TrainingJobName is ''"),
+    ],
+)
+def test_what_is_no_event_is_told(pipeline: Pipeline, event: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        pipeline.stop(event)
