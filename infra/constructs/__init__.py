@@ -1,0 +1,1 @@
+"""Constructs: each is one capability of a deployment."""

@@ -1,0 +1,22 @@
+"""The third target: the synthesised template in moto, and a poller that calls its functions.
+
+`LocalTarget` is all that callers need; the other modules are its parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infra.local.target import LocalTarget
+
+__all__ = ["LocalTarget"]
+
+
+def __getattr__(name: str) -> Any:
+    # The poller is a process of its own and runs without moto: importing moto takes a second.
+    if name == "LocalTarget":
+        from infra.local.target import LocalTarget  # noqa: PLC0415
+
+        return LocalTarget
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -1,0 +1,1 @@
+"""Stacks: they wire constructs, and define no resources themselves."""

@@ -1,0 +1,197 @@
+"""What all functions of a deployment have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.packaging import PYTHON_VERSION, digest_folder
+
+__all__ = [
+    "FunctionSize",
+    "FunctionSource",
+    "StepwatchFunction",
+    "alarm_on_messages",
+    "dead_letters",
+]
+
+DEAD_LETTER_RETENTION_DAYS = 14  # the longest that SQS keeps a message
+
+
+@dataclass(frozen=True)
+class FunctionSize:
+    """Limits of one function.
+
+    Attributes:
+        timeout_s: Time limit of an invocation in seconds.
+        memory_mb: Memory in MB; the share of a CPU follows it.
+    """
+
+    timeout_s: int
+    memory_mb: int
+
+
+class FunctionSource(Construct):
+    """The code of all functions, and how they run.
+
+    Attributes:
+        code: The function asset.
+        layer: The layer with our packages and their dependencies.
+        architecture: Instruction set of the functions.
+        log_retention_days: Days that logs are kept.
+    """
+
+    runtime = lambda_.Runtime.PYTHON_3_14
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        function_folder: Path,
+        layer_folder: Path,
+        architecture: str,
+        log_retention_days: int,
+    ) -> None:
+        """Create the layer out of prepared folders.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            function_folder: Folder whose content becomes the function asset.
+            layer_folder: Folder whose content becomes the layer.
+            architecture: `arm64`, or anything else for `x86_64`.
+            log_retention_days: Days that logs are kept.
+        """
+        super().__init__(scope, id_)
+        if self.runtime.name != f"python{PYTHON_VERSION}":
+            raise ValueError(f"wheels are for Python {PYTHON_VERSION}, not {self.runtime.name}")
+        arm64 = architecture == "arm64"
+        self.architecture = lambda_.Architecture.ARM_64 if arm64 else lambda_.Architecture.X86_64
+        self.log_retention_days = log_retention_days
+        self.code = _asset(function_folder)
+        self.layer = lambda_.LayerVersion(
+            self,
+            "Layer",
+            code=_asset(layer_folder),
+            compatible_runtimes=[self.runtime],
+            compatible_architectures=[self.architecture],
+            description="hook_layer, rule_runtime and their third-party packages",
+        )
+
+
+class StepwatchFunction(Construct):
+    """A function with a role and a log group of its own.
+
+    Attributes:
+        function: The function. Its role may write to its log group, and what is granted to it.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        source: FunctionSource,
+        handler: str,
+        size: FunctionSize,
+        environment: Mapping[str, str],
+        description: str,
+        wakes_itself: bool = False,
+    ) -> None:
+        """Create the function.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            source: Code and common settings.
+            handler: Dotted path of the handler.
+            size: Limits.
+            environment: Environment variables, named as in `lambdas.contracts.environment`.
+            description: One line for the console.
+            wakes_itself: Whether the function may send events that lead to itself. Lambda ends
+                such a loop after 16 rounds unless it is told that the loop is meant.
+        """
+        super().__init__(scope, id_)
+        log_group = _log_group(self, source.log_retention_days)
+        self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.log_group_arn])
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            runtime=source.runtime,
+            architecture=source.architecture,
+            code=source.code,
+            layers=[source.layer],
+            handler=handler,
+            role=self._role,
+            timeout=cdk.Duration.seconds(size.timeout_s),
+            memory_size=size.memory_mb,
+            log_group=log_group,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if wakes_itself else None,
+            environment=dict(environment),
+            description=description,
+        )
+
+    def allow(self, actions: Sequence[str], resources: Sequence[str]) -> None:
+        """Allow the function some actions, each named in full, on some resources."""
+        self._role.add_to_principal_policy(
+            iam.PolicyStatement(actions=list(actions), resources=list(resources))
+        )
+
+
+def dead_letters(scope: Construct, id_: str) -> sqs.Queue:
+    """Create a queue for messages that could not be handled, with an alarm when it holds any."""
+    queue = sqs.Queue(
+        scope,
+        id_,
+        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        enforce_ssl=True,
+        retention_period=cdk.Duration.days(DEAD_LETTER_RETENTION_DAYS),
+    )
+    alarm_on_messages(scope, f"{id_}NotEmpty", queue)
+    return queue
+
+
+def alarm_on_messages(scope: Construct, id_: str, queue: sqs.Queue) -> cloudwatch.Alarm:
+    """Create an alarm that is on while a queue holds messages."""
+    return cloudwatch.Alarm(
+        scope,
+        id_,
+        metric=queue.metric_approximate_number_of_messages_visible(
+            period=cdk.Duration.minutes(1), statistic="Maximum"
+        ),
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+        threshold=0,
+        evaluation_periods=1,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        alarm_description="Events were not handled after all retries: read the queue's messages "
+        "and the function's log, then start a redrive.",
+    )
+
+
+def _log_group(scope: Construct, retention_days: int) -> logs.LogGroup:
+    log_group = logs.LogGroup(scope, "Logs", removal_policy=cdk.RemovalPolicy.DESTROY)
+    resource = log_group.node.default_child
+    if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
+        raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")
+    # The L2 takes an enumeration with names such as ONE_MONTH; the setting is a number of days.
+    resource.retention_in_days = retention_days
+    return log_group
+
+
+def _asset(folder: Path) -> lambda_.AssetCode:
+    return lambda_.Code.from_asset(
+        str(folder),
+        asset_hash=digest_folder(folder),
+        asset_hash_type=cdk.AssetHashType.CUSTOM,
+    )

@@ -1,0 +1,148 @@
+"""Lambda's asynchronous invocations of one function: retries, then its on-failure destination."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.local.sandbox import Invocation, Sandbox
+
+__all__ = ["AsynchronousInvocations", "RetrySettings"]
+
+logger = logging.getLogger(__name__)
+
+LONG_POLL_S = 5
+DEFAULT_RETRIES = 2
+DEFAULT_EVENT_AGE_S = 6 * 3600
+INITIALISATION_MARGIN_S = 30
+
+
+@dataclass(frozen=True)
+class RetrySettings:
+    """How failed asynchronous invocations are treated.
+
+    Attributes:
+        retries: Number of further attempts.
+        event_age_s: Age in seconds at which an event is given up.
+        destination_arn: ARN of the queue that records of failures go to, if any.
+        retry_delay_s: Seconds before another attempt. Lambda waits one minute, then two.
+    """
+
+    retries: int = DEFAULT_RETRIES
+    event_age_s: int = DEFAULT_EVENT_AGE_S
+    destination_arn: str | None = None
+    retry_delay_s: int = 1
+
+    @classmethod
+    def from_configuration(
+        cls, configuration: Mapping[str, Any], *, retry_delay_s: int
+    ) -> RetrySettings:
+        """Return the settings of a function's event invoke configuration.
+
+        Args:
+            configuration: Answer of GetFunctionEventInvokeConfig, or an empty mapping.
+            retry_delay_s: Seconds before another attempt.
+
+        Raises:
+            ValueError: If the on-failure destination is not an SQS queue.
+        """
+        on_failure = configuration.get("DestinationConfig", {}).get("OnFailure", {})
+        destination = on_failure.get("Destination")
+        if destination and destination.split(":")[2] != "sqs":
+            raise ValueError(f"on-failure destination {destination}: only SQS works locally")
+        return cls(
+            retries=int(configuration.get("MaximumRetryAttempts", DEFAULT_RETRIES)),
+            event_age_s=int(configuration.get("MaximumEventAgeInSeconds", DEFAULT_EVENT_AGE_S)),
+            destination_arn=destination,
+            retry_delay_s=retry_delay_s,
+        )
+
+
+class AsynchronousInvocations:
+    """Feeds the events that were sent to a function, each until it was handled or given up."""
+
+    def __init__(self, queue_url: str, settings: RetrySettings, sandbox: Sandbox, sqs: Any) -> None:
+        """Connect a function and the queue of its asynchronous invocations.
+
+        Args:
+            queue_url: Address of that queue.
+            settings: How failures are treated.
+            sandbox: Where the function runs.
+            sqs: A boto3 client of SQS.
+        """
+        self._queue_url = queue_url
+        self._settings = settings
+        self._sandbox = sandbox
+        self._sqs = sqs
+
+    def run_once(self) -> int:
+        """Wait for an event, at most some seconds, and invoke the function with it.
+
+        Returns:
+            The number of invocations, 0 or 1.
+        """
+        # An event is hidden as long as an invocation can take; when this process is killed in
+        # between, the event comes back.
+        hidden_s = self._sandbox.function.timeout_s + INITIALISATION_MARGIN_S
+        response = self._sqs.receive_message(
+            QueueUrl=self._queue_url,
+            MaxNumberOfMessages=1,
+            WaitTimeSeconds=LONG_POLL_S,
+            VisibilityTimeout=hidden_s,
+            MessageSystemAttributeNames=["All"],
+        )
+        messages = response.get("Messages", [])
+        for message in messages:
+            self._handle(message)
+        return len(messages)
+
+    def _handle(self, message: Mapping[str, Any]) -> None:
+        attempts = int(message["Attributes"]["ApproximateReceiveCount"])
+        age_s = time.time() - int(message["Attributes"]["SentTimestamp"]) / 1000
+        event = json.loads(message["Body"])
+        invocation = self._sandbox.invoke(event)
+        handle = message["ReceiptHandle"]
+        if invocation.error is not None:
+            exhausted = attempts > self._settings.retries
+            if not exhausted and age_s < self._settings.event_age_s:
+                self._sqs.change_message_visibility(
+                    QueueUrl=self._queue_url,
+                    ReceiptHandle=handle,
+                    VisibilityTimeout=self._settings.retry_delay_s,
+                )
+                return
+            condition = "RetriesExhausted" if exhausted else "EventAgeExceeded"
+            self._report(event, invocation, attempts, condition)
+        self._sqs.delete_message(QueueUrl=self._queue_url, ReceiptHandle=handle)
+
+    def _report(self, event: Any, invocation: Invocation, attempts: int, condition: str) -> None:
+        function = self._sandbox.function
+        destination = self._settings.destination_arn
+        logger.error("%s: %s after %d attempts", function.name, condition, attempts)
+        if destination is None:
+            return
+        now = dt.datetime.now(dt.timezone.utc)
+        record = {
+            "version": "1.0",
+            "timestamp": now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "requestContext": {
+                "requestId": invocation.request_id,
+                "functionArn": f"{function.arn}:$LATEST",
+                "condition": condition,
+                "approximateInvokeCount": attempts,
+            },
+            "requestPayload": event,
+            "responseContext": {
+                "statusCode": 200,
+                "executedVersion": "$LATEST",
+                "functionError": "Unhandled",
+            },
+            "responsePayload": invocation.error,
+        }
+        url = self._sqs.get_queue_url(QueueName=destination.rpartition(":")[2])["QueueUrl"]
+        self._sqs.send_message(QueueUrl=url, MessageBody=json.dumps(record))

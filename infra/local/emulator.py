@@ -1,0 +1,40 @@
+"""The emulator: moto's server with our patches, in this process, on loopback only."""
+
+from __future__ import annotations
+
+import logging
+
+from moto.moto_api._internal.models import moto_api_backend
+from moto.server import ThreadedMotoServer
+
+from infra.local.moto_patches import apply_patches
+
+__all__ = ["Emulator"]
+
+LOOPBACK = "127.0.0.1"
+
+
+class Emulator:
+    """A running server. Its state belongs to the process: one emulator at a time, started empty.
+
+    Attributes:
+        endpoint_url: Address of all services.
+    """
+
+    def __init__(self) -> None:
+        apply_patches()
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else one line a request
+        self.reset()
+        self._server = ThreadedMotoServer(ip_address=LOOPBACK, port=0, verbose=False)
+        self._server.start()
+        host, port = self._server.get_host_and_port()
+        self.endpoint_url = f"http://{host}:{port}"
+
+    def reset(self) -> None:
+        """Forget everything that was stored."""
+        moto_api_backend.reset()
+
+    def stop(self) -> None:
+        """Stop the server; what it stored is gone."""
+        self._server.stop()
+        self.reset()

@@ -1,0 +1,185 @@
+"""Lambda's poller of one SQS queue: batches, batching window, partial failures."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.local.sandbox import Invocation, Sandbox
+
+__all__ = ["EventSource", "MappingSettings", "failed_identifiers", "to_record"]
+
+logger = logging.getLogger(__name__)
+
+LONG_POLL_S = 5
+LARGEST_RECEIVE = 10  # of SQS
+LARGEST_DELETE = 10
+PARTIAL_FAILURES = "ReportBatchItemFailures"
+
+
+@dataclass(frozen=True)
+class MappingSettings:
+    """An event source mapping, as Lambda lists it.
+
+    Attributes:
+        queue_arn: ARN of the queue.
+        queue_url: Its address.
+        batch_size: Largest number of messages in one invocation.
+        batching_window_s: Seconds that an invocation waits for more messages.
+        partial_failures: Whether the handler says which messages failed.
+    """
+
+    queue_arn: str
+    queue_url: str
+    batch_size: int
+    batching_window_s: int
+    partial_failures: bool
+
+    @classmethod
+    def from_listing(cls, mapping: Mapping[str, Any], queue_url: str) -> MappingSettings:
+        """Return the settings of an entry of ListEventSourceMappings."""
+        return cls(
+            queue_arn=mapping["EventSourceArn"],
+            queue_url=queue_url,
+            batch_size=int(mapping["BatchSize"]),
+            batching_window_s=int(mapping.get("MaximumBatchingWindowInSeconds", 0)),
+            partial_failures=PARTIAL_FAILURES in mapping.get("FunctionResponseTypes", []),
+        )
+
+
+class EventSource:
+    """Feeds one queue to one function."""
+
+    def __init__(self, settings: MappingSettings, sandbox: Sandbox, sqs: Any) -> None:
+        """Connect a queue and a function.
+
+        Args:
+            settings: The event source mapping.
+            sandbox: Where the function runs.
+            sqs: A boto3 client of SQS.
+        """
+        self._settings = settings
+        self._sandbox = sandbox
+        self._sqs = sqs
+        self._region = settings.queue_arn.split(":")[3]
+
+    def run_once(self) -> int:
+        """Wait for messages, at most some seconds, and handle one batch.
+
+        Returns:
+            The number of messages in the batch.
+        """
+        messages = self._collect()
+        if messages:
+            records = [to_record(m, self._settings.queue_arn, self._region) for m in messages]
+            invocation = self._sandbox.invoke({"Records": records})
+            self._delete(self._succeeded(messages, invocation))
+        return len(messages)
+
+    def _collect(self) -> list[dict[str, Any]]:
+        messages = self._receive(self._settings.batch_size, LONG_POLL_S)
+        if not messages:
+            return []
+        closes = time.monotonic() + self._settings.batching_window_s
+        while len(messages) < self._settings.batch_size:
+            left_s = closes - time.monotonic()
+            if left_s <= 0:
+                break
+            # SQS waits for whole seconds: within the last one ask without waiting.
+            more = self._receive(self._settings.batch_size - len(messages), int(left_s))
+            messages += more
+            if not more and left_s < 1:
+                time.sleep(min(left_s, 0.05))
+        return messages
+
+    def _receive(self, count: int, wait_s: int) -> list[dict[str, Any]]:
+        response = self._sqs.receive_message(
+            QueueUrl=self._settings.queue_url,
+            MaxNumberOfMessages=min(count, LARGEST_RECEIVE),
+            WaitTimeSeconds=wait_s,
+            MessageSystemAttributeNames=["All"],
+            MessageAttributeNames=["All"],
+        )
+        received: list[dict[str, Any]] = response.get("Messages", [])
+        return received
+
+    def _succeeded(
+        self, messages: list[dict[str, Any]], invocation: Invocation
+    ) -> list[dict[str, Any]]:
+        if invocation.error is not None:
+            return []
+        if not self._settings.partial_failures:
+            return messages
+        sent = {message["MessageId"] for message in messages}
+        failed = failed_identifiers(invocation.payload, sent)
+        if failed is None:
+            logger.error("%s: unusable batch response, all failed", self._sandbox.function.name)
+            return []
+        return [message for message in messages if message["MessageId"] not in failed]
+
+    def _delete(self, messages: list[dict[str, Any]]) -> None:
+        for start in range(0, len(messages), LARGEST_DELETE):
+            part = messages[start : start + LARGEST_DELETE]
+            self._sqs.delete_message_batch(
+                QueueUrl=self._settings.queue_url,
+                Entries=[
+                    {"Id": str(index), "ReceiptHandle": message["ReceiptHandle"]}
+                    for index, message in enumerate(part)
+                ],
+            )
+
+
+def to_record(message: Mapping[str, Any], queue_arn: str, region: str) -> dict[str, Any]:
+    """Return a message as it stands in the event of a function.
+
+    Args:
+        message: A message of ReceiveMessage.
+        queue_arn: ARN of the queue.
+        region: Region of the queue.
+    """
+    attributes = {
+        name: {
+            "dataType": value["DataType"],
+            **({"stringValue": value["StringValue"]} if "StringValue" in value else {}),
+            "stringListValues": [],
+            "binaryListValues": [],
+        }
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message.get("Attributes", {}),
+        "messageAttributes": attributes,
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue_arn,
+        "awsRegion": region,
+    }
+
+
+def failed_identifiers(payload: Any, sent: set[str]) -> set[str] | None:
+    """Read a handler's report of failed messages, by Lambda's rules.
+
+    Args:
+        payload: What the handler returned.
+        sent: Ids of the messages that it was given.
+
+    Returns:
+        Ids of the failed messages; None for a report that makes the whole batch fail: one with a
+        missing, empty or unknown id, or of another shape than
+        `{"batchItemFailures": [{"itemIdentifier": id}]}`.
+    """
+    if payload is None:
+        return set()
+    failures = payload.get("batchItemFailures") if isinstance(payload, dict) else ()
+    if failures is None:
+        return set()
+    if not isinstance(failures, list):
+        return None
+    identifiers = [f.get("itemIdentifier") if isinstance(f, dict) else None for f in failures]
+    return {str(i) for i in identifiers} if sent.issuperset(identifiers) else None

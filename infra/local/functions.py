@@ -1,0 +1,113 @@
+"""Deployed functions, read through the API and unpacked to folders."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ClientFactory", "DeployedFunction", "load_function", "pack_folder", "unpack_archive"]
+
+ClientFactory = Callable[[str], Any]
+"""Makes a boto3 client of the service with the given name."""
+
+
+@dataclass(frozen=True)
+class DeployedFunction:
+    """What Lambda knows about a function.
+
+    Attributes:
+        name: Name of the function.
+        arn: Its ARN.
+        handler: Dotted path of the handler.
+        timeout_s: Time limit of an invocation in seconds.
+        memory_mb: Memory in MB, as the handler is told.
+        environment: The function's own environment variables.
+        code: Folder of the unpacked code.
+        layers: Folders of the unpacked layers, in order.
+    """
+
+    name: str
+    arn: str
+    handler: str
+    timeout_s: int
+    memory_mb: int
+    environment: Mapping[str, str]
+    code: Path
+    layers: tuple[Path, ...]
+
+
+def load_function(name: str, client: ClientFactory, folder: Path) -> DeployedFunction:
+    """Read a function's configuration, and fetch its code and its layers.
+
+    Args:
+        name: Name or ARN of the function.
+        client: Makes the clients.
+        folder: Where archives are unpacked, each once.
+
+    Raises:
+        ValueError: If a layer's ARN cannot be read.
+    """
+    functions = client("lambda")
+    described = functions.get_function(FunctionName=name)
+    configuration = described["Configuration"]
+    code = _fetch(client, described["Code"]["Location"], configuration["CodeSha256"], folder)
+    layers = []
+    for layer in configuration.get("Layers", []):
+        layer_arn, _, version = layer["Arn"].rpartition(":")
+        content = functions.get_layer_version(LayerName=layer_arn, VersionNumber=int(version))[
+            "Content"
+        ]
+        layers.append(_fetch(client, content["Location"], content["CodeSha256"], folder))
+    return DeployedFunction(
+        name=configuration["FunctionName"],
+        arn=configuration["FunctionArn"],
+        handler=configuration["Handler"],
+        timeout_s=int(configuration["Timeout"]),
+        memory_mb=int(configuration["MemorySize"]),
+        environment=configuration.get("Environment", {}).get("Variables", {}),
+        code=code,
+        layers=tuple(layers),
+    )
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Return a ZIP archive of a folder's files, as Lambda takes it."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                archive.write(path, path.relative_to(folder).as_posix())
+    return buffer.getvalue()
+
+
+def unpack_archive(data: bytes, folder: Path) -> None:
+    """Unpack a ZIP archive into a folder that appears only when it is complete."""
+    if folder.exists():
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(temporary)
+        os.rename(temporary, folder)  # noqa: PTH104
+    except OSError:
+        if not folder.exists():
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _fetch(client: ClientFactory, location: str, digest: str, folder: Path) -> Path:
+    target = folder / "".join(c if c.isalnum() else "_" for c in digest)
+    if not target.exists():
+        bucket, _, key = location.removeprefix("s3://").partition("/")
+        body = client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+        unpack_archive(body, target)
+    return target

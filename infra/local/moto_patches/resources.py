@@ -1,0 +1,100 @@
+"""CloudFormation in moto: types of resources that it does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moto.awslambda.models import lambda_backends
+from moto.cloudformation import parsing
+from moto.core.common_models import CloudFormationModel
+
+from infra.local.moto_patches.once import once
+
+__all__ = [
+    "patch_event_invoke_config_from_cloudformation",
+    "patch_policies_and_alarms_from_cloudformation",
+]
+
+WITHOUT_EFFECT = ("AWS::CloudWatch::Alarm", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy")
+
+
+class _Resource(CloudFormationModel):  # type: ignore[misc]
+    """A resource without a name and without attributes of its own."""
+
+    def __init__(self, physical_resource_id: str) -> None:
+        self.physical_resource_id = physical_resource_id
+
+    @staticmethod
+    def cloudformation_name_type() -> str:
+        return ""
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "Stepwatch::Local::None"  # a base class: no template has it
+
+    @classmethod
+    def has_cfn_attr(cls, attr: str) -> bool:
+        del attr
+        return False
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: dict[str, Any],
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
+    ) -> _Resource:
+        del cloudformation_json, account_id, region_name, kwargs
+        return cls(resource_name)
+
+
+class _EventInvokeConfig(CloudFormationModel):  # type: ignore[misc]
+    """AWS::Lambda::EventInvokeConfig: what PutFunctionEventInvokeConfig does."""
+
+    def __init__(self, function_name: str) -> None:
+        self.physical_resource_id = f"{function_name}-event-invoke-config"
+
+    cloudformation_name_type = _Resource.cloudformation_name_type
+    has_cfn_attr = _Resource.has_cfn_attr
+
+    @staticmethod
+    def cloudformation_type() -> str:
+        return "AWS::Lambda::EventInvokeConfig"
+
+    @classmethod
+    def create_from_cloudformation_json(
+        cls,
+        resource_name: str,
+        cloudformation_json: dict[str, Any],
+        account_id: str,
+        region_name: str,
+        **kwargs: Any,
+    ) -> _EventInvokeConfig:
+        del resource_name, kwargs
+        settings = dict(cloudformation_json["Properties"])
+        name = settings.pop("FunctionName")
+        settings.pop("Qualifier", None)
+        lambda_backends[account_id][region_name].put_function_event_invoke_config(name, settings)
+        return cls(name)
+
+
+@once
+def patch_event_invoke_config_from_cloudformation() -> None:
+    """Create AWS::Lambda::EventInvokeConfig.
+
+    Without it a function of a stack has no on-failure destination.
+    """
+    parsing.get_model_map()[_EventInvokeConfig.cloudformation_type()] = _EventInvokeConfig
+
+
+@once
+def patch_policies_and_alarms_from_cloudformation() -> None:
+    """List resources whose effect moto does not emulate as created.
+
+    Without it each of them logs a warning, and the stack lists it without its logical id. What
+    they say is asserted on the template instead.
+    """
+    for resource_type in WITHOUT_EFFECT:
+        parsing.get_model_map()[resource_type] = _Resource

@@ -1,0 +1,113 @@
+"""The poller as its owner sees it: a process that can be started, stopped and killed."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from infra.local.poller import READY
+from infra.local.service_environment import service_environment
+
+__all__ = ["PollerError", "PollerProcess"]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+READY_LIMIT_S = 60
+END_LIMIT_S = 5
+
+
+class PollerError(RuntimeError):
+    """The poller did not start; the message holds the end of its log."""
+
+
+class PollerProcess:
+    """A poller in a session of its own, together with the functions' processes."""
+
+    def __init__(
+        self, endpoint_url: str, region: str, workdir: Path, *, retry_delay_s: int = 1
+    ) -> None:
+        """Describe a poller; `start` starts it.
+
+        Args:
+            endpoint_url: Address of the emulator.
+            region: Region of the deployment.
+            workdir: Folder of unpacked code and log files.
+            retry_delay_s: Seconds before another attempt of a failed asynchronous invocation.
+        """
+        self._arguments = ["--endpoint", endpoint_url, "--region", region]
+        self._arguments += ["--workdir", str(workdir), "--retry-delay-s", str(retry_delay_s)]
+        own = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+        self._environment = {**own, **service_environment(endpoint_url, region)}
+        self._log = workdir / "poller.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start polling, and return once it has begun.
+
+        Raises:
+            PollerError: If it does not begin.
+        """
+        if self.running:
+            return
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "infra.local.poller", *self._arguments],
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        if not self._wait_until_ready(self._process):
+            self.kill()
+            raise PollerError(f"the poller did not start: {self._log.read_text()[-2000:]}")
+
+    def kill(self) -> None:
+        """Kill the poller and the functions' processes at once, whatever they are doing."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        # The group holds this poller and what it started, and nothing else.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        self._clean_up(process)
+
+    def stop(self) -> None:
+        """End the poller; an invocation that runs is cut off, its events stay in their queues."""
+        process = self._process
+        if process is None or process.stdin is None:
+            return
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_LIMIT_S)
+        self.kill()
+
+    @staticmethod
+    def _clean_up(process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    @staticmethod
+    def _wait_until_ready(process: subprocess.Popen[bytes]) -> bool:
+        if process.stdout is None:
+            return False
+        ends = time.monotonic() + READY_LIMIT_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            if not selector.select(ends - time.monotonic()):
+                return False
+        return process.stdout.readline().decode().strip() == READY

@@ -1,0 +1,65 @@
+"""The environment in which AWS clients reach the emulator and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+
+__all__ = ["ACCOUNT_ID", "REGION", "client_factory", "service_environment"]
+
+ACCOUNT_ID = "123456789012"
+REGION = "us-east-1"
+CREDENTIAL = "local"
+
+
+def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+    """Return environment variables for a process that uses the emulator.
+
+    Args:
+        endpoint: Address of the emulator.
+        region: Region of the deployment.
+
+    Returns:
+        Endpoint, region and credentials that are valid nowhere; no proxy and no file of the user's
+        stands between.
+    """
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": CREDENTIAL,
+        "AWS_SECRET_ACCESS_KEY": CREDENTIAL,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+
+
+def client_factory(endpoint: str, region: str = REGION) -> Callable[[str], Any]:
+    """Return a maker of boto3 clients that reach the emulator, whatever the user's environment.
+
+    Args:
+        endpoint: Address of the emulator.
+        region: Region of the deployment.
+    """
+    # A profile in the user's environment must neither be asked for nor be missing.
+    ignored = dict.fromkeys(("profile", "config_file"), (None, None, None, None))
+    session = boto3.Session(
+        aws_access_key_id=CREDENTIAL,
+        aws_secret_access_key=CREDENTIAL,
+        region_name=region,
+        botocore_session=botocore.session.Session(session_vars=ignored),
+    )
+    settings = Config(proxies={}, retries={"total_max_attempts": 2}, max_pool_connections=32)
+
+    def client(service: str) -> Any:
+        # The service is a variable, so no overload of the stubs fits.
+        return session.client(service, endpoint_url=endpoint, config=settings)  # type: ignore[call-overload]
+
+    return client

@@ -1,0 +1,175 @@
+"""The local target: the deployed template, on this machine, with real functions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from moto.awslambda.models import lambda_backends
+from moto.sqs.models import sqs_backends
+from typing_extensions import Self
+
+from infra.local.asynchronous_queue import QUEUE_NAME_PREFIX
+from infra.local.deployment import deploy, synthesise
+from infra.local.emulator import Emulator
+from infra.local.moto_patches.training_jobs import finish_training_job
+from infra.local.poller_process import PollerProcess
+from infra.local.service_environment import (
+    ACCOUNT_ID,
+    REGION,
+    client_factory,
+    service_environment,
+)
+
+__all__ = ["LocalTarget"]
+
+LOCAL_CONTEXT: Mapping[str, Any] = {
+    "stepwatch:architecture": "host",
+    "stepwatch:batching_window_s": 0,
+}
+"""What differs from cdk.json: packages of this interpreter, and no wait for fuller batches."""
+
+IDLE_CHECKS = 3  # an event can be on its way through two functions while queues are looked at
+IDLE_PAUSE_S = 0.02
+
+
+class LocalTarget:
+    """A deployment in moto, with a poller that calls its functions.
+
+    One at a time in a process: moto keeps its state in module globals.
+
+    Attributes:
+        region: Region of the deployment.
+        endpoint_url: Address of all services; None until entered.
+        outputs: Outputs of the stack.
+        poller: The poller's process.
+    """
+
+    def __init__(self, context: Mapping[str, object] | None = None, *, workdir: Path) -> None:
+        """Describe a target; entering it makes it.
+
+        Args:
+            context: CDK context that wins over cdk.json, e.g.
+                `{"stepwatch:rules": {"VanishingGradient": {"threshold": "1e-6"}}}`.
+            workdir: Folder for unpacked code and the log files of poller and functions.
+        """
+        self._context = {**LOCAL_CONTEXT, **(context or {})}
+        self._workdir = workdir
+        self._emulator: Emulator | None = None
+        self.region = REGION
+        self.endpoint_url = ""
+        self.outputs: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        with ThreadPoolExecutor(1) as executor:
+            assembly = executor.submit(synthesise, self._context)
+            self._emulator = Emulator()
+        try:
+            self.endpoint_url = self._emulator.endpoint_url
+            self._client = client_factory(self.endpoint_url, self.region)
+            self.outputs = deploy(assembly.result(), self._client)
+            self.poller = PollerProcess(self.endpoint_url, self.region, self._workdir)
+            self.poller.start()
+        except BaseException:
+            self._emulator.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.poller.stop()
+        if self._emulator is not None:
+            self._emulator.stop()
+
+    @property
+    def tensor_bucket(self) -> str:
+        """Name of the tensor bucket."""
+        return self.outputs["TensorBucketName"]
+
+    def environment(self) -> dict[str, str]:
+        """Return environment variables for a training process that uses this target."""
+        return service_environment(self.endpoint_url, self.region)
+
+    def client(self, service: str) -> Any:
+        """Return a boto3 client of the emulator."""
+        return self._client(service)
+
+    def start_training_job(self, name: str, s3_output_path: str) -> str:
+        """Create a training job, as the platform does before it starts a training process.
+
+        Args:
+            name: Name of the job.
+            s3_output_path: Where its hook writes, e.g. `s3://bucket/job/debug-output`.
+
+        Returns:
+            The job's ARN.
+        """
+        created = self.client("sagemaker").create_training_job(
+            TrainingJobName=name,
+            AlgorithmSpecification={"TrainingImage": "local", "TrainingInputMode": "File"},
+            RoleArn=f"arn:aws:iam::{ACCOUNT_ID}:role/local-training",
+            OutputDataConfig={"S3OutputPath": s3_output_path},
+            ResourceConfig={
+                "InstanceType": "ml.m5.large",
+                "InstanceCount": 1,
+                "VolumeSizeInGB": 1,
+            },
+            StoppingCondition={"MaxRuntimeInSeconds": 3600},
+            DebugHookConfig={"S3OutputPath": s3_output_path},
+        )
+        return str(created["TrainingJobArn"])
+
+    def finish_training_job(self, name: str, exit_code: int) -> str:
+        """Do the platform's part when the training process of a job has ended.
+
+        Args:
+            name: Name of the job.
+            exit_code: Exit status of the training process.
+
+        Returns:
+            The job's terminal status: Stopped if it was told to stop, else Completed or Failed.
+        """
+        return finish_training_job(ACCOUNT_ID, self.region, name, exit_code)
+
+    def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
+        """Return DebugRuleEvaluationStatuses of a training job."""
+        described = self.client("sagemaker").describe_training_job(TrainingJobName=job_name)
+        statuses: list[dict[str, Any]] = described.get("DebugRuleEvaluationStatuses", [])
+        return statuses
+
+    def wait_idle(self, timeout_s: float = 30) -> None:
+        """Wait until no event waits for a function and no function runs.
+
+        Args:
+            timeout_s: Longest wait in seconds.
+
+        Raises:
+            TimeoutError: With the queues that are not empty.
+        """
+        ends = time.monotonic() + timeout_s
+        empty_checks = 0
+        while empty_checks < IDLE_CHECKS:
+            waiting = self._waiting_messages()
+            empty_checks = 0 if waiting else empty_checks + 1
+            if waiting and time.monotonic() > ends:
+                raise TimeoutError(f"after {timeout_s} s events still wait or run: {waiting}")
+            time.sleep(IDLE_PAUSE_S)
+
+    def _waiting_messages(self) -> dict[str, int]:
+        """Return the number of messages, hidden ones too, of each queue that feeds a function."""
+        mappings = lambda_backends[ACCOUNT_ID][self.region].list_event_source_mappings(None, None)
+        fed = {mapping.event_source_arn for mapping in mappings}
+        return {
+            queue.name: count
+            for queue in list(sqs_backends[ACCOUNT_ID][self.region].queues.values())
+            if queue.queue_arn in fed or queue.name.startswith(QUEUE_NAME_PREFIX)
+            if (count := len(queue._messages))  # noqa: SLF001 - the public view leaves hidden ones out
+        }

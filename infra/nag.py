@@ -1,0 +1,33 @@
+"""The hard gate of synthesis: cdk-nag's AwsSolutions pack.
+
+A finding that nobody acknowledged makes `app.synth()` raise. An acknowledgement names one rule,
+one finding and one construct, and says why the finding is right there.
+"""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from cdk_nag import AwsSolutionsChecks
+from constructs import Construct, IConstruct
+
+__all__ = ["acknowledge", "attach_checks"]
+
+PACK = "AwsSolutions"
+
+
+def attach_checks(app: cdk.App) -> None:
+    """Make the synthesis of an application fail on unacknowledged findings."""
+    cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+
+
+def acknowledge(construct: Construct | IConstruct, finding: str, *, reason: str) -> None:
+    """Accept one finding on one construct and its children.
+
+    Args:
+        construct: The construct that the finding is about.
+        finding: The finding's id, with its detail, e.g. `IAM5[Resource::*]`.
+        reason: Why it is right here.
+    """
+    cdk.Validations.of(construct).acknowledge(
+        cdk.Acknowledgment(id=f"{PACK}::{PACK}-{finding}", reason=reason)
+    )

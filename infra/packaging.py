@@ -1,0 +1,195 @@
+"""Assets of the functions, made without Docker.
+
+* The function asset is the package `lambdas`.
+* The layer asset is `python/` with `hook_layer`, `rule_runtime` and their third-party packages
+  for the platform of the functions. boto3 comes with the runtime.
+
+Third-party wheels need the network once: `python -m infra.packaging` puts them into
+`.build/`, in the exact versions of constraints.txt. Synthesis afterwards only copies files, so it
+works with the network cut off. Names of folders carry the digest of what they hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = [
+    "PYTHON_VERSION",
+    "PackagingError",
+    "digest_folder",
+    "prepare_wheels",
+    "stage_function",
+    "stage_layer",
+]
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / ".build"
+CONSTRAINTS = ROOT / "constraints.txt"
+
+PYTHON_VERSION = "3.14"
+"""Python of the functions' runtime."""
+
+# Amazon Linux 2023, below every runtime since Python 3.12, has glibc 2.34.
+PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
+REQUIREMENTS = ("aws-lambda-powertools", "google-crc32c", "numpy", "typing-extensions")
+OWN_PACKAGES = ("hook_layer", "rule_runtime")
+
+# Parts of wheels that no function imports; they are half of numpy's files.
+UNUSED = (
+    *("bin", "**/__pycache__", "**/*.pyi", "numpy/**/tests", "numpy/f2py", "numpy/_core/include"),
+    *("numpy/_core/lib", "numpy/random/lib", "numpy/random/_examples", "numpy/_pyinstaller"),
+)
+NOT_PACKAGED = shutil.ignore_patterns("__pycache__", "*.pyc", "testing", "README.md")
+
+
+class PackagingError(RuntimeError):
+    """An asset cannot be made; the message says what to run."""
+
+
+def prepare_wheels(architecture: str) -> Path:
+    """Return the folder of third-party packages, made on the first call.
+
+    Args:
+        architecture: `arm64` or `x86_64`.
+
+    Raises:
+        PackagingError: If the installer cannot get the wheels.
+    """
+    folder = _wheels_folder(architecture)
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        target = Path(temporary) / "python"
+        _install(target, architecture)
+        for pattern in UNUSED:
+            for path in sorted(target.glob(pattern)):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _publish(target, folder)
+    return folder
+
+
+def stage_function() -> Path:
+    """Return a folder with the package `lambdas` as it is uploaded."""
+    with _staging() as temporary:
+        shutil.copytree(ROOT / "lambdas", temporary / "lambdas", ignore=NOT_PACKAGED)
+        return _settle(temporary, "function")
+
+
+def stage_layer(architecture: str) -> Path:
+    """Return a folder with the layer as it is uploaded.
+
+    Args:
+        architecture: `arm64`, `x86_64`, or `host`: without third-party packages, for the local
+            target, whose interpreter has them.
+
+    Raises:
+        PackagingError: If the third-party packages were not prepared.
+    """
+    with _staging() as temporary:
+        python = temporary / "python"
+        if architecture != "host":
+            wheels = _wheels_folder(architecture)
+            if not wheels.exists():
+                raise PackagingError(
+                    f"the layer's packages for {architecture} are missing in {wheels}; with the "
+                    f"network run: python -m infra.packaging --architecture {architecture}"
+                )
+            shutil.copytree(wheels, python, copy_function=_link_or_copy)
+        for package in OWN_PACKAGES:
+            shutil.copytree(ROOT / package, python / package, ignore=NOT_PACKAGED)
+        return _settle(temporary, f"layer-{architecture}")
+
+
+def digest_folder(folder: Path) -> str:
+    """Return a digest of the names and contents of all files under a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(folder).as_posix()
+            digest.update(f"{name}\n{len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _wheels_folder(architecture: str) -> Path:
+    pins = _pinned_lines(CONSTRAINTS.read_text(encoding="utf-8").splitlines())
+    wanted = "\n".join([PYTHON_VERSION, PLATFORMS[architecture], *REQUIREMENTS, *UNUSED, *pins])
+    return BUILD / f"wheels-{architecture}-{hashlib.sha256(wanted.encode()).hexdigest()[:16]}"
+
+
+def _pinned_lines(lines: Iterable[str]) -> list[str]:
+    names = (*REQUIREMENTS, "jmespath")
+    return [line for line in lines if line.partition("==")[0].strip() in names]
+
+
+def _install(target: Path, architecture: str) -> None:
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(target)]
+    command += ["--python-platform", PLATFORMS[architecture], "--python-version", PYTHON_VERSION]
+    command += ["--only-binary", ":all:", "--constraint", str(CONSTRAINTS), *REQUIREMENTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode != 0:
+        raise PackagingError(
+            f"the layer's packages for {architecture} cannot be installed: {done.stderr.strip()}"
+        )
+
+
+@contextmanager
+def _staging() -> Iterator[Path]:
+    """Make a temporary folder beside the staged assets, so that it can be renamed into one."""
+    BUILD.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=BUILD))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target)
+
+
+def _settle(temporary: Path, name: str) -> Path:
+    folder = BUILD / "assets" / f"{name}-{digest_folder(temporary)[:32]}"
+    _publish(temporary, folder)
+    return folder
+
+
+def _publish(made: Path, folder: Path) -> None:
+    """Rename a finished folder to its final name; the first of several writers wins."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made.chmod(0o755)
+    try:
+        made.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prepare the third-party packages of one architecture."""
+    parser = argparse.ArgumentParser(prog="python -m infra.packaging", description=main.__doc__)
+    parser.add_argument("--architecture", choices=sorted(PLATFORMS), default="arm64")
+    architecture = parser.parse_args(arguments).architecture
+    try:
+        folder = prepare_wheels(architecture)
+    except PackagingError as error:
+        sys.exit(f"packaging: {error}")
+    print(f"packaging: {folder.relative_to(ROOT)}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
