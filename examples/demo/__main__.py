@@ -19,26 +19,26 @@ from examples.demo.job import Job
 from examples.demo.report import RuleResult, print_table, results_of
 from infra.local import LocalTarget
 
-_CONTEXT = {
-    "rules": {
-        "VanishingGradient": {},
-        "ExplodingTensor": {},
-        "LossNotDecreasing": {"num_steps": "200", "mode": "EVAL"},
-    }
+_RULES = {
+    "VanishingGradient": {},
+    "ExplodingTensor": {},
+    "LossNotDecreasing": {"mode": "EVAL", "num_steps": "2"},
 }
 _POLL_S = 0.25
 _RUN_TIMEOUT_S = 240
 _VERDICT_TIMEOUT_S = 30
+_FILE_WIDTH = 150
 _LATEST_STOP = 0.75  # of the planned steps
 
 
 def main() -> int:
     """Run both jobs and return the exit status."""
-    console = Console()
+    # Where nobody looks at a terminal, lines may be as long as the details need.
+    console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stepwatch-demo-") as folder:
         console.print("synthesising the template and deploying it into the emulator ...")
-        with LocalTarget(_CONTEXT, workdir=Path(folder)) as target:
+        with LocalTarget({"stepwatch:rules": _RULES}, workdir=Path(folder)) as target:
             console.print(
                 f"deployed: bucket {target.tensor_bucket}, endpoint {target.endpoint_url} "
                 f"({time.monotonic() - started:.1f} s)"
@@ -46,8 +46,8 @@ def main() -> int:
             mistakes: list[str] = []
             results: list[RuleResult] = []
             for job, check in (
-                (Job("demo-healthy", learning_rate=0.004), check_healthy),
-                (Job("demo-sick", learning_rate=10.0), check_sick),
+                (Job("healthy", learning_rate=0.004), check_healthy),
+                (Job("sick", learning_rate=10.0), check_sick),
             ):
                 status = run(job, target, console)
                 found = results_of(job.name, target)
@@ -62,7 +62,7 @@ def main() -> int:
         return 1
     sick = next(result for result in results if result.status == "IssuesFound")
     console.print(
-        f"demo: ok - {sick.rule} stopped {sick.job} at step {sick.stopped_at}, the healthy run "
+        f"demo: ok - {sick.rule} stopped the sick run at step {sick.stopped_at}, the healthy run "
         f"completed ({time.monotonic() - started:.0f} s)",
         markup=False,
         soft_wrap=True,
@@ -73,9 +73,8 @@ def main() -> int:
 def run(job: Job, target: LocalTarget, console: Console) -> str:
     """Run one job to its end and return the training job's status."""
     out_dir = f"s3://{target.tensor_bucket}/{job.name}/debug-output"
-    description = target.start_training_job(job.name, out_dir)
-    environment = target.environment() | {"TRAINING_JOB_ARN": description["TrainingJobArn"]}
-    job.start(out_dir, environment)
+    arn = target.start_training_job(job.name, out_dir)
+    job.start(out_dir, target.environment() | {"TRAINING_JOB_ARN": arn})
     console.print(f"\n[bold]{job.name}[/bold]: learning rate {job.learning_rate}")
     deadline = time.monotonic() + _RUN_TIMEOUT_S
     try:
@@ -89,7 +88,7 @@ def run(job: Job, target: LocalTarget, console: Console) -> str:
         job.kill()
     target.finish_training_job(job.name, 1 if exit_status is None else exit_status)
     target.wait_idle(_VERDICT_TIMEOUT_S)
-    console.print(f"  {job.last_line}", markup=False, soft_wrap=True)
+    console.print(f"  {job.end or job.last_line}", markup=False, soft_wrap=True)
     described: Any = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     status: str = described["TrainingJobStatus"]
     console.print(f"  training job: {status}")
@@ -144,7 +143,7 @@ def missing_rules(results: list[RuleResult]) -> list[str]:
     """Return the configured rules that gave no status at all."""
     return [
         f"{rule} gave no status"
-        for rule in _CONTEXT["rules"]
+        for rule in _RULES
         if rule not in {result.rule for result in results}
     ]
 

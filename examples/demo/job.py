@@ -25,6 +25,7 @@ class Job:
         step: Last step that the script reported.
         num_steps: How many steps it was going to make.
         last_line: What the script printed last.
+        end: The line in which the script said how its loop ended.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Job:
     step: int = 0
     num_steps: int = 0
     last_line: str = ""
+    end: str = ""
     _process: subprocess.Popen[str] | None = None
     _reader: threading.Thread | None = None
     _output: list[str] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Job:
     @property
     def was_stopped(self) -> bool:
         """Whether the script's own loop ended because it was asked to."""
-        return self.last_line.startswith("stopped at step")
+        return self.end.startswith("stopped at step")
 
     @property
     def output(self) -> str:
@@ -82,6 +84,8 @@ class Job:
         for line in self._process.stdout:
             self._output.append(line)
             self.last_line = line.strip() or self.last_line
+            if line.startswith(("stopped at step", "finished at step")):
+                self.end = line.strip()
             found = _STEP.search(line)
             if found:
                 self.step, self.num_steps = int(found["step"]), int(found["num_steps"])

@@ -1,0 +1,252 @@
+"""The deployed pipeline: the synthesised template in the emulator, with its real functions."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
+from hook_layer.storage.s3 import S3Store
+from infra.local import LocalTarget
+from rule_runtime.testing.trial_builder import TrialBuilder
+
+pytestmark = pytest.mark.e2e
+
+RULES = {"VanishingGradient": {}, "ExplodingTensor": {}}
+NUM_STEPS = 60
+VANISHED_AT = 41
+WAIT_S = 90
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
+    """The deployment; a short timeout, so that a message of a killed poller comes back soon."""
+    context = {"stepwatch:rules": RULES, "stepwatch:evaluator_timeout_s": 2}
+    with LocalTarget(context, workdir=tmp_path_factory.mktemp("local")) as local_target:
+        yield local_target
+
+
+@pytest.fixture(scope="module")
+def subscriber(target: LocalTarget) -> Callable[[], list[dict[str, Any]]]:
+    """Somebody else who listens to status events; returns those that came since the last call."""
+    sqs, events = target.client("sqs"), target.client("events")
+    url = sqs.create_queue(QueueName="somebody-elses-queue")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+    events.put_rule(
+        Name="somebody-else", EventPattern=json.dumps({"source": ["stepwatch.debugger"]})
+    )
+    events.put_targets(Rule="somebody-else", Targets=[{"Id": "queue", "Arn": arn["QueueArn"]}])
+
+    def received() -> list[dict[str, Any]]:
+        details = []
+        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
+            for message in messages:
+                details.append(json.loads(message["Body"])["detail"])
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        return details
+
+    return received
+
+
+class WatchedJob:
+    """A job whose files are written by the test instead of a training process."""
+
+    def __init__(self, target: LocalTarget, name: str, run: str = "run-1") -> None:
+        self.name, self.run = name, run
+        self.uri = f"s3://{target.tensor_bucket}/{name}/debug-output/"
+        self.store = S3Store(self.uri, client=target.client("s3"))
+        self.builder = TrialBuilder(self.store, run=run)
+
+    def begin(self, arn: str | None = None) -> None:
+        self.store.delete(END_MARKER)
+        job = JobFile(
+            self.name, self.run, "sagemaker" if arn else "local", "2026-11-20T10:00:00Z", arn
+        )
+        self.store.put(JOB_FILE, job.encode())
+
+    def write_steps(self, first: int, last: int, *, vanished_at: int = VANISHED_AT) -> None:
+        """Write steps whose gradients vanish in the second layer from one step on."""
+        generator = np.random.default_rng(first)
+        for step in range(first, last):
+            scale = 1e-12 if step >= vanished_at else 1.0
+            tensors = {
+                "gradient/Net_fc1.weight": generator.standard_normal(50).astype("f4"),
+                "gradient/Net_fc2.weight": (scale * generator.standard_normal(50)).astype("f4"),
+            }
+            self.builder.step(step, tensors, save_values=False)
+
+    def end(self) -> None:
+        self.builder.end()
+
+
+def state_items(target: LocalTarget, job: WatchedJob) -> dict[str, dict[str, Any]]:
+    """Return the state items of a job's run by rule."""
+    table = target.client("dynamodb").scan(TableName=target.outputs["StateTableName"])
+    items = [
+        {name: next(iter(value.values())) for name, value in item.items()}
+        for item in table["Items"]
+    ]
+    return {item["rule"]: item for item in items if item["run"] == f"{job.uri}#{job.run}"}
+
+
+def statuses_of(events: list[dict[str, Any]], job: WatchedJob) -> list[tuple[str, str, int | None]]:
+    """Return (rule, status, step of the evidence) of a job's events."""
+    return sorted(
+        (
+            event["DebugRuleEvaluationStatuses"][0]["RuleConfigurationName"],
+            event["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"],
+            (event.get("Evidence") or {}).get("step"),
+        )
+        for event in events
+        if event["TrainingJobName"] == job.name and event["RunId"] == job.run
+    )
+
+
+VERDICTS = [
+    ("ExplodingTensor", "InProgress", None),
+    ("ExplodingTensor", "NoIssuesFound", None),
+    ("VanishingGradient", "InProgress", None),
+    ("VanishingGradient", "IssuesFound", VANISHED_AT),
+]
+
+
+def test_every_transition_is_announced_to_whoever_subscribes(
+    target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]]
+) -> None:
+    job = WatchedJob(target, "undisturbed")
+    job.begin()
+    job.write_steps(0, NUM_STEPS)
+    job.end()
+    target.wait_idle(WAIT_S)
+    assert statuses_of(subscriber(), job) == VERDICTS
+    stop = json.loads(job.store.get(STOP_FILE))
+    assert stop["RunId"] == "run-1"
+    assert stop["Evidence"]["tensor"] == "gradient/Net_fc2.weight"
+    assert stop["Evidence"]["value"] < stop["Evidence"]["threshold"] == 1e-7
+
+
+def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
+    target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]]
+) -> None:
+    job = WatchedJob(target, "disturbed")
+    job.begin()
+    writer = threading.Thread(
+        target=lambda: (job.write_steps(0, NUM_STEPS), job.end()), daemon=True
+    )
+    writer.start()
+    kills = 0
+    while kills < 3:
+        wait_until(lambda: messages_in_flight(target) > 0)
+        target.poller.kill()
+        assert messages_in_flight(target) > 0, "killed between two batches, not within one"
+        target.poller.start()
+        kills += 1
+        if not writer.is_alive():
+            break
+    writer.join()
+    target.wait_idle(WAIT_S)
+    events = statuses_of(subscriber(), job)
+    assert sorted(set(events)) == VERDICTS
+    items = state_items(target, job)
+    for rule in RULES:
+        assert items[rule]["transition"] == items[rule]["announced_transition"]
+
+
+def test_a_second_run_in_the_same_folder_is_judged_afresh(
+    target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]]
+) -> None:
+    first = WatchedJob(target, "twice", run="run-1")
+    first.begin()
+    first.write_steps(0, 50)
+    first.end()
+    target.wait_idle(WAIT_S)
+    assert ("VanishingGradient", "IssuesFound", VANISHED_AT) in statuses_of(subscriber(), first)
+
+    second = WatchedJob(target, "twice", run="run-2")
+    second.begin()
+    second.write_steps(0, 30, vanished_at=10**9)
+    second.end()
+    target.wait_idle(WAIT_S)
+    events = subscriber()
+    assert [status for _, status, _ in statuses_of(events, second)] == [
+        "InProgress",
+        "NoIssuesFound",
+    ] * 2
+    assert statuses_of(events, first) == []
+    assert json.loads(second.store.get(STOP_FILE))["RunId"] == "run-1"
+
+
+def test_a_finding_stops_the_training_job(target: LocalTarget) -> None:
+    job = WatchedJob(target, "sagemaker-job")
+    arn = target.start_training_job(job.name, job.uri)
+    job.begin(arn)
+    described = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
+    assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == (
+        "InProgress",
+        "Training",
+    )
+    job.write_steps(0, NUM_STEPS)
+    target.wait_idle(WAIT_S)
+    described = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
+    assert described["TrainingJobStatus"] == "Stopping"
+    found = {
+        status["RuleConfigurationName"]: status
+        for status in described["DebugRuleEvaluationStatuses"]
+    }
+    assert found["VanishingGradient"]["RuleEvaluationStatus"] == "IssuesFound"
+    sentence, evidence, *_ = found["VanishingGradient"]["StatusDetails"].splitlines()
+    assert sentence == (
+        "RuleEvaluationConditionMet: Evaluation of the rule VanishingGradient at step "
+        f"{VANISHED_AT} resulted in the condition being met"
+    )
+    assert "gradient/Net_fc2.weight" in evidence
+    assert job.store.exists(STOP_FILE)
+    assert target.finish_training_job(job.name, 0) == "Stopped"
+
+
+def test_a_foreign_file_in_the_bucket_blocks_nobody(target: LocalTarget) -> None:
+    hostile = S3Store(f"s3://{target.tensor_bucket}/hostile", client=target.client("s3"))
+    hostile.put("index/000000000/000000000000_worker_0.json", b"[" * 50_000)
+    hostile.put("index/not-an-index.json", b"{}")
+    job = WatchedJob(target, "beside-the-hostile-one")
+    job.begin()
+    job.write_steps(0, 5)
+    job.end()
+    target.wait_idle(WAIT_S)
+    assert state_items(target, job)["VanishingGradient"]["status"] == "NoIssuesFound"
+    assert dead_letters(target) == []
+
+
+def dead_letters(target: LocalTarget) -> list[str]:
+    """Return the queues of the deployment, other than those that feed functions, with messages."""
+    sqs = target.client("sqs")
+    return [
+        url
+        for url in sqs.list_queues()["QueueUrls"]
+        if "DeadLetters" in url and sqs.receive_message(QueueUrl=url).get("Messages")
+    ]
+
+
+def messages_in_flight(target: LocalTarget) -> int:
+    """Return how many messages the evaluators' queues have handed out."""
+    sqs = target.client("sqs")
+    total = 0
+    for mapping in target.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
+        url = sqs.get_queue_url(QueueName=mapping["EventSourceArn"].rpartition(":")[2])["QueueUrl"]
+        name = "ApproximateNumberOfMessagesNotVisible"
+        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"]
+        total += int(found[name])
+    return total
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
+    ends = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < ends, "the condition did not come true in time"

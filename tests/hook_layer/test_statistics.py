@@ -1,0 +1,174 @@
+"""Both implementations against plain numpy in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hook_layer.format.index import STATISTICS_COLUMNS
+from hook_layer.statistics import NO_STATISTICS, array_statistics
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from hook_layer.pytorch_device_statistics import ROW, DevicePartials  # noqa: E402
+from hook_layer.pytorch_statistics import (  # noqa: E402
+    TorchStatistics,
+    _row,
+    tensor_statistics,
+)
+
+Row = tuple[float, ...]
+TOLERANCE = 1e-5
+
+
+def oracle(values: NDArray[Any]) -> Row:
+    """The statistics by their definitions; scaled by the largest where squares would overflow."""
+    flat = values.astype(np.float64).reshape(-1)
+    finite = flat[np.isfinite(flat)]
+    counts = (flat.size, int(np.isnan(flat).sum()), int(np.isinf(flat).sum()))
+    if finite.size == 0:
+        return (*map(float, counts), *[math.nan] * 7)
+    scale = float(np.abs(finite).max()) or 1.0
+    scaled = finite / scale
+    return (
+        *map(float, counts),
+        float(finite.min()),
+        float(finite.max()),
+        float(scaled.mean()) * scale,
+        float(scaled.std()) * scale,
+        float(np.abs(scaled).mean()) * scale,
+        float(np.abs(scaled).sum()) * scale,
+        float(np.sqrt(np.square(scaled).sum())) * scale,
+    )
+
+
+def by_device(tensor: torch.Tensor) -> Row:
+    """The accelerators' way, which runs on the CPU as well."""
+    flat = tensor.reshape(-1)
+    sums = DevicePartials([flat]).sums()[0]
+    return _row(flat, *(float(number) for number in sums))
+
+
+IMPLEMENTATIONS: dict[str, Callable[[NDArray[Any]], Row]] = {
+    "numpy": array_statistics,
+    "torch": lambda values: tensor_statistics(torch.from_numpy(values)),
+    "device": lambda values: by_device(torch.from_numpy(values)),
+}
+
+random = np.random.default_rng(0)
+NORMAL = random.standard_normal
+CASES: dict[str, NDArray[Any]] = {
+    "normal": NORMAL(300_001).astype("f4"),
+    "mean that nearly cancels": np.concatenate([NORMAL(70_000)] * 2).astype("f4")
+    * np.repeat([1, -1], 70_000).astype("f4")
+    + np.float32(1e-6),
+    "std that nearly cancels": (1000 + 1e-3 * NORMAL(200_000)).astype("f4"),
+    "ones but one": np.where(np.arange(100_000) == 5, np.float32(1.0001), np.float32(1)),
+    "constant": np.full(70_000, 0.1, "f4"),
+    "zeros": np.zeros(70_000, "f4"),
+    "denormals": (NORMAL(5_000) * 1e-41).astype("f4"),
+    "squares that vanish": (NORMAL(5_000) * 1e-25).astype("f4"),
+    "squares that overflow": (NORMAL(5_000) * 1e30).astype("f4"),
+    "float64 squares that overflow": NORMAL(5_000) * 1e200,
+    "largest": np.array([3e38, -3e38, 3e38, 1.0], "f4"),
+    "nan and inf": np.where(
+        np.arange(100_000) % 7 == 0, np.nan, np.where(np.arange(100_000) % 11, NORMAL(100_000), np.inf)
+    ).astype("f4"),
+    "one nan among many": np.where(np.arange(200_000) == 150_000, np.nan, 2.0).astype("f4"),
+    "minus inf": np.array([-np.inf, 1, 2], "f4"),
+    "nothing finite": np.array([np.nan, np.inf, -np.inf], "f4"),
+    "two": np.array([3.0, -4.0], "f4"),
+    "row and a bit": NORMAL(ROW + 1).astype("f4"),
+    "whole rows": NORMAL(3 * ROW).astype("f4") - 5,
+    "row but a bit": NORMAL(ROW - 1).astype("f4") + 5,
+    "bool": random.random(100_000) < 0.25,
+    "int64": random.integers(-(1 << 40), 1 << 40, 100_000),
+    "uint8": random.integers(0, 255, 100_000).astype("u1"),
+    "float16": NORMAL(100_000).astype("f2"),
+    "float16 whose squares overflow": (NORMAL(10_000) * 1e4).astype("f2"),
+    "float64": NORMAL(100_000),
+    "matrix": NORMAL((30, 50, 7)).astype("f4"),
+}
+
+
+def assert_close(found: Row, expected: Row) -> None:
+    for name, one, two in zip(STATISTICS_COLUMNS, found, expected, strict=True):
+        if math.isnan(two):
+            assert math.isnan(one), name
+        else:
+            # A std of rounding errors (of a constant) has no digits to compare.
+            slack = 1e-12 * abs(expected[9]) if name in ("std", "mean") else 0.0
+            assert abs(one - two) <= TOLERANCE * abs(two) + slack, f"{name}: {one} != {two}"
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+@pytest.mark.parametrize("case", CASES)
+def test_against_numpy_in_float64(case: str, implementation: str) -> None:
+    assert_close(IMPLEMENTATIONS[implementation](CASES[case]), oracle(CASES[case]))
+
+
+@pytest.mark.parametrize("value", [2.5, -3.0, 0.0, math.nan, math.inf, -math.inf])
+def test_one_number(value: float) -> None:
+    expected = oracle(np.array(value, "f4"))
+    assert_close(array_statistics(np.array(value, "f4")), expected)
+    assert_close(tensor_statistics(torch.tensor(value)), expected)
+
+
+def test_nothing() -> None:
+    for row in (array_statistics(np.zeros((0, 3), "f4")), tensor_statistics(torch.zeros(0, 3))):
+        assert row[:3] == (0.0, 0.0, 0.0)
+        assert all(math.isnan(number) for number in row[3:])
+
+
+def test_bfloat16() -> None:
+    values = torch.randn(100_000, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    expected = oracle(values.float().numpy())
+    assert_close(tensor_statistics(values), expected)
+    assert_close(by_device(values), expected)
+
+
+def test_tensors_in_any_order_of_memory() -> None:
+    tensor = torch.randn(4, 3, 20, 20)
+    expected = oracle(tensor.numpy())
+    for same in (
+        tensor.contiguous(memory_format=torch.channels_last),
+        tensor.permute(3, 1, 0, 2),
+        tensor.repeat(1, 1, 1, 2)[..., ::2].copy_(tensor),
+        torch.nn.Parameter(tensor),
+    ):
+        assert_close(tensor_statistics(same), expected)
+    expanded = torch.randn(5, 1).expand(5, 7)
+    assert_close(tensor_statistics(expanded), oracle(expanded.numpy()))
+
+
+def test_sparse_tensors_count_their_zeros() -> None:
+    dense = torch.zeros(50, 4)
+    dense[3] = torch.randn(4)
+    assert_close(tensor_statistics(dense.to_sparse()), oracle(dense.numpy()))
+
+
+def test_complex_numbers_and_strings_have_none() -> None:
+    assert all(math.isnan(number) for number in tensor_statistics(torch.ones(3, dtype=torch.cfloat)))
+    assert array_statistics(np.array(["a"])) is NO_STATISTICS
+
+
+def test_many_tensors_on_a_device_at_once() -> None:
+    sizes = [1, 5, ROW, ROW + 1, 3 * ROW - 1, 2, 10 * ROW]
+    tensors = [torch.randn(size) + position for position, size in enumerate(sizes)]
+    for tensor, sums in zip(tensors, DevicePartials(tensors).sums(), strict=True):
+        row = _row(tensor, *(float(number) for number in sums))
+        assert_close(row, oracle(tensor.numpy()))
+
+
+def test_rows_of_a_batch_are_in_the_order_of_the_tensors() -> None:
+    tensors = [torch.ones(3), torch.ones(2, dtype=torch.cfloat), torch.full((2,), 7), torch.zeros(0)]
+    rows = TorchStatistics(tensors).rows()
+    assert rows.shape == (4, len(STATISTICS_COLUMNS))
+    np.testing.assert_array_equal(rows[:, 0], [3, np.nan, 2, 0])
+    np.testing.assert_array_equal(rows[:, 4], [1, np.nan, 7, np.nan])
