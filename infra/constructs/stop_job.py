@@ -88,8 +88,10 @@ class StopJob(Construct):
             service="sagemaker", resource="training-job", resource_name="*"
         )
         self._stop.allow(["sagemaker:StopTrainingJob"], [job_arn])
-        self._stop.allow(["s3:PutObject"], [watched.bucket.arn_for_objects("*/stop.json")])
-        self._stop.allow(["dynamodb:GetItem"], [watched.table.table_arn])
+        self._stop.allow(
+            ["s3:GetObject", "s3:PutObject"], [watched.bucket.arn_for_objects("*/stop.json")]
+        )
+        self._stop.allow(["dynamodb:GetItem", "dynamodb:Query"], [watched.table.table_arn])
         self._stop.allow(["sqs:SendMessage"], [self.failures.queue_arn])
         acknowledge(
             self._stop,
@@ -105,7 +107,7 @@ class StopJob(Construct):
                 self._stop,
                 f"IAM5[Resource::<{bucket_id}.Arn>/*/stop.json]",
                 reason="The stop signal lies beside the tensors of a job, whose name is not known "
-                "at deployment; only objects called stop.json can be written.",
+                "at deployment; only objects called stop.json can be read and written.",
             )
 
     def _retry(self) -> None:

@@ -46,6 +46,8 @@ class LocalTarget:
         region: Region of the deployment.
         endpoint_url: Address of all services; None until entered.
         outputs: Outputs of the stack.
+        workdir: Folder for unpacked code (`code/`), the functions' log files (`logs/`) and the
+            poller's (`poller.log`).
         poller: The poller's process.
     """
 
@@ -55,10 +57,10 @@ class LocalTarget:
         Args:
             context: CDK context that wins over cdk.json, e.g.
                 `{"stepwatch:rules": {"VanishingGradient": {"threshold": "1e-6"}}}`.
-            workdir: Folder for unpacked code and the log files of poller and functions.
+            workdir: Folder of this target's files.
         """
         self._context = {**LOCAL_CONTEXT, **(context or {})}
-        self._workdir = workdir
+        self.workdir = workdir
         self._emulator: Emulator | None = None
         self.region = REGION
         self.endpoint_url = ""
@@ -72,7 +74,7 @@ class LocalTarget:
             self.endpoint_url = self._emulator.endpoint_url
             self._client = client_factory(self.endpoint_url, self.region)
             self.outputs = deploy(assembly.result(), self._client)
-            self.poller = PollerProcess(self.endpoint_url, self.region, self._workdir)
+            self.poller = PollerProcess(self.endpoint_url, self.region, self.workdir)
             self.poller.start()
         except BaseException:
             self._emulator.stop()

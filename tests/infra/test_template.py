@@ -189,8 +189,10 @@ def test_stop_job_may_do_exactly_this(template: Template) -> None:
     }
     assert sorted(by_action) == [
         "dynamodb:GetItem",
+        "dynamodb:Query",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "s3:GetObject",
         "s3:PutObject",
         "sagemaker:StopTrainingJob",
         "sqs:SendMessage",

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from moto.events.models import Rule
+from moto.sqs.models import sqs_backends
 
 from infra.local.asynchronous_queue import queue_name
 from infra.local.moto_patches import PATCHES, apply_patches
@@ -222,6 +226,28 @@ def test_messages_wait_for_the_poller(bench: Any) -> None:
     bench.send(url, "a")
     (message,) = bench.receive(url)
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_a_long_poll_of_a_dead_consumer_takes_no_message(bench: Any) -> None:
+    url, _ = bench.add_queue("work", visibility_s=60)
+    program = """if True:
+        import sys
+        from infra.local.service_environment import client_factory
+        sqs = client_factory(sys.argv[1])("sqs")
+        print("waits", flush=True)
+        sqs.receive_message(QueueUrl=sys.argv[2], WaitTimeSeconds=20)
+    """
+    endpoint = bench.emulator.endpoint_url
+    consumer = subprocess.Popen([sys.executable, "-c", program, endpoint, url], stdout=PIPE)
+    assert consumer.stdout is not None
+    consumer.stdout.readline()
+    (queue,) = sqs_backends[ACCOUNT_ID][REGION].queues.values()
+    bench.wait_until(lambda: queue._messages_lock._waiters)
+    consumer.kill()
+    consumer.communicate()
+    bench.send(url, "a")
+    received = bench.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=2)
+    assert len(received["Messages"]) == 1
 
 
 def create_job(bench: Any, name: str = "job") -> Any:

@@ -311,6 +311,18 @@ def test_several_workers_wait_for_each_other(pipeline: Pipeline) -> None:
     assert finding["Evidence"]["worker"] == "worker_1"
 
 
+@pytest.mark.parametrize(
+    "root", ["run+1 a%20b/", "a#b?c=d&e/", "läufe/ünï/debug-output/", "index/"]
+)
+def test_a_root_is_taken_as_it_is_written(pipeline: Pipeline, root: str) -> None:
+    pipeline.put_job(root=root)
+    pipeline.put_step(0, root=root, num_nan=1)
+    pipeline.deliver()
+    *_, finding = pipeline.announced()
+    assert finding["DebugOutputUri"] == f"s3://tensors/{root}"
+    assert finding["Evidence"]["tensor"] == "gradient/conv.weight"
+
+
 def test_a_rule_that_the_job_did_not_ask_for_reads_no_index(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

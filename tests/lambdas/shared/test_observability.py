@@ -1,0 +1,71 @@
+"""Log lines and metrics, as CloudWatch will read them."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lambdas.shared.observability import Telemetry
+
+
+@pytest.fixture
+def lines(capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_lines_carry_rule_job_and_invocation(lines: Any) -> None:
+    telemetry = Telemetry("observed_evaluator", rule="VanishingGradient")
+    with telemetry.invocation(SimpleNamespace(aws_request_id="52fdfc07")):
+        with telemetry.job("mnist-7", "01JD"):
+            telemetry.warning("something", object_key="a b")
+        telemetry.info("later")
+    inside, outside = lines()
+    expected = {
+        "level": "WARNING",
+        "message": "something",
+        "service": "observed_evaluator",
+        "rule": "VanishingGradient",
+        "training_job_name": "mnist-7",
+        "run_id": "01JD",
+        "function_request_id": "52fdfc07",
+        "object_key": "a b",
+    }
+    assert expected.items() <= inside.items()
+    assert inside["location"].startswith("test_lines_carry")
+    assert "training_job_name" not in outside
+
+
+def test_metrics_go_out_once_an_invocation(lines: Any) -> None:
+    telemetry = Telemetry("measured_evaluator", rule="VanishingGradient")
+    for _ in range(2):
+        with telemetry.invocation(None):
+            telemetry.count("StepsEvaluated", 3)
+            telemetry.count("StepsEvaluated", 4)
+            telemetry.milliseconds("VerdictLatency", 12.5)
+    with telemetry.invocation(None):
+        pass
+    written = lines()
+    assert len(written) == 2
+    for line in written:
+        assert line["StepsEvaluated"] == [3.0, 4.0]
+        assert line["VerdictLatency"] == [12.5]
+        (metrics,) = line["_aws"]["CloudWatchMetrics"]
+        assert metrics["Namespace"] == "Stepwatch"
+        assert [sorted(dimensions) for dimensions in metrics["Dimensions"]] == [["rule", "service"]]
+
+
+def test_metrics_go_out_when_the_invocation_fails(lines: Any) -> None:
+    telemetry = Telemetry("failing_evaluator")
+
+    def fail() -> None:
+        with telemetry.invocation(None):
+            telemetry.count("JobsFailed")
+            raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        fail()
+    (line,) = lines()
+    assert line["JobsFailed"] == [1.0]
