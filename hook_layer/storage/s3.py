@@ -19,7 +19,6 @@ from hook_layer.storage.base import (
 )
 
 try:
-    import boto3
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 except ImportError as error:
@@ -54,9 +53,7 @@ class S3Store:
         parts = [part for part in (match["prefix"] or "").split("/") if part]
         self.prefix = "".join(f"{part}/" for part in parts)
         self.uri = f"s3://{self.bucket}/{self.prefix}"
-        self._client = client or boto3.client(
-            "s3", config=Config(retries={"mode": "standard", "max_attempts": 5})
-        )
+        self._client = client or _default_client()
 
     def put(self, key: str, data: Buffers) -> None:
         """Store an object whole, with one request."""
@@ -128,6 +125,13 @@ class S3Store:
             raise StorageError(f"{self.uri}{key}: {error}") from error
         except BotoCoreError as error:
             raise StorageError(f"{self.uri}{key}: {error}") from error
+
+
+def _default_client() -> S3Client:
+    # Whoever brings a client along, as the functions do, need not pay for this import.
+    import boto3  # noqa: PLC0415
+
+    return boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 5}))
 
 
 class _BuffersReader(io.RawIOBase):

@@ -22,7 +22,7 @@ from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import StorageError, Store
 from lambdas.shared.state_table import StateKey
 from lambdas.stop_job.request import Origin
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
@@ -65,7 +65,7 @@ class StopJobDependencies:
 
 @dataclass(frozen=True)
 class _Reason:
-    """Why a job is stopped, as its stop signal will say it."""
+    """Why a job is stopped, as its stop signal will say it, in one line."""
 
     rule: str
     text: str
@@ -108,7 +108,8 @@ class StopJobService:
             return False
         registrations = self._registrations(request)
         if request.origin is not Origin.EVENT_BUS:
-            reason = _Reason(findings[0].rule, findings[0].details or _sentence(findings[0].rule))
+            told = " ".join(findings[0].details.split())
+            reason = _Reason(findings[0].rule, told or _sentence(findings[0].rule))
             allowed = bool(registrations) or self._settings.stop_any_native_job
         else:
             confirmed = self._confirmed(registrations, findings)
@@ -155,11 +156,9 @@ class StopJobService:
                 stored = self._use.states.load(key)
                 if stored is not None and stored.state.status is RuleStatus.ISSUES_FOUND:
                     evidence = stored.state.evidence
-                    return _Reason(
-                        finding.rule,
-                        status_details(finding.rule, stored.state),
-                        None if evidence is None else evidence.to_json(),
-                    )
+                    if evidence is None:
+                        return _Reason(finding.rule, _sentence(finding.rule))
+                    return _Reason(finding.rule, evidence.line, evidence.to_json())
         return None
 
     def _stop(self, name: str, registrations: list[Registration], reason: _Reason) -> None:

@@ -85,6 +85,11 @@ class Evidence:
         if self.last_step < 0:
             object.__setattr__(self, "last_step", self.step)
 
+    @property
+    def line(self) -> str:
+        """The finding in one line, with the worker and the mode."""
+        return f"{self.sentence} ({self.worker}, {self.mode})"
+
     def seen_again(self, step: int) -> Evidence:
         """Return the evidence with one more step counted; the first finding is kept.
 
@@ -178,8 +183,7 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
         evidence = state.evidence
         text = (
             f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
-            f"{evidence.step} resulted in the condition being met\n"
-            f"{evidence.sentence} ({evidence.worker}, {evidence.mode})"
+            f"{evidence.step} resulted in the condition being met\n{evidence.line}"
         )
     elif state.status is RuleStatus.ERROR:
         text = (

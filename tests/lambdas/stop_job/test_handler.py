@@ -293,7 +293,10 @@ class TestOwnEvents:
         assert signal is not None
         assert signal["RunId"] == RUN
         assert signal["Evidence"] == detail["Evidence"]
-        assert signal["Reason"] == detail["DebugRuleEvaluationStatuses"][0]["StatusDetails"]
+        assert signal["RuleConfigurationName"] == "ExplodingTensor"
+        assert signal["Reason"] == (
+            "gradient/conv.weight: 2 of 4 elements are NaN (worker_0, TRAIN)"
+        )
 
     def test_the_same_event_again_keeps_the_first_reason(self, pipeline: Pipeline) -> None:
         create_training_job(pipeline)
