@@ -272,6 +272,7 @@ class BaseHook(StepRecorder):
         identity = RunIdentity(run_id, f"worker_{rank}", self._num_workers)
         self._session = TrialSession(self._store, identity, is_chief=rank == 0, options=options)
 
+    @guarded("hand over")
     def _hand_over(self, record: StepRecord) -> None:
         if self._session is None:
             logger.info("dry run: step %d has %d tensors", record.step, len(record.tensors))

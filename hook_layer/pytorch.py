@@ -286,10 +286,11 @@ class Hook(BaseHook):
     # How -----------------------------------------------------------------------------------------
 
     def _end_step(self) -> None:
-        if self._record is not None and not self.failures.is_off("gradients"):
+        if self._record is not None:
             self._capture_gradients()  # of a backward pass that ended with an exception
         super()._end_step()
 
+    @guarded("gradients")
     def _capture_gradients(self) -> None:
         arrived = self._gradients.take()
         self._num_gradients += len(arrived)

@@ -2,7 +2,7 @@
 
 The flattened tensors are laid side by side. Their whole rows of `ROW` elements are reduced as one
 matrix; what is left of each tensor behind its last whole row makes a second, padded matrix. The
-kernels are queued without waiting, and the partial results come to the host in one copy.
+rows' partial results come to the host in one copy.
 
 Shapes: T tensors, R whole rows of all of them, P = R + T rows of partial results.
 """
@@ -18,54 +18,37 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["ROW", "DevicePartials"]
+__all__ = ["ROW", "device_sums"]
 
 ROW: Final = 4096
 _MAX_ELEMENTS: Final = 1 << 27  # laid side by side at a time
 _NARROW: Final = (torch.float16, torch.bfloat16, torch.float32)
 
 
-class DevicePartials:
-    """Minimum, maximum, sum, sum of squares and l1 norm of tensors of one device and type.
+def device_sums(tensors: Sequence[Tensor]) -> NDArray[np.float64]:
+    """Return `(min, max, sum, sum of squares, l1)` of tensors of one device and type, [T, 5].
 
     Args:
         tensors: Flat tensors [size], none empty.
     """
-
-    __slots__ = ("_event", "_host", "_windows")
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        sizes = [tensor.numel() for tensor in tensors]
-        bounds = _windows(sizes)
-        self._windows = [sizes[start:stop] for start, stop in bounds]
-        together = torch.cat([_partials(tensors[start:stop]) for start, stop in bounds])
-        on_cuda = together.device.type == "cuda"
-        self._host = torch.empty(together.shape, dtype=together.dtype, pin_memory=on_cuda)
-        self._host.copy_(together, non_blocking=on_cuda)
-        self._event = torch.cuda.Event() if on_cuda else None  # type: ignore[no-untyped-call]
-        if self._event is not None:
-            self._event.record(torch.cuda.current_stream(together.device))
-
-    def sums(self) -> NDArray[np.float64]:
-        """Return `(min, max, sum, sum of squares, l1)` of each tensor, [T, 5]; waits for them."""
-        if self._event is not None:
-            self._event.synchronize()
-        partials = self._host.numpy().astype(np.float64)
-        sums, position = [], 0
-        for sizes in self._windows:
-            num_whole = np.array(sizes) // ROW
-            stop = position + int(num_whole.sum()) + len(sizes)
-            owners = np.concatenate(
-                [np.repeat(np.arange(len(sizes)), num_whole), range(len(sizes))]
-            )
-            part = partials[position:stop][np.argsort(owners, kind="stable")]
-            sums.append(_combine(part, np.cumsum(num_whole + 1) - num_whole - 1))
-            position = stop
-        return np.concatenate(sums)
+    sizes = [tensor.numel() for tensor in tensors]
+    windows = _windows(sizes)
+    partials = torch.cat([_partials(tensors[start:stop]) for start, stop in windows])
+    host = partials.cpu().numpy().astype(np.float64)
+    sums, position = [], 0
+    for start, stop in windows:
+        num_whole = np.array(sizes[start:stop]) // ROW
+        end = position + int(num_whole.sum()) + len(num_whole)
+        tensor_numbers = np.arange(len(num_whole))
+        owners = np.concatenate([np.repeat(tensor_numbers, num_whole), tensor_numbers])
+        part = host[position:end][np.argsort(owners, kind="stable")]
+        sums.append(_combine(part, np.cumsum(num_whole + 1) - num_whole - 1))
+        position = end
+    return np.concatenate(sums)
 
 
 def _partials(tensors: Sequence[Tensor]) -> Tensor:
-    """Return `(min, max, sum, sum of squares, l1)` of every whole row, then of every tensor's rest, [P, 5]."""
+    """Return `(min, max, sum, sum of squares, l1)` of all whole rows, then of all rests, [P, 5]."""
     mps = tensors[0].device.type == "mps"  # has no float64
     work = torch.float32 if mps or tensors[0].dtype in _NARROW else torch.float64
     wide = torch.float32 if mps else torch.float64

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 
 __all__ = ["rank_and_size", "shared_run_id"]
 
-_RUN_ID_KEY = "stepwatch/run_id"
+_run_numbers = itertools.count()  # a process may train several times in one process group
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -27,7 +29,8 @@ def shared_run_id(run_id: str) -> str:
     if size == 1:
         return run_id
     store = torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001 - no public way
+    key = f"stepwatch/run_id/{next(_run_numbers)}"
     if rank == 0:
-        store.set(_RUN_ID_KEY, run_id)
+        store.set(key, run_id)
         return run_id
-    return bytes(store.get(_RUN_ID_KEY)).decode()
+    return bytes(store.get(key)).decode()

@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.pytorch_device_statistics import DevicePartials
+from hook_layer.pytorch_device_statistics import device_sums
 from hook_layer.statistics import NO_STATISTICS, number_statistics, statistics_row
 
 __all__ = ["TorchStatistics", "tensor_statistics"]
@@ -39,43 +39,33 @@ _CANCELLATION: Final = 0.02
 
 
 class TorchStatistics:
-    """Statistics of the tensors of one capture.
-
-    Tensors on the CPU are summarised at once; for those on an accelerator the kernels are queued
-    at once and `rows` waits for them.
+    """Statistics of the tensors of one capture, as they are now.
 
     Args:
         tensors: Any shapes, types and devices.
     """
 
-    __slots__ = ("_later", "_rows")
+    __slots__ = ("_rows",)
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._rows: list[tuple[float, ...]] = [NO_STATISTICS] * len(tensors)
-        self._later: list[tuple[list[int], list[Tensor], DevicePartials]] = []
-        groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
         with torch.no_grad():
-            values = [_plain(tensor) for tensor in tensors]
-            for position, value in enumerate(values):
+            for position, tensor in enumerate(tensors):
+                value = _plain(tensor)
                 if value is None:
                     continue
-                if value.device.type == "cpu":
+                if value.device.type == "cpu" or value.numel() == 0:
                     self._rows[position] = _cpu_statistics(value)
-                elif value.numel():
-                    groups.setdefault((value.device, value.dtype), []).append(position)
                 else:
-                    self._rows[position] = statistics_row(0, 0, 0)
-            for positions in groups.values():
-                chosen = [value for i in positions if (value := values[i]) is not None]
-                self._later.append((positions, chosen, DevicePartials(chosen)))
+                    groups.setdefault((value.device, value.dtype), []).append((position, value))
+            for group in groups.values():
+                rows = device_sums([value for _, value in group])
+                for (position, value), sums in zip(group, rows, strict=True):
+                    self._rows[position] = _row(value, *(float(number) for number in sums))
 
     def rows(self) -> NDArray[np.float64]:
         """Return the statistics, [T, C]."""
-        for positions, values, partials in self._later:
-            with torch.no_grad():
-                for position, value, sums in zip(positions, values, partials.sums(), strict=True):
-                    self._rows[position] = _row(value, *(float(number) for number in sums))
-        self._later.clear()
         return np.array(self._rows, dtype=np.float64)
 
 

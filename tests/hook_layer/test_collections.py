@@ -75,7 +75,8 @@ def test_losses_are_saved_as_they_are() -> None:
 
 def test_seen_names_are_in_the_file_also_of_collections_that_are_not_due() -> None:
     colls = manager(
-        Collection("often", ["w"], save_config=SaveConfig(save_interval=1)), Collection("rare", ["w"])
+        Collection("often", ["w"], save_config=SaveConfig(save_interval=1)),
+        Collection("rare", ["w"]),
     )
     colls.plan("w1", colls.due(ModeKeys.TRAIN, 1))
     file = parse_collections(colls.to_file(3).encode(), file="test")

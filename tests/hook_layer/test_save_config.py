@@ -42,7 +42,7 @@ def test_a_step_is_saved_if_listed_or_due_by_interval(
     ],
 )
 def test_bad_numbers_are_refused_with_their_value(arguments: dict[str, Any]) -> None:
-    (name, value), = arguments.items()
+    ((name, value),) = arguments.items()
     with pytest.raises(ValueError, match=name) as caught:
         SaveConfigMode(**arguments)
     if not isinstance(value, list):

@@ -16,7 +16,7 @@ from hook_layer.statistics import NO_STATISTICS, array_statistics
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch_device_statistics import ROW, DevicePartials  # noqa: E402
+from hook_layer.pytorch_device_statistics import ROW, device_sums  # noqa: E402
 from hook_layer.pytorch_statistics import (  # noqa: E402
     TorchStatistics,
     _row,
@@ -51,7 +51,7 @@ def oracle(values: NDArray[Any]) -> Row:
 def by_device(tensor: torch.Tensor) -> Row:
     """The accelerators' way, which runs on the CPU as well."""
     flat = tensor.reshape(-1)
-    sums = DevicePartials([flat]).sums()[0]
+    sums = device_sums([flat])[0]
     return _row(flat, *(float(number) for number in sums))
 
 
@@ -78,7 +78,9 @@ CASES: dict[str, NDArray[Any]] = {
     "float64 squares that overflow": NORMAL(5_000) * 1e200,
     "largest": np.array([3e38, -3e38, 3e38, 1.0], "f4"),
     "nan and inf": np.where(
-        np.arange(100_000) % 7 == 0, np.nan, np.where(np.arange(100_000) % 11, NORMAL(100_000), np.inf)
+        np.arange(100_000) % 7 == 0,
+        np.nan,
+        np.where(np.arange(100_000) % 11, NORMAL(100_000), np.inf),
     ).astype("f4"),
     "one nan among many": np.where(np.arange(200_000) == 150_000, np.nan, 2.0).astype("f4"),
     "minus inf": np.array([-np.inf, 1, 2], "f4"),
@@ -154,20 +156,27 @@ def test_sparse_tensors_count_their_zeros() -> None:
 
 
 def test_complex_numbers_and_strings_have_none() -> None:
-    assert all(math.isnan(number) for number in tensor_statistics(torch.ones(3, dtype=torch.cfloat)))
+    assert all(
+        math.isnan(number) for number in tensor_statistics(torch.ones(3, dtype=torch.cfloat))
+    )
     assert array_statistics(np.array(["a"])) is NO_STATISTICS
 
 
 def test_many_tensors_on_a_device_at_once() -> None:
     sizes = [1, 5, ROW, ROW + 1, 3 * ROW - 1, 2, 10 * ROW]
     tensors = [torch.randn(size) + position for position, size in enumerate(sizes)]
-    for tensor, sums in zip(tensors, DevicePartials(tensors).sums(), strict=True):
+    for tensor, sums in zip(tensors, device_sums(tensors), strict=True):
         row = _row(tensor, *(float(number) for number in sums))
         assert_close(row, oracle(tensor.numpy()))
 
 
 def test_rows_of_a_batch_are_in_the_order_of_the_tensors() -> None:
-    tensors = [torch.ones(3), torch.ones(2, dtype=torch.cfloat), torch.full((2,), 7), torch.zeros(0)]
+    tensors = [
+        torch.ones(3),
+        torch.ones(2, dtype=torch.cfloat),
+        torch.full((2,), 7),
+        torch.zeros(0),
+    ]
     rows = TorchStatistics(tensors).rows()
     assert rows.shape == (4, len(STATISTICS_COLUMNS))
     np.testing.assert_array_equal(rows[:, 0], [3, np.nan, 2, 0])

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def new_trial() -> Callable[[], WrittenTrial]:
+    return lambda: WrittenTrial(f"memory://hook-test-{next(_numbers)}/")
+
+
+@pytest.fixture
+def trial(new_trial: Callable[[], WrittenTrial]) -> WrittenTrial:
+    return new_trial()
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("USE_SMDEBUG", "TRAINING_JOB_NAME", "TRAINING_JOB_ARN"):
+        monkeypatch.delenv(name, raising=False)

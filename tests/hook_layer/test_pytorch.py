@@ -1,0 +1,744 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.job_file import StopFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import END_MARKER, STOP_FILE
+from hook_layer.storage.base import StorageError
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import nn  # noqa: E402
+
+import hook_layer.pytorch as smd  # noqa: E402
+
+EVERY_STEP = smd.SaveConfig(save_interval=1)
+TENSORS = ["weights", "biases", "gradients"]
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3)
+        self.relu = nn.ReLU(inplace=True)
+        self.fc = nn.Linear(4 * 36, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.fc(self.relu(self.conv(images)).flatten(1))
+        return result
+
+
+PARAMETERS = ["conv.weight", "conv.bias", "fc.weight", "fc.bias"]
+GRADIENTS = {f"gradient/Net_{name}" for name in PARAMETERS}
+WEIGHTS = {f"Net_{name}" for name in PARAMETERS}
+LOSS = "CrossEntropyLoss_output_0"
+
+
+class Training:
+    """A model, and a loop over it that a test can walk step by step."""
+
+    def __init__(self, hook: smd.Hook | None, net: nn.Module | None = None) -> None:
+        torch.manual_seed(0)
+        self.net = Net() if net is None else net
+        self.criterion = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
+        if hook is not None:
+            hook.register_module(self.net)
+            hook.register_loss(self.criterion)
+
+    def loss(self) -> torch.Tensor:
+        images, labels = torch.randn(4, 1, 8, 8), torch.randint(10, (4,))
+        result: torch.Tensor = self.criterion(self.net(images), labels)
+        return result
+
+    def step(self) -> float:
+        loss = self.loss()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        return {f"Net_{n}": p.detach().numpy().copy() for n, p in self.net.named_parameters()}
+
+    def gradients(self) -> dict[str, np.ndarray]:
+        named = self.net.named_parameters()
+        return {f"gradient/Net_{n}": p.grad.numpy().copy() for n, p in named if p.grad is not None}
+
+
+def every_step(trial: WrittenTrial, **options: Any) -> smd.Hook:
+    options.setdefault("include_collections", TENSORS)
+    return smd.Hook(trial.uri, save_config=EVERY_STEP, **options)
+
+
+def test_names_and_values_are_those_of_the_step(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    expected = []
+    for _ in range(3):
+        before = training.parameters()
+        loss = training.step()
+        expected.append((before, training.gradients(), loss))
+    hook.close()
+    for step, (before, gradients, loss) in enumerate(expected):
+        values = trial.values(step)
+        assert set(values) == WEIGHTS | GRADIENTS | {LOSS}
+        assert values[LOSS].shape == ()
+        assert float(values[LOSS]) == loss
+        for name, value in {**before, **gradients}.items():
+            np.testing.assert_array_equal(values[name], value, strict=True)
+        index = trial.indexes()[step]
+        assert (index.mode, index.mode_step, index.sequence) == (ModeKeys.GLOBAL, step, step + 1)
+        assert (index.run, index.workers) == (trial.job().run_id, 1)
+        statistics = trial.statistics(step)
+        assert statistics["Net_fc.weight"]["size"] == 1440
+        assert statistics[LOSS]["mean"] == loss
+
+
+def test_training_is_bit_identical_with_and_without_a_hook(trial: WrittenTrial) -> None:
+    hook = every_step(trial, save_all=True, include_collections=None)
+    results = []
+    for attached in (hook, None):
+        training = Training(attached)
+        losses = [training.step() for _ in range(5)]
+        results.append((losses, training.parameters(), torch.get_rng_state()))
+    hook.close()
+    (losses, parameters, state), (plain_losses, plain_parameters, plain_state) = results
+    assert losses == plain_losses
+    assert torch.equal(state, plain_state)
+    for name, value in plain_parameters.items():
+        np.testing.assert_array_equal(parameters[name], value, strict=True)
+    assert not hook.failures.errors
+
+
+def test_a_step_is_visible_once_it_is_captured(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    training.step()
+    hook.flush()
+    assert not trial.indexes()  # the first step stays open, to see what else comes
+    for step in (1, 2):
+        training.step()
+        hook.flush()
+        assert list(trial.indexes()) == list(range(step + 1))
+
+
+def test_scalars_behind_the_optimizers_step_belong_to_that_step(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    for step in range(4):
+        training.step()
+        hook.save_scalar("lr", 0.1 * step)
+        hook.save_scalar("count", step, timestamp=12.5)
+    hook.close()
+    for step in range(4):
+        records = trial.records(step)
+        np.testing.assert_array_equal(records["scalar/lr"].value, [0.1 * step])
+        assert records["scalar/lr"].value.shape == (1,)
+        assert records["scalar/count"].wall_time == 12.5
+        assert set(records) >= GRADIENTS
+
+
+def test_a_scalar_that_is_late_for_the_first_time_is_in_the_next_step(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    hook.save_scalar("before", 1)
+    for step in range(5):
+        training.step()
+        if step >= 2:
+            hook.save_scalar("late", step)
+    hook.close()
+    found = {s: {n for n in trial.names(s) if n.startswith("scalar")} for s in range(5)}
+    late = {"scalar/late"}
+    assert found == {0: {"scalar/before"}, 1: set(), 2: set(), 3: late, 4: late}
+    # Step 3 holds the values of steps 2 and 3 under one name: the later one counts.
+    assert [trial.values(step)["scalar/late"][0] for step in (3, 4)] == [3, 4]
+
+
+def test_scalars_are_saved_whatever_the_interval(trial: WrittenTrial) -> None:
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=2))
+    training = Training(hook)
+    for step in range(4):
+        loss = training.loss()
+        hook.save_scalar("loss", loss)
+        loss.backward()
+        hook.save_tensor("mine", np.full(3, step))
+        training.optimizer.step()
+    hook.close()
+    expected = {LOSS, "scalar/loss", "mine"}
+    assert [trial.names(s) for s in range(4)] == [expected, {"scalar/loss"}] * 2
+    np.testing.assert_array_equal(trial.values(2)["mine"], [2, 2, 2])
+    assert "mine" in trial.collections().collections["default"].tensor_names
+
+
+def test_a_scalar_must_be_one_number(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    for value in (torch.ones(2), [1, 2], "one", None):
+        with pytest.raises(TypeError, match="one number"):
+            hook.save_scalar("x", value)
+    for value in (1, 2.5, np.float32(1), torch.ones(1), torch.tensor(1), True):
+        hook.save_scalar("x", value)
+    hook.close()
+
+
+def test_modes_count_their_own_steps_and_gradients_are_of_training(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    for mode in (smd.modes.TRAIN, smd.modes.EVAL, smd.modes.TRAIN):
+        hook.set_mode(mode)
+        for _ in range(2):
+            training.step() if mode is smd.modes.TRAIN else training.loss().backward()
+    hook.close()
+    found = [(index.mode.name, index.mode_step) for index in trial.indexes().values()]
+    assert found == [
+        ("TRAIN", 0),
+        ("TRAIN", 1),
+        ("EVAL", 0),
+        ("EVAL", 1),
+        ("TRAIN", 2),
+        ("TRAIN", 3),
+    ]
+    for step in (2, 3):
+        assert trial.names(step) == WEIGHTS | {LOSS}
+    assert trial.names(4) >= GRADIENTS
+    with pytest.raises(ValueError, match="mode='TRAIN'"):
+        hook.set_mode("TRAIN")
+
+
+def test_the_default_is_losses_every_500_steps(trial: WrittenTrial) -> None:
+    hook = smd.Hook(trial.uri)
+    training = Training(hook)
+    for _ in range(3):
+        training.step()
+    hook.close()
+    assert {step: trial.names(step) for step in trial.indexes()} == {0: {LOSS}}
+
+
+def test_statistics_only(trial: WrittenTrial) -> None:
+    hook = every_step(trial, reduction_config=smd.ReductionConfig())
+    training = Training(hook)
+    before = training.parameters()["Net_fc.weight"].astype(np.float64)
+    training.step()
+    hook.close()
+    assert set(trial.values(0)) == {LOSS}  # scalars are always saved
+    assert trial.names(0) == WEIGHTS | GRADIENTS | {LOSS}
+    row = trial.statistics(0)["Net_fc.weight"]
+    assert row["l2"] == pytest.approx(np.linalg.norm(before), rel=1e-6)
+    assert row["std"] == pytest.approx(before.std(), rel=1e-6)
+
+
+def test_without_statistics(trial: WrittenTrial) -> None:
+    hook = every_step(trial, statistics=False)
+    Training(hook).step()
+    hook.close()
+    assert all(np.isnan(row["size"]) for row in trial.statistics(0).values())
+    assert trial.values(0).keys() == WEIGHTS | GRADIENTS | {LOSS}
+
+
+def test_reductions_are_torchs(trial: WrittenTrial) -> None:
+    config = smd.ReductionConfig(
+        ["min", "max", "mean", "std", "variance", "sum", "prod"], ["mean"], ["l1", "l2"], ["l2"]
+    )
+    hook = every_step(trial, reduction_config=config)
+    training = Training(hook)
+    weight = training.net.fc.weight.detach().clone()
+    training.step()
+    hook.close()
+    values = trial.values(0)
+    expected = {
+        "std": weight.std(),
+        "variance": weight.var(),
+        "prod": weight.prod(),
+        "mean": weight.mean(),
+        "abs_mean": weight.abs().mean(),
+        "l2": weight.norm(2),
+        "l1": weight.norm(1),
+        "abs_l2": weight.norm(2),
+        "min": weight.min(),
+    }
+    for name, value in expected.items():
+        found = values[f"smdebug/reductions/{name}/Net_fc.weight"]
+        assert found.shape == ()
+        assert float(found) == pytest.approx(float(value), rel=1e-6)
+    assert "Net_fc.weight" not in values
+
+
+def test_modules_of_a_collection(trial: WrittenTrial) -> None:
+    hook = every_step(trial, include_collections=["relu", "by_regex"], include_regex="fc_input")
+    training = Training(hook)
+    relu = hook.get_collection("relu")
+    relu.add_module_tensors(training.net.relu, inputs=True)
+    hook.get_collection("by_regex").include("^Net_output_0$")
+    for _ in range(2):
+        training.step()
+    hook.close()
+    names = {"relu_input_0", "relu_output_0", "fc_input_0", "Net_output_0", LOSS}
+    assert [trial.names(step) for step in (0, 1)] == [names, names]
+    assert trial.values(0)["relu_output_0"].min() == 0
+    assert trial.collections().collections["relu"].tensor_names == ("relu_input_0", "relu_output_0")
+    assert not any(module._forward_hooks for module in training.net.modules())
+
+
+def test_everything(trial: WrittenTrial) -> None:
+    hook = every_step(trial, save_all=True, include_collections=None)
+    Training(hook).step()
+    hook.close()
+    modules = {
+        f"{m}_{kind}_0" for m in ("conv", "relu", "fc", "Net") for kind in ("input", "output")
+    }
+    losses = {"CrossEntropyLoss_input_0", "CrossEntropyLoss_input_1", LOSS}
+    assert trial.names(0) == WEIGHTS | GRADIENTS | modules | losses
+
+
+def test_a_module_that_is_called_twice_goes_on_counting(trial: WrittenTrial) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> dict[str, Any]:
+            return {"a": self.fc(self.fc(x)), "b": [x, (x,)], "c": "text"}
+
+    hook = every_step(trial, include_regex="output", include_collections=None)
+    net = Twice()
+    hook.register_module(net)
+    net(torch.ones(3))
+    hook.close()
+    assert trial.names(0) == {
+        "fc_output_0",
+        "fc_output_1",
+        *(f"Twice_output_{i}" for i in range(3)),
+    }
+
+
+def test_any_module_may_be_a_loss(trial: WrittenTrial) -> None:
+    class Dice(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.mean()
+
+    hook = every_step(trial, include_collections=None)
+    net, loss = nn.Linear(3, 1), Dice()
+    hook.register_module(net)
+    hook.register_loss(loss)
+    hook.register_loss(loss)
+    value = loss(net(torch.ones(3)))
+    hook.record_tensor_value("mse_loss", value * 2)
+    hook.close()
+    assert trial.names(0) == {"Dice_output_0", "mse_loss_output_0"}
+    assert trial.collections().collections["losses"].tensor_names == (
+        "Dice_output_0",
+        "mse_loss_output_0",
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules:UserWarning")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "complex64"])
+def test_types_of_parameters(trial: WrittenTrial, dtype: str) -> None:
+    hook = every_step(trial)
+    net = nn.Linear(3, 2).to(getattr(torch, dtype))
+    hook.register_module(net)
+    net(torch.ones(2, 3, dtype=net.weight.dtype)).abs().sum().backward()
+    hook.close()
+    block = trial.indexes()[0].statistics
+    assert block is not None
+    assert set(block.dtypes) == {dtype}
+    values = trial.values(0)
+    assert set(values) == {f"{p}Linear_{n}" for p in ("", "gradient/") for n in ("weight", "bias")}
+    expected = net.weight.detach()
+    if dtype == "bfloat16":
+        assert values["Linear_weight"].dtype == np.float32
+        expected = expected.float()
+    np.testing.assert_array_equal(values["Linear_weight"], expected.numpy(), strict=True)
+
+
+def test_gradients_that_are_not_there_are_not_waited_for(trial: WrittenTrial) -> None:
+    class Partly(Net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = nn.Linear(2, 2)
+            self.conv.weight.requires_grad_(requires_grad=False)
+
+    hook = every_step(trial)
+    training = Training(hook, Partly())
+    for _ in range(2):
+        training.step()
+    hook.flush()
+    expected = {name.replace("Net", "Partly") for name in GRADIENTS - {"gradient/Net_conv.weight"}}
+    for step in (0, 1):
+        assert {name for name in trial.names(step) if name.startswith("gradient")} == expected
+    hook.close()
+
+
+def test_shared_weights_have_one_gradient(trial: WrittenTrial) -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    net[1].weight = net[0].weight
+    hook = every_step(trial)
+    hook.register_module(net)
+    net(torch.ones(3)).sum().backward()
+    hook.close()
+    gradient = trial.values(0)["gradient/Sequential_0.weight"]
+    np.testing.assert_array_equal(gradient, net[0].weight.grad.numpy())
+    assert "gradient/Sequential_1.weight" not in trial.names(0)
+
+
+def test_gradient_accumulation_keeps_the_sum_so_far(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    expected = []
+    for step in range(4):
+        training.loss().backward()
+        expected.append(training.gradients())
+        if step % 2:
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+    hook.close()
+    for step, gradients in enumerate(expected):
+        values = trial.values(step)
+        for name, value in gradients.items():
+            np.testing.assert_array_equal(values[name], value, strict=True)
+
+
+def test_two_backward_passes_in_a_step(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    expected = []
+    for _ in range(3):
+        training.optimizer.zero_grad()
+        loss = training.loss()
+        loss.backward(retain_graph=True)
+        (2 * loss).backward()
+        expected.append(training.gradients())
+        training.optimizer.step()
+    hook.close()
+    for step, gradients in enumerate(expected):
+        np.testing.assert_array_equal(
+            trial.values(step)["gradient/Net_fc.weight"], gradients["gradient/Net_fc.weight"]
+        )
+    assert hook.report().late_tensors == 0
+
+
+def test_a_loop_without_a_torch_optimizer(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    for step in range(3):
+        training.net.zero_grad()
+        training.loss().backward()
+        with torch.no_grad():
+            for parameter in training.net.parameters():
+                parameter.sub_(0.1 * parameter.grad)
+        hook.flush()
+        assert len(trial.indexes()) == (step + 1 if step else 0)
+    hook.close()
+    assert all(trial.names(step) >= GRADIENTS for step in range(3))
+
+
+def test_an_exception_in_the_forward_or_backward_pass(trial: WrittenTrial) -> None:
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(*_: Any) -> Any:
+            raise ZeroDivisionError("in backward")
+
+    class Net2(Net):
+        fails = False
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            hidden = self.relu(self.conv(images))
+            hidden = Fails.apply(hidden) if self.fails else hidden
+            result: torch.Tensor = self.fc(hidden.flatten(1))
+            return result
+
+    hook = every_step(trial)
+    net = Net2()
+    training = Training(hook, net)
+    training.step()
+    net.fails = True
+    with pytest.raises(ZeroDivisionError):
+        training.step()
+    with pytest.raises(RuntimeError):
+        net(torch.ones(1))
+    net.fails = False
+    training.step()
+    hook.close()
+    gradients = {s: len([n for n in trial.names(s) if n.startswith("gradient")]) for s in range(4)}
+    assert gradients == {0: 4, 1: 2, 2: 0, 3: 4}
+    assert not hook.failures.errors
+
+
+def test_evaluation_in_between_without_a_mode(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    for _ in range(3):
+        training.step()
+        with torch.no_grad():
+            training.loss()
+    hook.close()
+    with_gradients = [step for step in range(6) if trial.names(step) >= GRADIENTS]
+    assert with_gradients == [0, 2, 4]
+
+
+def test_nothing_is_hooked_in_steps_that_are_not_due(trial: WrittenTrial) -> None:
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=3), save_all=True)
+    training = Training(hook)
+
+    def num_hooks() -> int:
+        modules = [module._forward_hooks for module in training.net.modules()]
+        parameters = [p._post_accumulate_grad_hooks or {} for p in training.net.parameters()]
+        return sum(map(len, modules + parameters))
+
+    counts = []
+    for _ in range(4):
+        training.step()
+        counts.append(num_hooks())
+    assert counts == [8, 0, 0, 8]
+    hook.close()
+    assert num_hooks() == 0
+    assert not training.net._forward_pre_hooks
+    assert list(trial.indexes()) == [0, 3]
+
+
+def test_a_stop_request_ends_the_loop_with_a_reason(trial: WrittenTrial) -> None:
+    hook = every_step(trial, stop_poll_s=1000)
+    training = Training(hook)
+    for _ in range(3):
+        training.step()
+    assert not hook.should_stop
+    hook.flush()
+    request = StopFile("gradients vanish", "2026-11-20T10:00:00Z", trial.job().run_id, "Vanishing")
+    trial.store.put(STOP_FILE, request.encode())
+    assert hook._session is not None
+    hook._session.stop_signal.check()
+    assert hook.should_stop
+    with pytest.raises(smd.TrainingStoppedError, match="gradients vanish") as caught:
+        training.step()
+    assert (caught.value.reason, caught.value.rule) == ("gradients vanish", "Vanishing")
+    assert len(trial.indexes()) == 3
+    assert trial.end_marker() == trial.job().run_id
+    assert hook.stop_reason == "gradients vanish"
+    training.step()  # who catches the error may go on, e.g. to evaluate; nothing is written
+    assert len(trial.indexes()) == 3
+
+
+def test_a_stop_request_may_only_set_a_flag(trial: WrittenTrial) -> None:
+    hook = every_step(trial, stop="flag", stop_poll_s=0.001)
+    training = Training(hook)
+    training.step()
+    hook.flush()
+    trial.store.put(STOP_FILE, StopFile("enough", "now", trial.job().run_id).encode())
+    assert hook._session is not None
+    thread = hook._session.stop_signal._thread
+    assert thread is not None
+    thread.join(20)
+    training.step()
+    assert hook.should_stop
+    assert trial.end_marker() is None
+    hook.close()
+    assert trial.end_marker() == trial.job().run_id
+
+
+def test_a_second_run_in_the_same_folder(trial: WrittenTrial) -> None:
+    runs = []
+    for _ in range(2):
+        hook = every_step(trial)
+        training = Training(hook)
+        training.step()
+        hook.flush()
+        assert trial.end_marker() is None  # the one of the run before is gone
+        runs.append(trial.job().run_id)
+        hook.close()
+        assert trial.end_marker() == runs[-1]
+    assert runs[0] != runs[1]
+    assert trial.indexes()[0].sequence == 1
+    assert trial.indexes()[0].run == runs[1]
+
+
+def test_two_hooks_in_one_process(new_trial: Callable[[], WrittenTrial]) -> None:
+    trials = [new_trial(), new_trial()]
+    hooks = [every_step(trial) for trial in trials]
+    trainings = [Training(hook) for hook in hooks]
+    for _ in range(3):
+        for training in trainings:
+            training.step()
+    for hook, trial in zip(hooks, trials, strict=True):
+        hook.close()
+        assert [trial.names(step) >= GRADIENTS for step in range(3)] == [True] * 3
+
+
+def test_the_kill_switch(trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USE_SMDEBUG", "false")
+    hook = smd.Hook()
+    training = Training(hook)
+    hook.save_scalar("x", 1)
+    training.step()
+    hook.close()
+    assert not training.net._forward_pre_hooks
+    assert smd.get_hook() is None
+    assert not hook.should_stop
+    assert hook.report().steps_seen == 0
+
+
+def test_a_dry_run_writes_nothing(trial: WrittenTrial) -> None:
+    hook = every_step(trial, dry_run=True)
+    training = Training(hook)
+    for _ in range(2):
+        training.step()
+    hook.close()
+    assert not list(trial.store.list())
+
+
+def test_close_is_idempotent_and_also_done_by_with(trial: WrittenTrial) -> None:
+    with pytest.raises(KeyError), every_step(trial) as hook:  # noqa: PT012
+        training = Training(hook)
+        training.step()
+        raise KeyError
+    assert trial.end_marker() == trial.job().run_id
+    trial.store.delete(END_MARKER)
+    hook.close()
+    training.step()
+    assert trial.end_marker() is None
+    assert list(trial.indexes()) == [0]
+
+
+def test_an_interrupted_run_has_no_end_marker(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    Training(hook).step()
+    hook.close(end_of_training=False)
+    assert trial.end_marker() is None
+    assert list(trial.indexes()) == [0]
+
+
+def test_the_job_is_named_as_the_platform_names_it(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINING_JOB_NAME", "mnist-7")
+    monkeypatch.setenv("TRAINING_JOB_ARN", "arn:aws:sagemaker:eu-west-1:1:training-job/mnist-7")
+    hook = every_step(trial)
+    Training(hook).step()
+    hook.close()
+    job = trial.job()
+    assert (job.training_job_name, job.platform) == ("mnist-7", "sagemaker")
+    assert job.training_job_arn == "arn:aws:sagemaker:eu-west-1:1:training-job/mnist-7"
+
+
+def test_the_collections_file(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+    training.step()
+    training.step()
+    hook.flush()
+    assert trial.collections().collections["weights"].tensor_names == (
+        "Net_conv.weight",
+        "Net_fc.weight",
+    )
+    hook.get_collection("late").include("scalar/")
+    hook.collection_manager.include.add("late")
+    training.step()
+    hook.save_scalar("lr", 1.0)
+    training.step()
+    hook.close()
+    file = trial.collections()
+    assert file.num_workers == 1
+    assert file.collections["late"].tensor_names == ("scalar/lr",)
+    assert file.collections["losses"].include_regex == ("[Ll]oss_(?!input).*output",)
+
+
+def test_a_store_that_fails_does_not_touch_training(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = every_step(trial, queue_bytes=1)
+
+    def refuse(key: str, data: Any) -> None:
+        raise StorageError(28, f"no space left for {key}")
+
+    monkeypatch.setattr(hook._store, "put", refuse)
+    training = Training(hook)
+    losses = [training.step() for _ in range(20)]
+    with caplog.at_level(logging.WARNING):
+        hook.close()
+    plain = Training(None)
+    assert losses == [plain.step() for _ in range(20)]
+    assert hook.report().writer.steps_undelivered == 20
+    assert "20 steps could not be delivered" in caplog.text
+
+
+def test_a_part_that_fails_is_switched_off_and_the_rest_goes_on(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = every_step(trial)
+    training = Training(hook)
+
+    def broken() -> dict[str, Any]:
+        raise MemoryError("no memory")
+
+    monkeypatch.setattr(hook._gradients, "take", broken)
+    for _ in range(3):
+        training.step()
+    hook.close()
+    assert hook.report().errors == {"gradients": 1}
+    assert sum("gradients failed" in record.message for record in caplog.records) == 1
+    assert [trial.names(step) for step in range(3)] == [WEIGHTS | {LOSS}] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"export_tensorboard": True}, "TensorBoard"),
+        ({"tensorboard_dir": "tb"}, "TensorBoard"),
+        ({"include_workers": "al"}, "did you mean 'all'"),
+        ({"include_regex": ["("]}, "no regular expression"),
+        ({"save_config": 5}, "save_config=5"),
+        ({"reduction_config": "mean"}, "reduction_config='mean'"),
+        ({"stop": "never"}, "stop='never'"),
+        ({"out_dir": "gs://bucket"}, "gs://"),
+        ({"out_dir": None}, "out_dir is missing"),
+    ],
+)
+def test_mistakes_raise_at_construction(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smd.Hook(**{"out_dir": "memory://never", **arguments})
+
+
+def test_mistakes_in_collections_raise_at_the_first_step(trial: WrittenTrial) -> None:
+    hook = every_step(trial, include_collections=["weigths"])
+    with pytest.raises(ValueError, match="did you mean 'weights'"):
+        Training(hook).step()
+    hook.close()
+    hook = every_step(trial)
+    hook.get_collection("mine").add_module_tensors(nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="was not registered"):
+        Training(hook).step()
+    hook.close()
+
+
+def test_only_modules_can_be_registered(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    net = Net()
+    hook.register_hook(net)
+    with pytest.raises(ValueError, match="registered before"):
+        hook.register_module(net)
+    for register in (hook.register_module, hook.register_loss):
+        with pytest.raises(ValueError, match=r"torch\.nn\.Module"):
+            register(lambda: 0)
+    hook.close()
+
+
+def test_the_hook_of_the_process(trial: WrittenTrial) -> None:
+    hook = every_step(trial)
+    assert smd.get_hook() is hook
+    smd.del_hook()
+    assert smd.get_hook() is None
+    smd.set_hook(hook)
+    assert smd.get_hook() is hook
+    smd.del_hook()
+    hook.close()

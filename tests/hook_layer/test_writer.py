@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hook_layer.capture import ArraySnapshot, CapturedTensor, NumpyBackend, StepRecord
+from hook_layer.format.index import parse_index
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.records import decode_record
+from hook_layer.step_files import RunIdentity
+from hook_layer.storage.base import Buffers, StorageError
+from hook_layer.storage.memory import MemoryStore
+from hook_layer.writer import StepWriter
+
+IDENTITY = RunIdentity("RUN", "worker_0", 2)
+TIMEOUT_S = 20.0
+
+
+class Switchable(MemoryStore):
+    """Fails while `fails` says so, and waits at a gate."""
+
+    def __init__(self, fails: Callable[[str], bool] = lambda _: False) -> None:
+        super().__init__()
+        self.fails = fails
+        self.gate = threading.Event()
+        self.gate.set()
+        self.order: list[str] = []
+
+    def put(self, key: str, data: Buffers) -> None:
+        assert self.gate.wait(TIMEOUT_S)
+        if self.fails(key):
+            raise StorageError(f"no space for {key}")
+        self.order.append(key)
+        super().put(key, data)
+
+
+class CountedSnapshot(ArraySnapshot):
+    released = 0
+
+    def release(self) -> None:
+        CountedSnapshot.released += 1
+
+
+def make_record(step: int, num_bytes: int = 4000) -> StepRecord:
+    values = np.arange(num_bytes // 4, dtype="f4") + step
+    statistics = NumpyBackend().statistics([values])
+    record = StepRecord(step, ModeKeys.TRAIN, step, wall_time=1.5)
+    record.tensors["w"] = CapturedTensor(
+        "float32", values.shape, raw=CountedSnapshot(values), statistics=statistics
+    )
+    return record
+
+
+def index_keys(store: MemoryStore) -> list[str]:
+    return list(store.list("index/"))
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> None:
+    CountedSnapshot.released = 0
+
+
+def test_a_step_is_an_event_file_then_an_index_file() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    for step in (3, 5):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    assert [key.split("/")[0] for key in store.order] == ["events", "index"] * 2
+    index = parse_index(store.get(store.order[3]), file="i")
+    assert (index.run, index.workers, index.sequence) == ("RUN", 2, 2)
+    assert (index.mode, index.mode_step) == (ModeKeys.TRAIN, 5)
+    (location,), statistics = index.locations, index.statistics
+    assert statistics is not None
+    assert not index.shapes
+    assert index.event_file_name is not None
+    data = store.get(index.event_file_name, location.start, location.length)
+    record = decode_record(data, file="e", crc32c=statistics.crc32c[0])
+    np.testing.assert_array_equal(record.value, np.arange(1000, dtype="f4") + 5)
+    assert statistics.column("max")[0] == 1004
+    assert writer.counters.steps_written == 2
+    assert CountedSnapshot.released == 2
+
+
+def test_a_tensor_without_value_has_a_shape_and_never_both() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    record = make_record(0)
+    record.tensors["w"].raw = None
+    writer.submit(record)
+    writer.close(TIMEOUT_S)
+    index = parse_index(store.get(store.order[0]), file="i")
+    assert len(store.order) == 1
+    assert index.event_file_name is None
+    assert [(row.name, row.shape) for row in index.shapes] == [("w", (1000,))]
+    assert index.statistics is not None
+    assert index.statistics.crc32c == (None,)
+
+
+def test_a_step_without_tensors_leaves_no_files_and_no_gap() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    writer.submit(StepRecord(0, ModeKeys.TRAIN, 0))
+    writer.submit(make_record(1))
+    writer.close(TIMEOUT_S)
+    assert [parse_index(store.get(key), file=key).sequence for key in index_keys(store)] == [1]
+
+
+def test_training_waits_for_memory_and_loses_nothing() -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, queue_bytes=10_000)
+    submitted: list[int] = []
+
+    def train() -> None:
+        for step in range(8):
+            writer.submit(make_record(step))
+            submitted.append(step)
+
+    training = threading.Thread(target=train, daemon=True)
+    training.start()
+    training.join(0.2)
+    assert len(submitted) == 2  # 4.5 KB each
+    store.gate.set()
+    training.join(TIMEOUT_S)
+    assert writer.close(TIMEOUT_S)
+    assert writer.counters.waits > 0
+    assert writer.counters.wait_s > 0
+    assert len(index_keys(store)) == 8
+
+
+def test_a_step_larger_than_the_bound_passes_alone() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY, queue_bytes=10)
+    for step in range(3):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    assert writer.counters.steps_written == 3
+
+
+def test_whole_steps_are_dropped_and_counted() -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, queue_bytes=10_000, on_full="drop")
+    for step in range(8):
+        writer.submit(make_record(step))
+    store.gate.set()
+    assert writer.close(TIMEOUT_S)
+    counters = writer.counters
+    assert (counters.steps_written, counters.steps_dropped, counters.waits) == (2, 6, 0)
+    assert CountedSnapshot.released == 8
+    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
+    assert sequences == [1, 2]
+
+
+def test_a_store_that_fails_never_holds_training_up() -> None:
+    store = Switchable(lambda _: True)
+    writer = StepWriter(store, IDENTITY, queue_bytes=5_000)
+    for step in range(50):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    assert writer.is_off
+    assert writer.counters.steps_undelivered == 50
+    assert writer.counters.errors == 3
+    assert "no space" in (writer.counters.first_error or "")
+    assert CountedSnapshot.released == 50
+
+
+def test_after_a_passing_failure_writing_goes_on() -> None:
+    store = Switchable(lambda key: key.startswith("events/000000000001"))
+    writer = StepWriter(store, IDENTITY)
+    for step in range(4):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    assert (writer.counters.steps_written, writer.counters.steps_undelivered) == (3, 1)
+    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
+    assert sequences == [1, 2, 3]
+
+
+def test_an_index_file_that_may_be_there_keeps_its_number() -> None:
+    store = Switchable(lambda key: key.endswith("000000000001_worker_0.json"))
+    writer = StepWriter(store, IDENTITY)
+    for step in range(3):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
+    assert sequences == [1, 3]
+
+
+def test_required_files_are_tried_after_writing_was_given_up() -> None:
+    store = Switchable(lambda key: key.startswith("events/"))
+    writer = StepWriter(store, IDENTITY)
+    for step in range(5):
+        writer.submit(make_record(step))
+    writer.put_file("collections.json", b"c")
+    writer.put_file("end", b"e", required=True)
+    assert writer.close(TIMEOUT_S)
+    assert list(store.list()) == ["end"]
+
+
+def test_a_store_that_hangs_does_not_hold_close_up() -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY)
+    for step in range(3):
+        writer.submit(make_record(step))
+    assert not writer.close(0.05)
+    assert writer.counters.steps_undelivered >= 2
+    store.gate.set()
+
+
+def test_one_tensor_that_cannot_be_stored_does_not_take_the_step_with_it() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    record = make_record(0)
+    odd = np.zeros(2, dtype="V7")
+    record.tensors["odd"] = CapturedTensor("void56", (2,), raw=ArraySnapshot(odd))
+    writer.submit(record)
+    writer.close(TIMEOUT_S)
+    index = parse_index(store.get(index_keys(store)[0]), file="i")
+    assert [row.name for row in index.locations] == ["w"]
+    assert [row.name for row in index.shapes] == ["odd"]
+    assert writer.counters.tensors_left_out == 1
+
+
+def test_reductions_are_records_with_a_checksum() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    record = make_record(0)
+    record.tensors["w"].raw = None
+    mean = ArraySnapshot(np.asarray(1.5, "f4"))
+    record.tensors["w"].reductions = [("smdebug/reductions/mean/w", mean)]
+    writer.submit(record)
+    writer.close(TIMEOUT_S)
+    index = parse_index(store.get(index_keys(store)[0]), file="i")
+    statistics = index.statistics
+    assert [row.name for row in index.locations] == ["smdebug/reductions/mean/w"]
+    assert [row.name for row in index.shapes] == ["w"]
+    assert statistics is not None
+    assert statistics.tensors == ("smdebug/reductions/mean/w", "w")
+    assert np.isnan(statistics.values[0]).all()
+    assert statistics.crc32c[0] is not None
