@@ -127,9 +127,10 @@ class BaseHook(StepRecorder):
     def save_scalar(
         self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None
     ) -> None:
-        """Save one number as `scalar/<name>`, whatever the save interval.
+        """Save one number as `scalar/<name>`, with the step in progress.
 
-        It belongs to the step in progress, or to the next one if none is (see this module).
+        In a step that the save configuration leaves out it is kept for the next saved step, where
+        the newest value of a name counts: so a scalar never makes a step be saved.
 
         Args:
             name: Name of the number.

@@ -5,8 +5,9 @@ one begins. What a training script does behind that point (a `save_scalar` after
 step, a second backward pass) is not known before it was seen once. So the first step stays open
 until the next one begins; from the second on steps are handed over early, unless something was seen
 to come late: then they stay open, too. A scalar or tensor that is saved when no step is open
-(before the first one, or late for the first time) belongs to the next saved step; other late
-tensors are counted and logged. Nothing is lost silently.
+(before the first one, or late for the first time), or in a step that the save configuration leaves
+out, belongs to the next saved step, the newest of its name; other late tensors are counted and
+logged. Nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class StepRecorder:
         self._is_captured = False
         self._due = self._due_collections(mode_step)
         self._record = StepRecord(self.step, self.mode, mode_step)
-        if self._pending:
+        if self._pending and self._due:
             self._record.tensors.update(self._pending)
             self._pending.clear()
 
@@ -134,7 +135,8 @@ class StepRecorder:
             captured = self._captured({name: (value, plan)})[name]
             captured.wall_time = wall_time
             self._saw_late_tensors |= self._is_captured
-            target = self._pending if self._record is None else self._record.tensors
+            record = self._record if self._due else None
+            target = self._pending if record is None else record.tensors
             target[name] = captured
 
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:

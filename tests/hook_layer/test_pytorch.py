@@ -163,18 +163,24 @@ def test_a_scalar_that_is_late_for_the_first_time_is_in_the_next_step(trial: Wri
     assert [trial.values(step)["scalar/late"][0] for step in (3, 4)] == [3, 4]
 
 
-def test_scalars_are_saved_whatever_the_interval(trial: WrittenTrial) -> None:
+def test_scalars_are_saved_with_the_steps_that_are_saved(trial: WrittenTrial) -> None:
     hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=2))
     training = Training(hook)
     for step in range(4):
         loss = training.loss()
         hook.save_scalar("loss", loss)
+        if step == 1:
+            hook.save_scalar("seldom", step)
         loss.backward()
         hook.save_tensor("mine", np.full(3, step))
         training.optimizer.step()
     hook.close()
     expected = {LOSS, "scalar/loss", "mine"}
-    assert [trial.names(s) for s in range(4)] == [expected, {"scalar/loss"}] * 2
+    assert list(trial.indexes()) == [0, 2]
+    assert trial.names(0) == expected
+    assert trial.names(2) == expected | {"scalar/seldom"}
+    values = trial.values(2)
+    np.testing.assert_allclose(values["scalar/loss"], [values[LOSS]])
     np.testing.assert_array_equal(trial.values(2)["mine"], [2, 2, 2])
     assert "mine" in trial.collections().collections["default"].tensor_names
 
