@@ -17,7 +17,7 @@ from constructs import Construct
 from infra.packaging import PYTHON_VERSION, digest_folder
 
 __all__ = [
-    "FunctionSize",
+    "FunctionSettings",
     "FunctionSource",
     "StepwatchFunction",
     "alarm_on_messages",
@@ -28,16 +28,23 @@ DEAD_LETTER_RETENTION_DAYS = 14  # the longest that SQS keeps a message
 
 
 @dataclass(frozen=True)
-class FunctionSize:
-    """Limits of one function.
+class FunctionSettings:
+    """How one function runs.
 
     Attributes:
+        handler: Dotted path of the handler.
         timeout_s: Time limit of an invocation in seconds.
         memory_mb: Memory in MB; the share of a CPU follows it.
+        description: One line for the console.
+        wakes_itself: Whether the function may send events that lead to itself. Lambda ends such a
+            loop after 16 rounds unless it is told that the loop is meant.
     """
 
+    handler: str
     timeout_s: int
     memory_mb: int
+    description: str
+    wakes_itself: bool = False
 
 
 class FunctionSource(Construct):
@@ -102,11 +109,8 @@ class StepwatchFunction(Construct):
         id_: str,
         *,
         source: FunctionSource,
-        handler: str,
-        size: FunctionSize,
+        settings: FunctionSettings,
         environment: Mapping[str, str],
-        description: str,
-        wakes_itself: bool = False,
     ) -> None:
         """Create the function.
 
@@ -114,16 +118,12 @@ class StepwatchFunction(Construct):
             scope: Parent construct.
             id_: Id of this construct.
             source: Code and common settings.
-            handler: Dotted path of the handler.
-            size: Limits.
+            settings: How the function runs.
             environment: Environment variables, named as in `lambdas.contracts.environment`.
-            description: One line for the console.
-            wakes_itself: Whether the function may send events that lead to itself. Lambda ends
-                such a loop after 16 rounds unless it is told that the loop is meant.
         """
         super().__init__(scope, id_)
-        log_group = _log_group(self, source.log_retention_days)
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group = _log_group(self, source.log_retention_days)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.log_group_arn])
         self.function = lambda_.Function(
             self,
@@ -132,14 +132,14 @@ class StepwatchFunction(Construct):
             architecture=source.architecture,
             code=source.code,
             layers=[source.layer],
-            handler=handler,
+            handler=settings.handler,
             role=self._role,
-            timeout=cdk.Duration.seconds(size.timeout_s),
-            memory_size=size.memory_mb,
+            timeout=cdk.Duration.seconds(settings.timeout_s),
+            memory_size=settings.memory_mb,
             log_group=log_group,
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if wakes_itself else None,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
             environment=dict(environment),
-            description=description,
+            description=settings.description,
         )
 
     def allow(self, actions: Sequence[str], resources: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from infra.config import StepwatchConfig
 from infra.constructs.function import (
-    FunctionSize,
+    FunctionSettings,
     FunctionSource,
     StepwatchFunction,
     dead_letters,
@@ -83,17 +83,14 @@ class RuleEvaluation(Construct):
             self,
             "Evaluator",
             source=source,
-            handler=HANDLER,
-            size=FunctionSize(config.evaluator_timeout_s, config.evaluator_memory_mb),
-            environment={
-                environment.RULE_CONFIGURATION_NAME: rule.name,
-                environment.RULE_PARAMETERS: rule.environment_value(),
-                environment.STATE_TABLE_NAME: watched.table.table_name,
-                environment.TENSOR_BUCKET_NAMES: watched.bucket.bucket_name,
-                environment.EVENT_BUS_NAME: STATUS_BUS,
-            },
-            description=f"Evaluates the rule {rule.name} on the tensors of training jobs",
-            wakes_itself=True,
+            settings=FunctionSettings(
+                handler=HANDLER,
+                timeout_s=config.evaluator_timeout_s,
+                memory_mb=config.evaluator_memory_mb,
+                description=f"Evaluates the rule {rule.name} on the tensors of training jobs",
+                wakes_itself=True,
+            ),
+            environment=_environment(rule, watched),
         )
         self._allow(watched)
         self._consume(config)
@@ -159,6 +156,16 @@ class RuleEvaluation(Construct):
             ),
             targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
         )
+
+
+def _environment(rule: RuleConfiguration, watched: WatchedState) -> dict[str, str]:
+    return {
+        environment.RULE_CONFIGURATION_NAME: rule.name,
+        environment.RULE_PARAMETERS: rule.environment_value(),
+        environment.STATE_TABLE_NAME: watched.table.table_name,
+        environment.TENSOR_BUCKET_NAMES: watched.bucket.bucket_name,
+        environment.EVENT_BUS_NAME: STATUS_BUS,
+    }
 
 
 def _resource(bucket: s3.IBucket) -> cdk.CfnElement:

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.config import StepwatchConfig
 from infra.constructs.function import (
-    FunctionSize,
+    FunctionSettings,
     FunctionSource,
     StepwatchFunction,
     dead_letters,
@@ -22,8 +22,12 @@ from lambdas.contracts.events import issues_found_pattern
 
 __all__ = ["StopJob"]
 
-HANDLER = "lambdas.stop_job.handler.lambda_handler"
-SIZE = FunctionSize(timeout_s=30, memory_mb=256)
+SETTINGS = FunctionSettings(
+    handler="lambdas.stop_job.handler.lambda_handler",
+    timeout_s=30,
+    memory_mb=256,
+    description="Stops training jobs in which a rule found issues",
+)
 MAXIMUM_RETRIES = 2
 MAXIMUM_EVENT_AGE_S = 3600  # a job that went wrong an hour ago has ended or is seen by a person
 
@@ -57,18 +61,11 @@ class StopJob(Construct):
         """
         super().__init__(scope, id_)
         self.failures = dead_letters(self, "Failures")
-        acknowledge(
-            self.failures,
-            "SQS3",
-            reason="This queue is the end of the line: the target of EventBridge's dead letters "
-            "and the on-failure destination of the function, neither of which cdk-nag sees.",
-        )
         self._stop = StepwatchFunction(
             self,
             "StopTrainingJob",
             source=source,
-            handler=HANDLER,
-            size=SIZE,
+            settings=SETTINGS,
             environment={
                 environment.STATE_TABLE_NAME: watched.table.table_name,
                 environment.TENSOR_BUCKET_NAMES: watched.bucket.bucket_name,
@@ -76,7 +73,6 @@ class StopJob(Construct):
                 environment.STOP_RULES: ",".join(config.stop_rules),
                 environment.STOP_ANY_NATIVE_JOB: str(config.stop_any_native_job).lower(),
             },
-            description="Stops training jobs in which a rule found issues",
         )
         self.function = self._stop.function
         self._allow(watched)
@@ -111,6 +107,12 @@ class StopJob(Construct):
             )
 
     def _retry(self) -> None:
+        acknowledge(
+            self.failures,
+            "SQS3",
+            reason="This queue is the end of the line: the target of EventBridge's dead letters "
+            "and the on-failure destination of the function, neither of which cdk-nag sees.",
+        )
         lambda_.CfnEventInvokeConfig(
             self,
             "Retries",

@@ -166,6 +166,8 @@ class Sandbox:
             # A function of up to 1,769 MB has one CPU at most.
             "OPENBLAS_NUM_THREADS": "1",
             **service_environment,
+            # Each function has a role of its own on AWS: its requests can be told apart here too.
+            "AWS_ACCESS_KEY_ID": function.name,
             "AWS_LAMBDA_FUNCTION_NAME": function.name,
             "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),

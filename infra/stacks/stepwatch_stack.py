@@ -56,18 +56,12 @@ class StepwatchStack(cdk.Stack):
             log_retention_days=config.retention_days,
         )
         watched = WatchedState(self.storage.bucket, self.state.table)
+        shared: dict[str, Any] = {"config": config, "source": source, "watched": watched}
         self.evaluations = {
-            rule.name: RuleEvaluation(
-                self,
-                f"Rule-{rule.name}",
-                rule=rule,
-                config=config,
-                source=source,
-                watched=watched,
-            )
+            rule.name: RuleEvaluation(self, f"Rule-{rule.name}", rule=rule, **shared)
             for rule in config.rules
         }
-        self.stop_job = StopJob(self, "StopJob", config=config, source=source, watched=watched)
+        self.stop_job = StopJob(self, "StopJob", **shared)
         self._outputs()
 
     def _outputs(self) -> None:

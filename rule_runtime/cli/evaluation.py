@@ -12,7 +12,7 @@ from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.trial import current_run
+from rule_runtime.trial.run_steps import current_run
 
 __all__ = ["ExitStatus", "evaluate_run", "exit_status", "parse_rule"]
 

@@ -7,22 +7,17 @@ mean what their annotations say.
 from __future__ import annotations
 
 import difflib
-import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final, Literal
 
+from rule_runtime.evaluation.constraints import Constraint, Regex, Unit
+
 __all__ = [
-    "AtLeast",
-    "AtMost",
-    "GreaterThan",
-    "LessThan",
     "Parameter",
     "ParameterError",
-    "Regex",
-    "Unit",
     "coerce",
     "nearest",
     "parameters_of",
@@ -35,89 +30,6 @@ _NONE: Final = frozenset({"", "none", "null"})
 
 class ParameterError(ValueError):
     """A parameter's name or value that a rule does not take."""
-
-
-@dataclass(frozen=True)
-class GreaterThan:
-    """The value must be greater than a bound."""
-
-    bound: float
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
-        return bool(value > self.bound)
-
-    def __str__(self) -> str:
-        return f"greater than {self.bound:g}"
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    """The value must not be less than a bound."""
-
-    bound: float
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
-        return bool(value >= self.bound)
-
-    def __str__(self) -> str:
-        return f"at least {self.bound:g}"
-
-
-@dataclass(frozen=True)
-class LessThan:
-    """The value must be less than a bound."""
-
-    bound: float
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
-        return bool(value < self.bound)
-
-    def __str__(self) -> str:
-        return f"less than {self.bound:g}"
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """The value must not be greater than a bound."""
-
-    bound: float
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
-        return bool(value <= self.bound)
-
-    def __str__(self) -> str:
-        return f"at most {self.bound:g}"
-
-
-@dataclass(frozen=True)
-class Regex:
-    """Each value must be a regular expression; commas inside brackets do not part a list."""
-
-    def accepts(self, value: Any) -> bool:
-        """Tell whether a value, or every one of a list, compiles."""
-        try:
-            for pattern in (value,) if isinstance(value, str) else value:
-                re.compile(pattern)
-        except re.error:
-            return False
-        return True
-
-    def __str__(self) -> str:
-        return "a regular expression"
-
-
-@dataclass(frozen=True)
-class Unit:
-    """What the value is counted in, e.g. `%` or `steps`; for people."""
-
-    name: str
-
-
-_Constraint = GreaterThan | AtLeast | LessThan | AtMost | Regex
 
 
 @dataclass(frozen=True)
@@ -135,7 +47,7 @@ class Parameter:
     name: str
     type: Any
     default: Any
-    constraints: tuple[_Constraint, ...]
+    constraints: tuple[Constraint, ...]
     unit: str
 
     @property
@@ -209,7 +121,7 @@ def _parameter(field: Field[Any], hint: Any) -> Parameter:
         name=field.name,
         type=hint,
         default=default,
-        constraints=tuple(item for item in metadata if isinstance(item, _Constraint)),
+        constraints=tuple(item for item in metadata if isinstance(item, Constraint)),
         unit=next((item.name for item in metadata if isinstance(item, Unit)), ""),
     )
 

@@ -67,7 +67,7 @@ class WorkerTrack:
     @property
     def has_new_hole(self) -> bool:
         """True if there is a hole that no listing has looked for yet."""
-        return self.has_hole and self.highest > self.listed
+        return self.has_hole and self.seen[-1][0] > self.listed
 
     def has_seen(self, sequence: int) -> bool:
         """Tell whether a file was seen.
@@ -167,9 +167,9 @@ class ProgressTracker:
             step: Its global step.
             sequence: Its number, None in files of the original client.
         """
-        track = self.workers.setdefault(worker, WorkerTrack())
         if sequence is None:
-            return self._note_unsequenced(track, step)
+            return self._note_unsequenced(worker, step)
+        track = self.workers.setdefault(worker, WorkerTrack())
         if track.has_seen(sequence):
             return Sighting.DUPLICATE
         track.add(sequence)
@@ -242,12 +242,14 @@ class ProgressTracker:
         Args:
             listed: Number of files of each worker that a full listing shows.
         """
-        for name, track in self.workers.items():
+        for name, count in listed.items():
+            track = self.workers.get(name, WorkerTrack())
             unreadable = sum(worker == name for _, worker in self.unreadable)
-            missing = listed.get(name, 0) - track.unsequenced - unreadable
-            if track.unsequenced and missing > 0:
+            missing = count - track.unsequenced - unreadable
+            if not track.seen and missing > 0:
                 self.late += missing
                 track.unsequenced += missing
+                self.workers[name] = track
 
     def to_progress(self) -> Progress:
         """Return the immutable twin."""
@@ -260,9 +262,12 @@ class ProgressTracker:
             unreadable=tuple(sorted(self.unreadable)),
         )
 
-    def _note_unsequenced(self, track: WorkerTrack, step: int) -> Sighting:
+    def _note_unsequenced(self, worker: str, step: int) -> Sighting:
         # A file of a step that was fed is a duplicate or late; the count at the end tells which.
-        if step <= self.fed_step or step in track.pending:
+        if step <= self.fed_step:
+            return Sighting.DUPLICATE
+        track = self.workers.setdefault(worker, WorkerTrack())
+        if step in track.pending:
             return Sighting.DUPLICATE
         track.pending[step] = 0
         track.unsequenced += 1

@@ -154,17 +154,12 @@ class _Session:
         self._list_between(last)
 
     def _list_between(self, last: int | None) -> None:
-        """Take in the files that a listing shows behind what is known, up to step `last`."""
+        """Take in the files that a listing shows behind what was fed, up to step `last`."""
         tracker = self._tracker
-        start = min((track.passed_step for track in tracker.workers.values()), default=-1)
-        if not tracker.names_known or any(
-            0 in t.pending.values() for t in tracker.workers.values()
-        ):
-            start = tracker.fed_step
         keys: list[str] = []
         shown: dict[str, int] = {}
         is_whole = True
-        for key, name in list_index_files(self._store, after_step=min(start, tracker.fed_step)):
+        for key, name in list_index_files(self._store, after_step=tracker.fed_step):
             if last is not None and name.step > last:
                 break
             if self._is_known(name.step, name.worker):

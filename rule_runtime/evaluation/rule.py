@@ -27,18 +27,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typing_extensions import dataclass_transform
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Outcome
-from rule_runtime.evaluation.parameters import (
+from rule_runtime.evaluation.constraints import (
     AtLeast,
     AtMost,
     GreaterThan,
     LessThan,
-    Parameter,
     Regex,
     Unit,
-    coerce,
-    parameters_of,
 )
+from rule_runtime.evaluation.outcome import Outcome
+from rule_runtime.evaluation.parameters import Parameter, coerce, parameters_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

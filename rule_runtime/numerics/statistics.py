@@ -6,6 +6,7 @@ Shape legend: N = number of elements, F = number of finite elements, C = number 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -26,11 +27,10 @@ def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the statistics of one tensor [C], in the order of `STATISTICS_COLUMNS`.
 
     `size`, `nan` and `inf` count elements; all others are of the finite elements, computed in
-    float64, and NaN where there is none. `std` is the population's: the square root of the mean
-    squared distance from the mean, accumulated chunk by chunk with the update of Chan, Golub and
-    LeVeque (1983), so that it does not cancel when the mean is large. Of complex tensors the
-    magnitudes are taken, and what has no meaning for them (min, max, mean, std) is NaN. Of strings
-    only the size is known.
+    float64, and NaN where there is none. `std` is the population's, by the corrected two-pass
+    algorithm of Chan, Golub and LeVeque (1983), which does not cancel when the mean is large. Of
+    complex tensors the magnitudes are taken, and what has no meaning for them (min, max, mean, std)
+    is NaN. Of strings only the size is known.
 
     Args:
         tensor: The tensor, of any shape [N] and dtype.
@@ -67,27 +67,31 @@ def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[
     """Return mean, std and norms; in units of `magnitude` where squares would leave float64."""
     is_safe = magnitude == 0 or _SQUARE_SAFE[0] < magnitude < _SQUARE_SAFE[1]
     unit = 1.0 if is_safe else magnitude
-    seen, mean, squares_about_mean, l1, squares = 0, 0.0, 0.0, 0.0, 0.0
-    for start in range(0, flat.size, _CHUNK):
-        chunk = flat[start : start + _CHUNK]
-        x = chunk[np.isfinite(chunk)].astype(np.float64)
-        if not x.size:
-            continue
-        if not is_safe:
-            x /= unit
+    total, l1, squares = 0.0, 0.0, 0.0
+    for x in _finite_chunks(flat, unit):
+        total += float(x.sum())
         l1 += float(np.abs(x).sum())
         squares += float(np.dot(x, x))
-        chunk_mean = float(x.mean())
-        x -= chunk_mean
-        shift = chunk_mean - mean
-        total = seen + x.size
-        squares_about_mean += float(np.dot(x, x)) + shift * shift * seen * x.size / total
-        mean += shift * x.size / total
-        seen = total
+    mean = total / num_finite
+    # What is left of the rounded mean is taken out again, so that a constant tensor has std 0.
+    residual, squares_about_mean = 0.0, 0.0
+    for x in _finite_chunks(flat, unit):
+        distance = np.subtract(x, mean, out=x)
+        residual += float(distance.sum())
+        squares_about_mean += float(np.dot(distance, distance))
+    variance = max(squares_about_mean - residual * residual / num_finite, 0.0) / num_finite
     return {
-        "mean": mean * unit,
-        "std": math.sqrt(squares_about_mean / num_finite) * unit,
+        "mean": (mean + residual / num_finite) * unit,
+        "std": math.sqrt(variance) * unit,
         "abs_mean": l1 / num_finite * unit,
         "l1": l1 * unit,
         "l2": math.sqrt(squares) * unit,
     }
+
+
+def _finite_chunks(flat: npt.NDArray[Any], unit: float) -> Iterator[npt.NDArray[np.float64]]:
+    """Yield the finite elements in float64, divided by `unit`, some at a time."""
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        x = chunk[np.isfinite(chunk)].astype(np.float64)
+        yield x if unit == 1.0 else x / unit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -37,7 +37,7 @@ def read_tensors(
         ObjectNotFoundError: If the event file does not exist.
         RecordError: If a record is damaged, or is not the tensor that the index says it is.
     """
-    wanted = set(names)
+    wanted = frozenset(names)
     locations = {row.name: row for row in index.locations if row.name in wanted}
     file = index.event_file_name
     if not locations or file is None:
@@ -66,12 +66,15 @@ def read_tensors(
     return values
 
 
-def _checksums(index: IndexFile, names: Iterable[str]) -> dict[str, int | None]:
-    if index.statistics is None:
+def _checksums(index: IndexFile, names: Collection[str]) -> dict[str, int | None]:
+    block = index.statistics
+    if block is None:
         return {}
-    wanted = set(names)
-    rows = zip(index.statistics.tensors, index.statistics.crc32c, strict=True)
-    return {name: crc32c for name, crc32c in rows if name in wanted}
+    if len(names) == 1:  # one tensor of many steps: no need to go through all of them
+        (name,) = names
+        return {name: block.crc32c[block.tensors.index(name)]} if name in block.tensors else {}
+    rows = zip(block.tensors, block.crc32c, strict=True)
+    return {name: crc32c for name, crc32c in rows if name in names}
 
 
 def _coalesced(locations: Iterable[TensorLocation]) -> Iterator[list[TensorLocation]]:

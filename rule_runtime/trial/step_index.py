@@ -19,6 +19,9 @@ _logger = logging.getLogger(__name__)
 
 _PARALLEL_GETS: Final = 8
 
+_FOREIGN_LOOKED_AT: Final = 16
+"""Files of another run, for each worker, that a refresh looks at again: they may be overwritten."""
+
 
 @dataclass(frozen=True, eq=False)
 class StepFile:
@@ -160,18 +163,22 @@ class StepIndex:
         """How many workers write according to the files; 0 if they do not tell."""
         return self._num_workers
 
-    def refresh(self) -> list[StepFile]:
+    def refresh(self, *, is_last: bool = False) -> list[StepFile]:
         """Find and read the files that have come since; return those of this run in step order.
+
+        Args:
+            is_last: True once the run has ended: what other runs left behind is looked at again
+                too.
 
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
         new: list[StepFile] = []
-        keys = self._unread_keys()
+        keys = self._unread_keys() + (list(self._foreign) if is_last else self._overwritten_keys())
         while keys:
             own = [file for file in load_step_files(self._store, keys) if self._take(file)]
             new.extend(own)
-            keys = self._overwritten_keys() if own else []
+            keys = self._overwritten_keys() if own and not is_last else []
         return sorted(new, key=lambda file: (file.step, file.worker))
 
     def passed_step(self, num_workers: int) -> int:
@@ -187,7 +194,7 @@ class StepIndex:
     def _unread_keys(self) -> list[str]:
         is_told = self._num_workers > 0 and all(w.is_sequenced for w in self._workers.values())
         after = self.passed_step(self._num_workers) if is_told else -1
-        keys = self._overwritten_keys()
+        keys = []
         for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
             if self._end is not None and name.step >= self._end:
                 break
@@ -197,18 +204,21 @@ class StepIndex:
         return keys
 
     def _overwritten_keys(self) -> list[str]:
-        """Return keys that held files of another run and may hold this run's by now."""
-        first_behind: dict[str, tuple[int, str]] = {}
+        """Return keys that held files of another run and may hold this run's by now.
+
+        Those are, of each worker, the next ones behind its last file, and all before it if one of
+        its files is missing.
+        """
+        behind: dict[str, int] = {}
         keys = []
-        for key, name in self._foreign.items():
+        for key, name in sorted(self._foreign.items(), key=lambda item: item[1].step):
             worker = self._workers.get(name.worker)
-            last = -1 if worker is None else worker.last_step
-            if name.step > last:
-                at = (name.step, key)
-                first_behind[name.worker] = min(first_behind.get(name.worker, at), at)
-            elif worker is not None and worker.has_hole:
+            if worker is not None and name.step <= worker.last_step:
+                keys += [key] if worker.has_hole else []
+            elif behind.setdefault(name.worker, 0) < _FOREIGN_LOOKED_AT:
+                behind[name.worker] += 1
                 keys.append(key)
-        return keys + [key for _, key in first_behind.values()]
+        return keys
 
     def _take(self, file: StepFile) -> bool:
         if file.index is None:

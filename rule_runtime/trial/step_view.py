@@ -3,15 +3,13 @@
 Shape legend: R = selected rows, one for each (tensor, worker).
 
 The tensors of a step are nearly always those of the step before, so what a selection means is
-worked out once for each distinct tuple of names (`_Layout`) and then is an array of row numbers.
+worked out once for each distinct tuple of names (`layout.py`) and then is an array of row numbers.
 """
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,19 +17,17 @@ import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
-from rule_runtime.trial.collection_reader import CollectionReader, membership
+from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.layout import Layout
 from rule_runtime.trial.missing_statistics import computed_statistics
 from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
 
 _MAX_LAYOUTS: Final = 128
-
-_SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class TensorRows:
@@ -186,7 +182,7 @@ class StepReader:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.collections = CollectionReader(store)
-        self._layouts: OrderedDict[tuple[Any, ...], _Layout] = OrderedDict()
+        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
         self._computed: tuple[str, dict[str, npt.NDArray[np.float64]]] = ("", {})
 
     def view(self, step: int, files: Sequence[StepFile], *, num_workers: int) -> StepView:
@@ -212,7 +208,7 @@ class StepReader:
                 return file.num_workers
         return None
 
-    def layout(self, file: StepFile) -> _Layout:
+    def layout(self, file: StepFile) -> Layout:
         """Return what the names of an index file's tensors mean.
 
         Args:
@@ -223,7 +219,7 @@ class StepReader:
         key = (file.worker, block, tuple([row.name for row in index.locations]))
         layout = self._layouts.get(key)
         if layout is None:
-            layout = self._layouts[key] = _Layout(self, file.worker, block, key[2])
+            layout = self._layouts[key] = Layout(self.collections, file.worker, block, key[2])
             if len(self._layouts) > _MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
         return layout
@@ -247,56 +243,6 @@ class StepReader:
             rows.update(computed_statistics(self.store, _index_of(file), missing))
         at = STATISTICS_COLUMNS.index(column)
         return np.array([rows[name][at] for name in names])
-
-
-class _Layout:
-    """The tensors of an index file, and which rows of its statistics a selection means."""
-
-    def __init__(
-        self,
-        reader: StepReader,
-        worker: str,
-        block: tuple[str, ...],
-        located: tuple[str, ...],
-    ) -> None:
-        self._reader = reader
-        self._worker = worker
-        rows = {name: at for at, name in enumerate(block) if split_reduction_name(name) is None}
-        for name in located:
-            reduction = split_reduction_name(name)
-            rows.setdefault(name if reduction is None else reduction[0], -1)
-        for name in block:
-            reduction = split_reduction_name(name)
-            if reduction is not None:
-                rows.setdefault(reduction[0], -1)
-        self._rows = rows
-        self._selections: dict[_SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
-
-    def select(self, key: _SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
-        """Return names and block rows of a selection; row -1 for a tensor without one."""
-        found = self._selections.get(key)
-        if found is None:
-            found = self._selections[key] = self._select(*key)
-        return found
-
-    def _select(
-        self, collections: tuple[str, ...], regex: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
-        if not collections and not regex:
-            chosen = tuple(self._rows)
-        else:
-            # New names came up, so the collections file may name more tensors than when it was
-            # read.
-            file = self._reader.collections.load(self._worker, again=True) if collections else None
-            tests: list[Any] = [membership(file, collection) for collection in collections]
-            tests += [_compiled(pattern).search for pattern in regex]
-            chosen = tuple(name for name in self._rows if any(test(name) for test in tests))
-        return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
 
 
 def _known(

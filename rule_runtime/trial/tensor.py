@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,15 +13,12 @@ from hook_layer.format.reductions import reduction_tensor_name, split_reduction_
 from hook_layer.storage.base import ObjectNotFoundError
 from rule_runtime.numerics.reductions import reduce_tensor, reduction_from_statistics
 from rule_runtime.trial.errors import (
-    InvalidWorker,
-    NoMoreData,
     ShapeUnavailableForStep,
-    StepNotYetAvailable,
-    StepUnavailable,
     TensorUnavailableForStep,
 )
 from rule_runtime.trial.event_reader import read_tensors
 from rule_runtime.trial.step_index import is_remote
+from rule_runtime.trial.tensor_steps import TensorSteps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,110 +26,22 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_index import StepFile
     from rule_runtime.trial.trial import Trial
 
-__all__ = ["StepState", "Tensor"]
+__all__ = ["Tensor"]
 
 _PARALLEL_READS: Final = 16
 
 
-class StepState(Enum):
-    """Whether a step can be read; names and values are the original client's."""
-
-    UNAVAILABLE = 0
-    AVAILABLE = 1
-    NOT_YET_AVAILABLE = 2
-
-
-class Tensor:
+class Tensor(TensorSteps):
     """One tensor of a trial.
 
     Args:
         name: Its name.
         trial: The trial.
-
-    Attributes:
-        name: Its name.
-        original_name: Its name in the framework, None if that was not saved.
-        trial: The trial.
     """
 
     def __init__(self, name: str, trial: Trial) -> None:
-        self.name = name
-        self.original_name: str | None = None
-        self.trial = trial
-        self._files: dict[int, dict[str, StepFile]] = {}
-        self._modes: dict[ModeKeys, dict[int, int]] = {}
+        super().__init__(name, trial)
         self._cached: dict[tuple[int, str], npt.NDArray[Any]] = {}
-
-    def add(self, file: StepFile, *, original_name: str | None = None) -> None:
-        """Note that an index file tells of this tensor, or of a reduction of it.
-
-        Args:
-            file: The index file.
-            original_name: The tensor's name in the framework.
-        """
-        self.original_name = original_name or self.original_name
-        index = file.index
-        if index is not None:
-            self._files.setdefault(file.step, {})[file.worker] = file
-            self._modes.setdefault(index.mode, {}).setdefault(index.mode_step, file.step)
-
-    def is_saved(self, mode: ModeKeys, global_step: int | None) -> bool:
-        """Tell whether the tensor was saved in a mode and, if one is given, at a step.
-
-        Args:
-            mode: The mode; GLOBAL for any.
-            global_step: The global step; None for any.
-        """
-        is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
-        return is_in_mode and (global_step is None or global_step in self._files)
-
-    # ------------------------------------------------------------------ steps and workers
-
-    def steps(
-        self, mode: ModeKeys = ModeKeys.GLOBAL, show_incomplete_steps: bool = False
-    ) -> list[int]:
-        """Return the steps at which the tensor was saved, sorted.
-
-        Args:
-            mode: The mode whose steps are counted; GLOBAL for global steps of all modes.
-            show_incomplete_steps: True to see steps that a worker may still write.
-        """
-        self.trial.maybe_refresh()
-        steps = self._steps(mode)
-        return sorted(
-            step
-            for step, global_step in steps.items()
-            if show_incomplete_steps or self.trial.is_complete(global_step)
-        )
-
-    def prev_steps(
-        self, step: int, n: int | None = None, mode: ModeKeys = ModeKeys.GLOBAL
-    ) -> list[int]:
-        """Return the last saved steps up to a step, that step included.
-
-        Args:
-            step: The step, counted in `mode`.
-            n: How many; None for all.
-            mode: The mode.
-        """
-        steps = self.steps(mode)
-        steps = steps[: bisect_right(steps, step)]
-        return steps[-n:] if n else steps
-
-    def workers(self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[str]:
-        """Return the workers that saved the tensor at a step, sorted.
-
-        Args:
-            step_num: The step, counted in `mode`.
-            mode: The mode.
-
-        Raises:
-            TensorUnavailableForStep: If none did.
-        """
-        files = self._files.get(self._steps(mode).get(step_num, -1))
-        if not files:
-            raise TensorUnavailableForStep(self.name, step_num, mode)
-        return sorted(files)
 
     # ------------------------------------------------------------------ values
 
@@ -271,36 +178,6 @@ class Tensor:
         return {names[stored_name]: value for stored_name, value in found.items()}
 
     # ------------------------------------------------------------------ reading
-
-    def _steps(self, mode: ModeKeys) -> dict[int, int]:
-        if mode is ModeKeys.GLOBAL:
-            return {step: step for step in self._files}
-        return self._modes.get(mode, {})
-
-    def _file(self, step_num: int, mode: ModeKeys, worker: str | None) -> StepFile:
-        files = self._files.get(self._steps(mode).get(step_num, -1))
-        if not files:
-            self._refuse(step_num, mode)
-            files = self._files[self._steps(mode)[step_num]]
-        if worker is None:
-            return files[min(files)]
-        if worker not in files:
-            raise InvalidWorker(worker)
-        return files[worker]
-
-    def _refuse(self, step_num: int, mode: ModeKeys) -> None:
-        """Raise what fits for a step without this tensor, unless it has come just now."""
-        state = self.trial.has_passed_step(step_num, mode)
-        if step_num in self._steps(mode):
-            return
-        if state is StepState.AVAILABLE:
-            raise TensorUnavailableForStep(self.name, step_num, mode)
-        if state is StepState.NOT_YET_AVAILABLE:
-            raise StepNotYetAvailable(step_num, mode)
-        last = max(self.trial.steps(mode), default=-1)
-        if self.trial.loaded_all_steps and step_num > last:
-            raise NoMoreData(step_num, mode, last)
-        raise StepUnavailable(step_num, mode)
 
     def _read(self, file: StepFile) -> npt.NDArray[Any] | None:
         key = (file.step, file.worker)

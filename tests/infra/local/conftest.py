@@ -125,6 +125,18 @@ class Workbench:
         messages: list[dict[str, Any]] = received.get("Messages", [])
         return messages
 
+    def bodies(self, url: str) -> list[dict[str, Any]]:
+        return [json.loads(message["Body"]) for message in self.receive(url)]
+
+    def subscribe(self, name: str, pattern: dict[str, Any], target: dict[str, Any]) -> None:
+        events = self.client("events")
+        events.put_rule(Name=name, EventPattern=json.dumps(pattern))
+        events.put_targets(Rule=name, Targets=[{"Id": "1", **target}])
+
+    def put_event(self, source: str, detail_type: str, detail: dict[str, Any]) -> None:
+        entry = {"Source": source, "DetailType": detail_type, "Detail": json.dumps(detail)}
+        assert self.client("events").put_events(Entries=[entry])["FailedEntryCount"] == 0
+
     @staticmethod
     def wait_until(condition: Callable[[], Any], limit_s: float = 20) -> Any:
         ends = time.monotonic() + limit_s
