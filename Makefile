@@ -1,10 +1,6 @@
 # `make demo` and `make test` set up all that they need; the others do too.
 PYTHON ?= python3
 VENV := .venv/bin
-# Node for CDK comes with the environment, and is found before any other.
-export PATH := $(CURDIR)/$(VENV):$(PATH)
-export CDK_DISABLE_CLI_TELEMETRY := 1
-export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 PYTEST_ARGUMENTS ?=
 
 .PHONY: help setup setup-demo demo test lint synth bench clean
@@ -16,6 +12,7 @@ setup: setup-demo  ## Make the environments for development and for the tests wi
 	@$(PYTHON) tools/setup_environment.py dev
 	@$(PYTHON) tools/setup_environment.py interop
 	@$(PYTHON) tools/setup_environment.py oldest
+	@$(VENV)/python -m infra.packaging
 
 setup-demo:
 	@$(PYTHON) tools/setup_environment.py demo
@@ -33,6 +30,7 @@ lint: setup  ## Check style, types and import directions.
 	@$(VENV)/lint-imports
 
 synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no credentials and no network.
+	@$(VENV)/python -m infra.packaging
 	@$(VENV)/python -m infra.app
 
 bench: setup  ## Measure beside the peers.

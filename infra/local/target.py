@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from moto.awslambda.models import lambda_backends
+from moto.s3.models import s3_backends
 from moto.sqs.models import sqs_backends
 from typing_extensions import Self
 
@@ -146,6 +148,21 @@ class LocalTarget:
         described = self.client("sagemaker").describe_training_job(TrainingJobName=job_name)
         statuses: list[dict[str, Any]] = described.get("DebugRuleEvaluationStatuses", [])
         return statuses
+
+    def object_arrivals(self, prefix: str) -> dict[str, datetime]:
+        """Return when each object of the tensor bucket arrived, to the microsecond.
+
+        The API tells whole seconds only.
+
+        Args:
+            prefix: What the keys begin with.
+        """
+        keys = s3_backends[ACCOUNT_ID]["aws"].buckets[self.tensor_bucket].keys
+        return {
+            key: keys[key].last_modified.replace(tzinfo=timezone.utc)
+            for key in keys
+            if key.startswith(prefix)
+        }
 
     def wait_idle(self, timeout_s: float = 30) -> None:
         """Wait until no event waits for a function and no function runs.
