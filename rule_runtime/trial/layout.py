@@ -1,0 +1,79 @@
+"""Which rows of an index file's statistics a selection of tensors means, worked out once."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.reductions import split_reduction_name
+from rule_runtime.trial.collection_reader import CollectionReader, membership
+
+__all__ = ["Layout", "SelectionKey"]
+
+SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
+"""Names of collections, and regular expressions."""
+
+
+class Layout:
+    """The tensors of an index file, and which rows of its statistics a selection means.
+
+    Args:
+        collections: The trial's collections files.
+        worker: Who wrote the file.
+        block: Names of the rows of its statistics.
+        located: Names of its records in the event file.
+    """
+
+    def __init__(
+        self,
+        collections: CollectionReader,
+        worker: str,
+        block: tuple[str, ...],
+        located: tuple[str, ...],
+    ) -> None:
+        self._collections = collections
+        self._worker = worker
+        rows = {name: at for at, name in enumerate(block) if split_reduction_name(name) is None}
+        for name in located:
+            reduction = split_reduction_name(name)
+            rows.setdefault(name if reduction is None else reduction[0], -1)
+        for name in block:
+            reduction = split_reduction_name(name)
+            if reduction is not None:
+                rows.setdefault(reduction[0], -1)
+        self._rows = rows
+        self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
+
+    def select(self, key: SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
+        """Return names and block rows of a selection; row -1 for a tensor without one.
+
+        Args:
+            key: Collections and regular expressions; all tensors if both are empty.
+        """
+        found = self._selections.get(key)
+        if found is None:
+            found = self._selections[key] = self._select(*key)
+        return found
+
+    def _select(
+        self, collections: tuple[str, ...], regex: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
+        if not collections and not regex:
+            chosen = tuple(self._rows)
+        else:
+            # New names came up, so the collections file may name more tensors than when it was
+            # read.
+            file = self._collections.load(self._worker, again=True) if collections else None
+            tests: list[Any] = [membership(file, collection) for collection in collections]
+            tests += [_compiled(pattern).search for pattern in regex]
+            chosen = tuple(name for name in self._rows if any(test(name) for test in tests))
+        return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)

@@ -1,0 +1,198 @@
+"""At which steps of a trial a tensor was saved."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.trial.errors import (
+    InvalidWorker,
+    NoMoreData,
+    StepNotYetAvailable,
+    StepUnavailable,
+    TensorUnavailableForStep,
+)
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_index import StepFile
+    from rule_runtime.trial.trial import Trial
+
+__all__ = ["StepState", "TensorGroup", "TensorSteps"]
+
+
+class StepState(Enum):
+    """Whether a step can be read; names and values are the original client's."""
+
+    UNAVAILABLE = 0
+    AVAILABLE = 1
+    NOT_YET_AVAILABLE = 2
+
+
+class TensorGroup:
+    """The files of a trial that tell of the very same tensors, which most files do.
+
+    Attributes:
+        files: The files by global step and worker.
+        modes: Global step of each step by mode.
+    """
+
+    __slots__ = ("files", "modes", "num_files")
+
+    def __init__(self) -> None:
+        self.files: dict[int, dict[str, StepFile]] = {}
+        self.modes: dict[ModeKeys, dict[int, int]] = {}
+        self.num_files = 0
+
+    def add(self, file: StepFile) -> None:
+        """Add a file.
+
+        Args:
+            file: The index file.
+        """
+        index = file.index
+        if index is not None:
+            self.files.setdefault(file.step, {})[file.worker] = file
+            self.modes.setdefault(index.mode, {}).setdefault(index.mode_step, file.step)
+            self.num_files += 1
+
+
+class TensorSteps:
+    """At which steps, and by whom, a tensor was saved.
+
+    Args:
+        name: Its name.
+        trial: The trial.
+
+    Attributes:
+        name: Its name.
+        original_name: Its name in the framework, None if that was not saved.
+        trial: The trial.
+    """
+
+    def __init__(self, name: str, trial: Trial) -> None:
+        self.name = name
+        self.original_name: str | None = None
+        self.trial = trial
+        self._groups: list[TensorGroup] = []
+        self._merged = TensorGroup()
+
+    def join(self, group: TensorGroup) -> None:
+        """Note that the files of a group tell of this tensor, or of a reduction of it.
+
+        Args:
+            group: The group, which may grow later.
+        """
+        if group not in self._groups:
+            self._groups.append(group)
+
+    @property
+    def _all(self) -> TensorGroup:
+        """All files that tell of the tensor; merged anew only if one has come since."""
+        if len(self._groups) == 1:
+            return self._groups[0]
+        if self._merged.num_files != sum(group.num_files for group in self._groups):
+            self._merged = TensorGroup()
+            for group in self._groups:
+                for files in group.files.values():
+                    for file in files.values():
+                        self._merged.add(file)
+        return self._merged
+
+    @property
+    def _files(self) -> dict[int, dict[str, StepFile]]:
+        return self._all.files
+
+    @property
+    def _modes(self) -> dict[ModeKeys, dict[int, int]]:
+        return self._all.modes
+
+    def is_saved(self, mode: ModeKeys, global_step: int | None) -> bool:
+        """Tell whether the tensor was saved in a mode and, if one is given, at a step.
+
+        Args:
+            mode: The mode; GLOBAL for any.
+            global_step: The global step; None for any.
+        """
+        is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
+        return is_in_mode and (global_step is None or global_step in self._files)
+
+    def steps(
+        self, mode: ModeKeys = ModeKeys.GLOBAL, show_incomplete_steps: bool = False
+    ) -> list[int]:
+        """Return the steps at which the tensor was saved, sorted.
+
+        Args:
+            mode: The mode whose steps are counted; GLOBAL for global steps of all modes.
+            show_incomplete_steps: True to see steps that a worker may still write.
+        """
+        self.trial.maybe_refresh()
+        steps = self._steps(mode)
+        return sorted(
+            step
+            for step, global_step in steps.items()
+            if show_incomplete_steps or self.trial.is_complete(global_step)
+        )
+
+    def prev_steps(
+        self, step: int, n: int | None = None, mode: ModeKeys = ModeKeys.GLOBAL
+    ) -> list[int]:
+        """Return the last saved steps up to a step, that step included.
+
+        Args:
+            step: The step, counted in `mode`.
+            n: How many; None for all.
+            mode: The mode.
+        """
+        steps = self.steps(mode)
+        steps = steps[: bisect_right(steps, step)]
+        return steps[-n:] if n else steps
+
+    def workers(self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[str]:
+        """Return the workers that saved the tensor at a step, sorted.
+
+        Args:
+            step_num: The step, counted in `mode`.
+            mode: The mode.
+
+        Raises:
+            TensorUnavailableForStep: If none did.
+        """
+        files = self._files.get(self._global_step(step_num, mode))
+        if not files:
+            raise TensorUnavailableForStep(self.name, step_num, mode)
+        return sorted(files)
+
+    def _steps(self, mode: ModeKeys) -> dict[int, int]:
+        if mode is ModeKeys.GLOBAL:
+            return {step: step for step in self._files}
+        return self._modes.get(mode, {})
+
+    def _global_step(self, step_num: int, mode: ModeKeys) -> int:
+        return step_num if mode is ModeKeys.GLOBAL else self._modes.get(mode, {}).get(step_num, -1)
+
+    def _file(self, step_num: int, mode: ModeKeys, worker: str | None) -> StepFile:
+        files = self._files.get(self._global_step(step_num, mode))
+        if not files:
+            self._refuse(step_num, mode)
+            files = self._files[self._global_step(step_num, mode)]
+        if worker is None:
+            return files[min(files)]
+        if worker not in files:
+            raise InvalidWorker(worker)
+        return files[worker]
+
+    def _refuse(self, step_num: int, mode: ModeKeys) -> None:
+        """Raise what fits for a step without this tensor, unless it has come just now."""
+        state = self.trial.has_passed_step(step_num, mode)
+        if self._global_step(step_num, mode) in self._files:
+            return
+        if state is StepState.AVAILABLE:
+            raise TensorUnavailableForStep(self.name, step_num, mode)
+        if state is StepState.NOT_YET_AVAILABLE:
+            raise StepNotYetAvailable(step_num, mode)
+        last = max(self.trial.steps(mode), default=-1)
+        if self.trial.loaded_all_steps and step_num > last:
+            raise NoMoreData(step_num, mode, last)
+        raise StepUnavailable(step_num, mode)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hook_layer.storage.local import LocalStore
+from rule_runtime.cli.app import app
+from rule_runtime.testing import TrialBuilder
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> TrialBuilder:
+    return TrialBuilder(LocalStore(tmp_path / "run"))
+
+
+def run(trial: TrialBuilder, *arguments: str) -> tuple[int, str]:
+    path = str(trial.store.path)  # type: ignore[attr-defined]
+    result = CliRunner().invoke(app, ["evaluate", path, *arguments])
+    return result.exit_code, result.output
+
+
+def test_no_issue(trial: TrialBuilder) -> None:
+    trial.step(0, {"gradient/a": [1.0]})
+    status, output = run(trial, "--rule", "VanishingGradient", "--rule", "ExplodingTensor")
+    assert status == 0
+    assert "NoIssuesFound" in output
+
+
+def test_an_issue_outweighs_what_could_not_be_judged(trial: TrialBuilder) -> None:
+    trial.step(500, {"gradient/a": np.float32([0.5])})
+    status, output = run(
+        trial,
+        "--rule",
+        "VanishingGradient:threshold=1.0",
+        "--rule",
+        "LossNotDecreasing:tensor_regex=a,b,num_steps=3",
+        "--output",
+        "json",
+    )
+    assert status == 1
+    vanishing, loss = json.loads(output)
+    assert vanishing["RuleEvaluationStatus"] == "IssuesFound"
+    assert vanishing["StatusDetails"].startswith(
+        "RuleEvaluationConditionMet: Evaluation of the rule VanishingGradient:threshold=1.0 at "
+        "step 500 resulted in the condition being met\n"
+    )
+    assert vanishing["Evidence"]["value"] == 0.5
+    assert loss["RuleEvaluationStatus"] == "Error"
+    assert "3 steps or more before step 0" in loss["StatusDetails"]
+
+
+def test_nothing_to_judge(trial: TrialBuilder) -> None:
+    status, output = run(trial)
+    assert status == 2
+    assert output.count("Error") == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("VanishingGradiend", "did you mean 'VanishingGradient'?"),
+        ("VanishingGradient:treshold=1", "did you mean 'threshold'?"),
+        ("VanishingGradient:threshold", "write parameters as NAME:key=value"),
+    ],
+)
+def test_mistakes_are_told(trial: TrialBuilder, rule: str, message: str) -> None:
+    status, output = run(trial, "--rule", rule)
+    assert status == 2
+    assert message in output
+
+
+def test_rules_are_listed_with_their_parameters() -> None:
+    result = CliRunner().invoke(app, ["rules"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "threshold = 1e-07" in result.output
+    assert "LossNotDecreasing" in result.output
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = (
+        "import sys; sys.modules['typer'] = None\nimport rule_runtime.cli; rule_runtime.cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'stepwatch[cli]'" in done.stderr
