@@ -117,15 +117,16 @@ class LossNotDecreasing(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `mode` judged, `points` [step in the mode, global step, losses], and the step at
-                which the next comparison is `due`.
+            memory: `mode` judged, `points` [step in the mode, global step, losses], the step at
+                which the next comparison is `due`, and why the last step had to `wait`.
         """
         losses, problem = self._losses(step)
         if problem:
             return NotEvaluated(problem)
         mode = self._mode_of(step)
         if mode is None or not _takes_over(mode, memory):
-            return NotEvaluated(f"the loss is judged in mode {self.mode or memory['mode']}")
+            judged = f"the loss is judged in mode {self.mode or memory['mode']}"
+            return NotEvaluated(f"{judged}, where {memory.get('wait') or 'none was saved yet'}")
         number = step.step if mode == "GLOBAL" else step.mode_step
         points: list[list[Any]] = memory["points"]
         if points and number <= points[-1][0]:  # the counter was set back: another run of the mode
@@ -134,6 +135,7 @@ class LossNotDecreasing(Rule):
         reason = self._reason_to_wait(number, step.step, mode, memory)
         earlier = points[0] if points else None
         points.append([number, step.step, losses])
+        memory["wait"] = reason
         if reason or earlier is None:
             return NotEvaluated(reason)
         worst = _smallest_fall(earlier[2], losses)
@@ -171,7 +173,10 @@ class LossNotDecreasing(Rule):
         while len(points) > 1 and points[1][0] <= number - self.num_steps:
             del points[0]
         if not points or points[0][0] > number - self.num_steps:
-            return f"no loss was saved {self.num_steps} steps or more before step {number}"
+            return (
+                f"no loss was saved {self.num_steps} steps or more before step {number} "
+                f"of mode {mode}"
+            )
         if number < memory["due"]:
             return f"the next comparison is due at step {memory['due']} of mode {mode}"
         is_same_pass = global_step - points[0][1] == number - points[0][0]

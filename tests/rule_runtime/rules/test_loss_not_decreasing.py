@@ -99,7 +99,22 @@ def test_a_falling_loss_is_never_an_issue() -> None:
 def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> None:
     state = trial_of([1.0, 1.0, 1.0], interval=4).evaluate(LossNotDecreasing())
     assert state.status is RuleStatus.ERROR
-    assert state.reason == "no loss was saved 10 steps or more before step 8"
+    assert state.reason == "no loss was saved 10 steps or more before step 8 of mode TRAIN"
+
+
+def test_the_reason_is_that_of_the_judged_mode() -> None:
+    builder = TrialBuilder()
+    builder.collections(losses=("loss",))
+    builder.step(0, {"loss": 1.0}, mode=ModeKeys.EVAL)
+    builder.step(1, {"loss": 1.0}, mode=ModeKeys.TRAIN)
+    state = builder.evaluate(LossNotDecreasing())
+    assert state.reason == (
+        "the loss is judged in mode EVAL, where no loss was saved 10 steps or more before "
+        "step 0 of mode EVAL"
+    )
+    builder.step(2, {"loss": 1.0}, mode=ModeKeys.TRAIN)
+    state = builder.evaluate(LossNotDecreasing(mode="PREDICT"))
+    assert state.reason == "the loss is judged in mode PREDICT, where none was saved yet"
 
 
 def test_a_loss_that_is_not_finite_is_not_compared_and_the_check_stays_due() -> None:
