@@ -44,7 +44,7 @@ def run(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]
         ("rule_runtime", set()),
         ("rule_runtime.evaluation.reconciler", set()),
         ("lambdas.contracts.events", set()),
-        ("lambdas.evaluate_rule.handler", {"boto3", "botocore"}),
+        ("lambdas.evaluate_rule.handler", {"botocore"}),
         ("hook_layer.pytorch", {"torch"}),
     ],
 )
