@@ -62,7 +62,7 @@ def create(environment: Path) -> Path:
                 f"setup: {sys.executable} cannot create a virtual environment. On Debian and "
                 "Ubuntu: apt-get install python3-venv, then run make again."
             )
-    run([str(python), "-m", "pip", "install", "-q", f"uv=={UV_VERSION}"])
+    run([str(python), "-m", "pip", "install", "-qq", f"uv=={UV_VERSION}"])
     return python
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Final
+from typing import Final, TypeGuard
 
 import rule_runtime.rules
 from rule_runtime.evaluation.parameters import ParameterError, nearest
@@ -107,7 +107,7 @@ def _installed_rules() -> Iterator[type[Rule]]:
 
 
 def _as_rule(loaded: object) -> Iterator[type[Rule]]:
-    if inspect.isclass(loaded) and issubclass(loaded, Rule) and not inspect.isabstract(loaded):
+    if _is_rule(loaded):
         yield loaded
     else:
         _logger.warning("ignored the entry point %r: it is no rule", loaded)
@@ -115,10 +115,12 @@ def _as_rule(loaded: object) -> Iterator[type[Rule]]:
 
 def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
     for value in vars(module).values():
-        if (
-            inspect.isclass(value)
-            and issubclass(value, Rule)
-            and value.__module__ == module.__name__
-            and not inspect.isabstract(value)
-        ):
+        if _is_rule(value) and value.__module__ == module.__name__:
             yield value
+
+
+def _is_rule(value: object) -> TypeGuard[type[Rule]]:
+    # Python 3.10 calls an alias such as dict[str, int] a class; the type of the alias tells it.
+    if not (inspect.isclass(value) and issubclass(type(value), type)):
+        return False
+    return issubclass(value, Rule) and not inspect.isabstract(value)
