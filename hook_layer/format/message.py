@@ -18,7 +18,7 @@ from hook_layer.format.errors import RecordError, UnsupportedDtypeError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, fields, key, varint
 
-__all__ = ["EventMessage", "encode_event", "parse_event"]
+__all__ = ["TensorRecord", "encode_event", "parse_event"]
 
 # Field numbers of the messages Event, Summary.Value, TensorProto and TensorShapeProto.
 _WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
@@ -36,8 +36,17 @@ _WIRE_TYPE_NAMES: Final = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_
 
 
 @dataclass(frozen=True, eq=False)
-class EventMessage:
-    """One tensor at one step; see `records.TensorRecord`."""
+class TensorRecord:
+    """One tensor at one step.
+
+    Attributes:
+        name: Name of the tensor.
+        step: Global step.
+        mode: Mode of the step.
+        mode_step: Step within the mode.
+        value: The tensor; a read-only view of the file's bytes wherever numpy has its type.
+        wall_time: Time of capture in seconds since 1970.
+    """
 
     name: str
     step: int
@@ -47,7 +56,7 @@ class EventMessage:
     wall_time: float
 
 
-def encode_event(event: EventMessage) -> tuple[bytes, memoryview, bytes]:
+def encode_event(event: TensorRecord) -> tuple[bytes, memoryview, bytes]:
     """Return the message as bytes before the tensor's content, the content, and bytes after it.
 
     Raises:
@@ -93,7 +102,7 @@ def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
     )
 
 
-def parse_event(message: memoryview, *, file: str, offset: int) -> EventMessage:
+def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     """Parse the message of one tensor.
 
     Raises:
@@ -116,7 +125,7 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> EventMessage:
 
 def _parse_value(
     reader: _Reader, message: memoryview, offset: int, *, step: int, wall_time: float
-) -> EventMessage:
+) -> TensorRecord:
     name, tensor, plugins = "", None, {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
         if field == _TAG:
@@ -132,7 +141,7 @@ def _parse_value(
     if mode not in ModeKeys._value2member_map_:
         raise RecordError(f"{mode} is no mode", file=reader.file, offset=offset)
     array = _parse_tensor(reader, *tensor)
-    return EventMessage(name, step, ModeKeys(mode), mode_step, array, wall_time)
+    return TensorRecord(name, step, ModeKeys(mode), mode_step, array, wall_time)
 
 
 def _parse_tensor(reader: _Reader, message: memoryview, offset: int) -> npt.NDArray[Any]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hook_layer.format.checksum import PAYLOAD_CHECKSUM, crc32c, masked_crc32c
 from hook_layer.format.errors import RecordError
-from hook_layer.format.message import EventMessage, encode_event, parse_event
+from hook_layer.format.message import TensorRecord, encode_event, parse_event
 from hook_layer.format.modes import ModeKeys
 
 __all__ = [
@@ -33,27 +33,6 @@ __all__ = [
 _HEADER: Final = struct.Struct("<QI")
 _LENGTH: Final = struct.Struct("<Q")
 _FOOTER_BYTES: Final = 4
-
-
-@dataclass(frozen=True, eq=False)
-class TensorRecord:
-    """One tensor at one step.
-
-    Attributes:
-        name: Name of the tensor.
-        step: Global step.
-        mode: Mode of the step.
-        mode_step: Step within the mode.
-        value: The tensor; a read-only view of the file's bytes wherever numpy has its type.
-        wall_time: Time of capture in seconds since 1970.
-    """
-
-    name: str
-    step: int
-    mode: ModeKeys
-    mode_step: int
-    value: npt.NDArray[Any]
-    wall_time: float
 
 
 @dataclass(frozen=True)
@@ -85,7 +64,7 @@ def encode_record(
     Raises:
         UnsupportedDtypeError: The format has no tag for the array's type.
     """
-    head, content, tail = encode_event(EventMessage(name, step, mode, mode_step, value, wall_time))
+    head, content, tail = encode_event(TensorRecord(name, step, mode, mode_step, value, wall_time))
     payload_bytes = len(head) + content.nbytes + len(tail)
     header = _header(payload_bytes)
     buffers: tuple[bytes | memoryview, ...] = (header + head, content, tail + PAYLOAD_CHECKSUM)
@@ -164,10 +143,7 @@ def _decode_at(
     stop = start + payload_bytes
     end = stop + _FOOTER_BYTES
     _verify(view[position:end], expected_crc32c, file=file, offset=offset)
-    event = parse_event(view[start:stop], file=file, offset=offset + _HEADER.size)
-    record = TensorRecord(
-        event.name, event.step, event.mode, event.mode_step, event.value, event.wall_time
-    )
+    record = parse_event(view[start:stop], file=file, offset=offset + _HEADER.size)
     return record, end
 
 
