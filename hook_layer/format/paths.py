@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 END_MARKER: Final = "training_job_end.ts"
-"""Written when training ended; its body is the RunId (empty in files of the original client)."""
+"""Written when training ended; `end_marker.py` has its content."""
 JOB_FILE: Final = "job.json"
 STOP_FILE: Final = "stop.json"
 INDEX_PREFIX: Final = "index/"

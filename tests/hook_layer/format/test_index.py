@@ -16,6 +16,7 @@ from hook_layer.format.collections_file import (
     CollectionsFile,
     parse_collections,
 )
+from hook_layer.format.end_marker import EndMarker, parse_end_marker
 from hook_layer.format.errors import (
     CollectionsFileError,
     FormatError,
@@ -299,6 +300,16 @@ def test_job_and_stop_files_come_back() -> None:
     stop = StopFile("loss is NaN", "2026-11-20T10:00:00Z", job.run_id, "R", {"step": 3})
     assert parse_stop_file(stop.encode(), file="f") == stop
     assert parse_stop_file(b'{"Reason": "by hand"}', file="f").run_id is None
+
+
+def test_end_markers_come_back_and_the_originals_is_empty() -> None:
+    marker = EndMarker("01JD", {"worker_0": 41, "worker_1": 0})
+    assert parse_end_marker(marker.encode(), file="f") == marker
+    assert EndMarker().encode() == b""
+    assert parse_end_marker(b" \n", file="f") == EndMarker()
+    for data in (b"01JD", b"[]", b'{"RunId": 1}', b'{"RunId": "x", "Sequences": {"w": -1}}'):
+        with pytest.raises(JobFileError, match="the file"):
+            parse_end_marker(data, file="the file")
 
 
 def test_a_job_file_without_a_run_is_refused() -> None:
