@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from moto.dynamodb.models import DynamoDBBackend
+from moto.events.models import EventsBackend
+from moto.sqs.models import SQSBackend
+from typing_extensions import Self
 
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
@@ -27,9 +30,13 @@ WAIT_S = 90
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
-    """The deployment; a short timeout, so that a message of a killed poller comes back soon."""
-    context = {"stepwatch:rules": RULES, "stepwatch:evaluator_timeout_s": 2}
+    """The deployment; what a killed poller had taken comes back to its queue soon."""
+    context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": []}
     with LocalTarget(context, workdir=tmp_path_factory.mktemp("local")) as local_target:
+        for url in evaluator_queues(local_target):
+            local_target.client("sqs").set_queue_attributes(
+                QueueUrl=url, Attributes={"VisibilityTimeout": "3"}
+            )
         yield local_target
 
 
@@ -132,28 +139,78 @@ def test_every_transition_is_announced_to_whoever_subscribes(
     assert stop["Evidence"]["value"] < stop["Evidence"]["threshold"] == 1e-7
 
 
+class KillAt:
+    """Kills the poller, with its functions, when one of them sends a certain request.
+
+    The emulator runs in this process, so that the moment is exact: after the request was carried
+    out and before its sender gets to know, or when it arrives and before it is carried out.
+    """
+
+    def __init__(
+        self, target: LocalTarget, backend: type, method: str, *, carried_out: bool
+    ) -> None:
+        self.killed = threading.Event()
+        self._target, self._backend, self._method = target, backend, method
+        self._carried_out = carried_out
+        self._original = getattr(backend, method)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        kill, original = self, self._original
+
+        def request(backend: Any, *arguments: Any, **keywords: Any) -> Any:
+            with kill._lock:
+                is_first = not kill.killed.is_set() and is_of_a_function(arguments)
+                answer = None
+                if kill._carried_out or not is_first:
+                    answer = original(backend, *arguments, **keywords)
+                if is_first:
+                    kill._target.poller.kill()
+                    kill.killed.set()
+            if is_first and not kill._carried_out:
+                raise ConnectionAbortedError("the sender is dead")
+            return answer
+
+        setattr(self._backend, self._method, request)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        setattr(self._backend, self._method, self._original)
+
+
+def is_of_a_function(arguments: tuple[Any, ...]) -> bool:
+    """Tell status events from the emulator's own events of its bucket."""
+    events = arguments[0] if arguments and isinstance(arguments[0], list) else []
+    sources = {event.get("Source") for event in events if isinstance(event, dict)}
+    return not sources - {None} or "stepwatch.debugger" in sources
+
+
+@pytest.mark.parametrize(
+    ("backend", "method", "carried_out"),
+    [
+        pytest.param(DynamoDBBackend, "update_item", True, id="state-saved"),
+        pytest.param(EventsBackend, "put_events", False, id="not-announced"),
+        pytest.param(EventsBackend, "put_events", True, id="announced-and-not-noted"),
+        pytest.param(SQSBackend, "delete_message_batch", False, id="not-acknowledged"),
+    ],
+)
 def test_a_poller_killed_in_the_middle_of_a_batch_changes_no_verdict(
-    target: LocalTarget, subscriber: Callable[[], list[dict[str, Any]]]
+    target: LocalTarget,
+    subscriber: Callable[[], list[dict[str, Any]]],
+    backend: type,
+    method: str,
+    carried_out: bool,
 ) -> None:
-    job = WatchedJob(target, "disturbed")
-    job.begin()
-    writer = threading.Thread(
-        target=lambda: (job.write_steps(0, NUM_STEPS), job.end()), daemon=True
-    )
-    writer.start()
-    kills = 0
-    while kills < 3:
-        wait_until(lambda: messages_in_flight(target) > 0)
-        target.poller.kill()
-        assert messages_in_flight(target) > 0, "killed between two batches, not within one"
-        target.poller.start()
-        kills += 1
-        if not writer.is_alive():
-            break
-    writer.join()
+    job = WatchedJob(target, f"killed-{method}-{carried_out}".replace("_", "-"))
+    with KillAt(target, backend, method, carried_out=carried_out) as kill:
+        job.begin()
+        job.write_steps(0, NUM_STEPS)
+        job.end()
+        assert kill.killed.wait(30), f"no function called {method}"
+    assert messages_in_flight(target) > 0
+    target.poller.start()
     target.wait_idle(WAIT_S)
-    events = statuses_of(subscriber(), job)
-    assert sorted(set(events)) == VERDICTS
+    assert sorted(set(statuses_of(subscriber(), job))) == VERDICTS
     items = state_items(target, job)
     for rule in RULES:
         assert items[rule]["transition"] == items[rule]["announced_transition"]
@@ -236,17 +293,16 @@ def dead_letters(target: LocalTarget) -> list[str]:
 
 def messages_in_flight(target: LocalTarget) -> int:
     """Return how many messages the evaluators' queues have handed out."""
+    name = "ApproximateNumberOfMessagesNotVisible"
     sqs = target.client("sqs")
-    total = 0
-    for mapping in target.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
-        url = sqs.get_queue_url(QueueName=mapping["EventSourceArn"].rpartition(":")[2])["QueueUrl"]
-        name = "ApproximateNumberOfMessagesNotVisible"
-        found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"]
-        total += int(found[name])
-    return total
+    return sum(
+        int(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
+        for url in evaluator_queues(target)
+    )
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    ends = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < ends, "the condition did not come true in time"
+def evaluator_queues(target: LocalTarget) -> list[str]:
+    sqs = target.client("sqs")
+    mappings = target.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    names = [mapping["EventSourceArn"].rpartition(":")[2] for mapping in mappings]
+    return [sqs.get_queue_url(QueueName=name)["QueueUrl"] for name in names]
