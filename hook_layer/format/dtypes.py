@@ -45,6 +45,11 @@ _TAG_BY_QUANTIZED_FIELD: Final = {
     "qint32": 3,
 }
 _BFLOAT16, _FLOAT8_E5M2, _FLOAT8_E4M3FN = 14, 24, 25
+_CODES_BY_TAG: Final[dict[int, np.dtype[Any]]] = {
+    _BFLOAT16: np.dtype("<u2"),
+    _FLOAT8_E5M2: np.dtype("u1"),
+    _FLOAT8_E4M3FN: np.dtype("u1"),
+}
 _WIDENED_NAMES: Final = ("bfloat16", "float8_e5m2", "float8_e4m3fn")
 _E4M3FN_EXPONENT_BIAS, _E4M3FN_MANTISSA_BITS = 7, 3
 
@@ -91,25 +96,23 @@ def array_from_content(
 
     bfloat16 and the 8-bit floats have no numpy type and come back as float32 copies.
     """
-    if tag in (_BFLOAT16, _FLOAT8_E5M2, _FLOAT8_E4M3FN):
-        return _widened(tag, content, shape)
-    dtype = _NUMPY_BY_TAG.get(tag)
+    dtype = _CODES_BY_TAG.get(tag) or _NUMPY_BY_TAG.get(tag)
     if dtype is None or _num_elements(shape) * dtype.itemsize != len(content):
         return None
-    return np.frombuffer(content, dtype=dtype).reshape(shape)
-
-
-def _widened(tag: int, content: memoryview, shape: tuple[int, ...]) -> npt.NDArray[Any] | None:
-    itemsize = 2 if tag == _BFLOAT16 else 1
-    if _num_elements(shape) * itemsize != len(content):
+    values = np.frombuffer(content, dtype=dtype)
+    try:
+        return (_widened(tag, values) if tag in _CODES_BY_TAG else values).reshape(shape)
+    except ValueError:  # a length of zero beside lengths that no array can have
         return None
-    if tag == _BFLOAT16:
-        bits = np.frombuffer(content, dtype="<u2").astype(np.uint32) << 16
-        return bits.view(np.float32).reshape(shape)
-    codes = np.frombuffer(content, dtype=np.uint8)
+
+
+def _widened(tag: int, codes: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    if tag == _BFLOAT16:  # the upper half of a float32
+        return (codes.astype(np.uint32) << 16).view(np.float32)
     if tag == _FLOAT8_E5M2:  # the upper half of an IEEE half float
-        return (codes.astype(np.uint16) << 8).view(np.float16).astype(np.float32).reshape(shape)
-    return _e4m3fn_table()[codes].reshape(shape)
+        return (codes.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+    values: npt.NDArray[np.float32] = _e4m3fn_table()[codes]
+    return values
 
 
 def _e4m3fn_table() -> npt.NDArray[np.float32]:

@@ -29,8 +29,9 @@ _VALUE, _PLUGIN, _PLUGIN_NAME, _PLUGIN_CONTENT = 1, 1, 1, 2
 
 _MODE_PLUGIN: Final = "mode"
 _MODE_STEP_PLUGIN: Final = "mode_step"
-_MAX_RANK: Final = 64
+_MAX_RANK: Final = 32  # of numpy before 2.0
 _MAX_STEP_DIGITS: Final = 19
+_MAX_PADDING: Final = 16  # times the strings' own size
 _INT64_SIGN: Final = 1 << 63
 _WIRE_TYPE_NAMES: Final = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_DELIMITED: "bytes"}
 
@@ -173,8 +174,12 @@ def _string_array(
     reader: _Reader, strings: list[memoryview], shape: tuple[int, ...], offset: int
 ) -> npt.NDArray[Any]:
     texts = [bytes(text).decode("utf-8", "surrogateescape") for text in strings]
+    # numpy pads every string to the longest: one long string among many short ones stays unpadded.
+    padded = len(texts) * max(map(len, texts), default=0)
+    is_modest = padded <= _MAX_PADDING * (sum(map(len, texts)) + len(texts))
+    array = np.array(texts, dtype=np.str_ if is_modest else np.object_)
     try:
-        return np.array(texts, dtype=np.str_).reshape(shape)
+        return array.reshape(shape)
     except ValueError:
         raise RecordError(
             f"{len(texts)} strings are no tensor of shape {list(shape)}",

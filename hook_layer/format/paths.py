@@ -70,7 +70,7 @@ def parse_index_key(key: str) -> IndexName:
     Raises:
         PathError: `key` is not the name of an index file.
     """
-    match = _INDEX_KEY.fullmatch(key)
+    match = _match(_INDEX_KEY, key)
     if match is None:
         raise PathError("not the name of an index file", file=key)
     return IndexName(int(match["step"]), _worker_from_file(match["worker"]))
@@ -82,7 +82,7 @@ def parse_collections_key(key: str) -> str:
     Raises:
         PathError: `key` is not the name of a collections file.
     """
-    match = _COLLECTIONS_KEY.fullmatch(key)
+    match = _match(_COLLECTIONS_KEY, key)
     if match is None:
         raise PathError("not the name of a collections file", file=key)
     return _worker_from_file(match["worker"])
@@ -90,7 +90,7 @@ def parse_collections_key(key: str) -> str:
 
 def is_event_key(key: str) -> bool:
     """Tell whether `key` is the name of an event file, and so lies inside the trial."""
-    return _EVENT_KEY.fullmatch(key) is not None
+    return _match(_EVENT_KEY, key) is not None
 
 
 def split_object_key(key: str) -> tuple[str, str]:
@@ -109,7 +109,7 @@ def split_object_key(key: str) -> tuple[str, str]:
     relative = f"{INDEX_PREFIX}{rest}" if found else ""
     if not found and key.startswith(INDEX_PREFIX):
         root, relative = "", key
-    if relative and _INDEX_KEY.fullmatch(relative):
+    if relative and _match(_INDEX_KEY, relative):
         return (f"{root}/" if found else ""), relative
     folder, slash, name = key.rpartition("/")
     if name in _ROOT_FILES:
@@ -129,10 +129,15 @@ def job_name_of(root: str) -> str:
     return parts[-1] if parts else ""
 
 
+def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
+    # What is a name of the format is also a key of every store.
+    return pattern.fullmatch(key) if key.isprintable() else None
+
+
 def _worker_in_file(worker: str) -> str:
     # Device names of TensorFlow ("/job:worker/replica:0") are workers too.
     name = worker.replace("/", "_").replace(":", "-") if worker.startswith("/") else worker
-    if re.fullmatch(_WORKER, name) is None:
+    if re.fullmatch(_WORKER, name) is None or not name.isprintable():
         raise PathError(f"worker name {worker!r} cannot be part of a file name")
     return name
 

@@ -80,7 +80,8 @@ class LocalStore:
 
     def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
         """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
-        yield from self._walk(self.path, "", prefix, after)
+        with self._reported(prefix):
+            yield from self._walk(self.path, "", prefix, after)
 
     def exists(self, key: str) -> bool:
         """Tell whether an object has this key."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["S3Store"]
 
 _URI = re.compile(r"s3://(?P<bucket>[A-Za-z0-9.\-_]{3,255})(?:/(?P<prefix>.*))?")
+_TIMEOUT_S = 10
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
 _RANGE_NOT_SATISFIABLE = "InvalidRange"
 
@@ -131,7 +132,13 @@ def _default_client() -> S3Client:
     # Whoever brings a client along, as the functions do, need not pay for this import.
     import boto3  # noqa: PLC0415
 
-    return boto3.client("s3", config=Config(retries={"mode": "standard", "max_attempts": 5}))
+    # A store that does not answer must show it soon: training waits for a full queue.
+    config = Config(
+        connect_timeout=_TIMEOUT_S,
+        read_timeout=_TIMEOUT_S,
+        retries={"mode": "standard", "max_attempts": 5},
+    )
+    return boto3.client("s3", config=config)
 
 
 class _BuffersReader(io.RawIOBase):

@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import hook_layer.pytorch as smd
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
-from hook_layer.format.index import (
-    STATISTICS_COLUMNS,
-    IndexFile,
-    Statistics,
-    TensorLocation,
-    TensorShape,
-)
+from hook_layer.format.index import IndexFile, TensorLocation, parse_index
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, collections_key, event_key, index_key
 from hook_layer.format.records import encode_record
@@ -145,8 +142,8 @@ def test_types_that_the_originals_reader_loses_are_kept_by_ours(
     finish(tmp_path)
     found = seen_by_us(tmp_path)
     for dtype in OUR_DTYPES:
-        name, shape, _ = found["tensors"][f"t_{dtype}"]["values"]["0"]["worker_0"]
-        assert (name, shape) == (np.dtype(dtype).name, [3, 4])
+        seen = found["tensors"][f"t_{dtype}"]["values"]["0"]["worker_0"]
+        assert seen == shown(sample(dtype)), dtype
 
 
 def test_several_workers_are_read(tmp_path: Path, seen_by_smdebug: Seen, seen_by_us: Seen) -> None:
@@ -163,19 +160,32 @@ def test_several_workers_are_read(tmp_path: Path, seen_by_smdebug: Seen, seen_by
 def test_an_index_with_statistics_only_is_read_by_the_original(
     tmp_path: Path, seen_by_smdebug: Seen, seen_by_us: Seen
 ) -> None:
-    values = np.zeros((1, len(STATISTICS_COLUMNS)))
-    block = Statistics(
-        STATISTICS_COLUMNS, ("gradient/w",), ("bfloat16",), ((2, 3),), values, (None,)
+    torch.manual_seed(0)
+    net, loss = nn.Linear(3, 2), nn.CrossEntropyLoss()
+    hook = smd.Hook(
+        tmp_path,
+        save_config=smd.SaveConfig(save_interval=2),
+        include_collections=["weights", "gradients", "losses"],
+        reduction_config=smd.ReductionConfig(save_raw_tensor=False),
     )
-    shape = TensorShape("gradient/w", "gradient/w", (2, 3))
-    for number, step in enumerate((0, 5), start=1):
-        index = IndexFile(ModeKeys.TRAIN, step, None, (), (shape,), block, "01JDXX", 1, number)
-        LocalStore(tmp_path).put(index_key(step, "worker_0"), index.encode())
-    finish(tmp_path)
+    hook.register_module(net)
+    hook.register_loss(loss)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(4):
+        loss(net(torch.ones(5, 3)), torch.zeros(5, dtype=torch.long)).backward()
+        optimizer.step()
+    hook.close()
+    store = LocalStore(tmp_path)
+    index = parse_index(store.get(index_key(0, "worker_0")), file="index")
+    assert index.statistics is not None
+    row = index.statistics.tensors.index("gradient/Linear_weight")
+    assert index.statistics.column("abs_mean")[row] > 0
+
     found = seen_by_smdebug(tmp_path)
-    assert found["names"] == ["gradient/w"]
-    assert found["steps"] == {"TRAIN": [0, 5]}
-    tensor = found["tensors"]["gradient/w"]
-    assert tensor["values"]["0"]["worker_0"] == "raised TensorUnavailableForStep"
-    assert tensor["shapes"] == {"0": ["(2, 3)"], "5": ["(2, 3)"]}
+    assert found["all_steps"] == [0, 2]
+    assert "gradient/Linear_weight" in found["names"]
+    gradient = found["tensors"]["gradient/Linear_weight"]
+    assert gradient["values"]["0"]["worker_0"] == "raised TensorUnavailableForStep"
+    assert gradient["shapes"] == {"0": ["(2, 3)"], "2": ["(2, 3)"]}
+    assert found["tensors"]["Linear_weight"]["shapes"]["2"] == ["(2, 3)"]
     assert_same(seen_by_us(tmp_path), found)

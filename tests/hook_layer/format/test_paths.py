@@ -13,6 +13,7 @@ from hook_layer.format.reductions import (
     reduction_tensor_name,
     split_reduction_name,
 )
+from hook_layer.storage.base import check_key
 
 
 def test_keys_are_the_originals() -> None:
@@ -74,7 +75,14 @@ def test_other_objects_are_refused_by_name(key: str) -> None:
         paths.split_object_key(key)
 
 
-@pytest.mark.parametrize("worker", ["", "a/b", "a\\b", "a\nb", "x" * 300])
+@given(st.text())
+def test_every_event_key_is_a_key_of_every_store(worker: str) -> None:
+    key = f"events/{0:012d}/{0:012d}_{worker}.tfevents"
+    if paths.is_event_key(key):
+        assert check_key(key) == key
+
+
+@pytest.mark.parametrize("worker", ["", "a\x7f", "a/b", "a\\b", "a\nb", "x" * 300])
 def test_a_worker_that_cannot_be_a_file_name_is_refused(worker: str) -> None:
     with pytest.raises(PathError):
         paths.index_key(0, worker)

@@ -270,6 +270,45 @@ def test_a_shape_that_the_content_cannot_fill_allocates_nothing(shape: str) -> N
     assert peak < 1 << 20
 
 
+@st.composite
+def hostile_tensors(draw: st.DrawFn) -> bytes:
+    """Encode well-formed tensors whose type, shape and content need not fit each other."""
+    lengths = st.sampled_from([0, 1, 2, 3, 2**31, 2**62, 2**64 - 1])
+    shape = draw(st.lists(lengths, max_size=40))
+    tag = draw(st.integers(0, 30))
+    content = draw(st.binary(max_size=64))
+    strings = draw(st.lists(st.binary(max_size=8), max_size=8))
+    dimensions = b"".join(_field(2, b"\x08" + _varint(length)) for length in shape)
+    tensor = b"\x08" + _varint(tag) + _field(2, dimensions) + _field(4, content)
+    tensor += b"".join(_field(8, text) for text in strings)
+    value = _field(1, draw(st.binary(max_size=4))) + _field(8, tensor)
+    return _field(5, _field(1, value))
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _varint(len(data)) + data
+
+
+@given(hostile_tensors())
+def test_tensors_that_contradict_themselves_raise_the_one_error_family(payload: bytes) -> None:
+    try:
+        decode_record(framed(payload), file="f")
+    except FormatError as error:
+        assert error.file == "f"
+
+
+def test_one_long_string_among_many_short_ones_is_not_padded() -> None:
+    texts = ["x" * 100_000] + [""] * 100_000
+    record = encoded(np.array(texts, dtype=object))
+    data = joined(record)
+    tracemalloc.start()
+    value = decode_record(data, file="f").value
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert value.tolist() == texts
+    assert peak < 40 << 20
+
+
 def test_a_length_beyond_the_file_is_refused_before_reading() -> None:
     length = struct.pack("<Q", 2**62)
     header = length + struct.pack("<I", masked_crc32c(length))

@@ -105,6 +105,16 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(store.list()) == []
 
 
+def test_a_folder_that_cannot_be_walked_is_a_storage_error(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.put("index/a", b"x")
+    (tmp_path / "index" / "loop").symlink_to(tmp_path / "index" / "loop2")
+    (tmp_path / "index" / "loop2").symlink_to(tmp_path / "index" / "loop")
+    (tmp_path / "again").symlink_to(tmp_path)
+    with pytest.raises(StorageError):
+        list(store.list())
+
+
 def test_open_store_knows_paths_and_uris(tmp_path: Path) -> None:
     by_path = open_store(tmp_path / "a b")
     assert by_path.uri == f"file://{tmp_path}/a%20b/"
