@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 UV_VERSION = "0.13.8"
+OLDEST_PYTHON = "3.10"
 TORCH = "torch==2.13.0"
 CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda]"]
 ENVIRONMENTS = {
@@ -39,7 +41,7 @@ def main(kind: str) -> None:
     if stamp.exists() and stamp.read_text() == wanted:
         return
     print(f"setup: installing {kind} into {folder}", flush=True)
-    python = create(environment)
+    python = create(environment, oldest_python() if kind == "oldest" else sys.executable)
     install(python, packages)
     stamp.write_text(wanted)
 
@@ -52,18 +54,43 @@ def fingerprint(kind: str) -> str:
     return digest.hexdigest()
 
 
-def create(environment: Path) -> Path:
-    """Create the environment with the pinned installer in it and return its Python."""
+def oldest_python() -> str:
+    """Return an interpreter of the oldest supported Python, where this machine has one."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    candidates = [
+        shutil.which(f"python{OLDEST_PYTHON}"),
+        *map(str, pyenv.glob(f"versions/{OLDEST_PYTHON}.*/bin/python")),
+    ]
+    for candidate in filter(None, candidates):
+        shown = subprocess.run([candidate, "--version"], capture_output=True, check=False)
+        if shown.returncode == 0:  # pyenv puts names on the path that lead nowhere
+            return candidate
+    return sys.executable
+
+
+def create(environment: Path, interpreter: str = sys.executable) -> Path:
+    """Create the environment, unless it is there, with the pinned installer in it."""
     python = environment / "bin" / "python"
-    if not python.exists():
-        made = subprocess.run([sys.executable, "-m", "venv", str(environment)], check=False)
-        if made.returncode != 0:
+    if not has_pip(python):
+        # Debian's Python without its venv package leaves a folder behind that is of no use.
+        shutil.rmtree(environment, ignore_errors=True)
+        made = subprocess.run([interpreter, "-m", "venv", str(environment)], check=False)
+        if made.returncode != 0 or not has_pip(python):
+            shutil.rmtree(environment, ignore_errors=True)
             sys.exit(
-                f"setup: {sys.executable} cannot create a virtual environment. On Debian and "
+                f"setup: {interpreter} cannot create a virtual environment. On Debian and "
                 "Ubuntu: apt-get install python3-venv, then run make again."
             )
     run([str(python), "-m", "pip", "install", "-qq", f"uv=={UV_VERSION}"])
     return python
+
+
+def has_pip(python: Path) -> bool:
+    """Tell whether an environment's Python is there and has its installer."""
+    if not python.exists():
+        return False
+    command = [str(python), "-m", "pip", "--version"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def install(python: Path, packages: list[str]) -> None:

@@ -30,6 +30,7 @@ class Job:
 
     name: str
     learning_rate: float
+    epochs: int
     step: int = 0
     num_steps: int = 0
     last_line: str = ""
@@ -41,7 +42,7 @@ class Job:
     def start(self, out_dir: str, environment: dict[str, str]) -> None:
         """Start training, with tensors going to `out_dir`."""
         command = [sys.executable, "-m", "examples.demo.train", "--out-dir", out_dir]
-        command += ["--learning-rate", str(self.learning_rate)]
+        command += ["--learning-rate", str(self.learning_rate), "--epochs", str(self.epochs)]
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,

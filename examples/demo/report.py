@@ -29,7 +29,6 @@ class RuleResult:
     step: str
     detail: str
     latency_s: float | None
-    stopped_at: str = ""
 
 
 def results_of(job_name: str, target: LocalTarget) -> list[RuleResult]:

@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDEST_PYTHON = ROOT / ".venv-oldest" / "bin" / "python"
+WHERE_OLDEST = ["tests/hook_layer/format", "tests/rule_runtime/rules"]
 HEAVY = {
     "boto3",
     "botocore",
@@ -62,7 +63,7 @@ def test_the_hook_layer_works_with_the_oldest_numpy() -> None:
     done = run(OLDEST_PYTHON, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "1.23.5"
-    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/hook_layer/format"]
+    arguments = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *WHERE_OLDEST]
     tests = run(OLDEST_PYTHON, *arguments)
     assert tests.returncode == 0, tests.stdout[-3000:]
     assert " passed" in tests.stdout

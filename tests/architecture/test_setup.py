@@ -1,0 +1,51 @@
+"""The set-up of the environments, where a machine lacks what it needs."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parents[2] / "tools" / "setup_environment.py"
+
+
+@pytest.fixture
+def setup() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("setup_environment", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_python_that_cannot_make_environments_is_told_of_and_leaves_nothing(
+    setup: ModuleType, tmp_path: Path
+) -> None:
+    # What Debian's interpreter does without its venv package: a folder without an installer.
+    broken = tmp_path / "python"
+    broken.write_text(f'#!/bin/sh\n"{sys.executable}" -m venv --without-pip "$3"\nexit 1\n')
+    broken.chmod(0o755)
+    with pytest.raises(SystemExit, match="apt-get install python3-venv"):
+        setup.create(tmp_path / "environment", str(broken))
+    assert not (tmp_path / "environment").exists()
+
+
+def test_an_environment_without_installer_is_made_anew(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(environment)], check=True)
+    assert not setup.has_pip(environment / "bin" / "python")
+    monkeypatch.setattr(setup, "run", lambda _: None)
+    assert setup.has_pip(setup.create(environment))
+
+
+def test_what_decides_about_an_environment_decides_about_its_stamp(setup: ModuleType) -> None:
+    stamps = {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
+    assert len(set(stamps.values())) == len(stamps)
+    assert stamps == {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
