@@ -33,7 +33,7 @@ synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no cre
 	@$(VENV)/python -m infra.packaging
 	@$(VENV)/python -m infra.app
 
-bench: setup  ## Measure beside the peers.
+bench: setup  ## Measure the format, the hook and the rules.
 	@for script in benchmarks/*.py; do $(VENV)/python $$script || exit 1; done
 
 clean:  ## Remove everything that can be made again.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hook_layer.config import JobEnvironment
 from hook_layer.format.collections_file import CollectionsFile
+from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE, collections_key
 from hook_layer.step_files import RunIdentity
@@ -81,8 +82,7 @@ class TrialSession:
         """Write what waits, then the end marker if training ended, and report what is missing."""
         self.stop_signal.close()
         if end_of_training and self._is_chief and self._marks_the_end:
-            run_id = self.identity.run_id.encode()
-            self.writer.put_file(END_MARKER, run_id, required=True)
+            self.writer.put_file(END_MARKER, self._end_marker, required=True)
         in_time = self.writer.close(timeout_s)
         counters = self.writer.counters
         if not in_time or counters.steps_undelivered or counters.steps_dropped:
@@ -99,6 +99,10 @@ class TrialSession:
     def _marks_the_end(self) -> bool:
         # In a local folder of a SageMaker job the platform does it.
         return self._is_remote or self._job.platform != "sagemaker"
+
+    def _end_marker(self) -> bytes:
+        sequences = {self.identity.worker: self.writer.last_sequence}
+        return EndMarker(self.identity.run_id, sequences).encode()
 
     def _job_file(self) -> JobFile:
         return JobFile(

@@ -116,16 +116,27 @@ class StepWriter:
             self._held_bytes += nbytes
             self._enqueue(_Task(lambda: self._write(record), nbytes, record))
 
-    def put_file(self, key: str, data: bytes, *, required: bool = False) -> None:
+    @property
+    def last_sequence(self) -> int:
+        """Number of the last index file whose storing was tried; 0 before the first."""
+        return self._sequence - 1
+
+    def put_file(
+        self, key: str, data: bytes | Callable[[], bytes], *, required: bool = False
+    ) -> None:
         """Store a small file behind the steps handed over so far.
 
         Args:
             key: Its key.
-            data: Its content.
+            data: Its content, or what returns it: called when the file's turn has come.
             required: Whether it is tried even after storing was given up.
         """
+
+        def put() -> None:
+            self._store.put(key, data if isinstance(data, bytes) else data())
+
         with self._changed:
-            self._enqueue(_Task(lambda: self._store.put(key, data), required=required))
+            self._enqueue(_Task(put, required=required))
 
     def delete_file(self, key: str) -> None:
         """Remove a file, in the order of the other calls."""

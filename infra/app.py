@@ -20,6 +20,7 @@ import aws_cdk as cdk
 from infra.config import ConfigurationError, StepwatchConfig
 from infra.nag import attach_checks
 from infra.packaging import PackagingError
+from infra.rule_settings import RuleCheckError
 from infra.stacks.stepwatch_stack import StepwatchStack
 
 __all__ = ["build_app", "main", "project_context"]
@@ -33,15 +34,19 @@ def project_context() -> dict[str, Any]:
     return dict(settings["context"])
 
 
-def build_app(context: Mapping[str, Any], outdir: Path) -> tuple[cdk.App, StepwatchStack]:
+def build_app(
+    context: Mapping[str, Any], outdir: Path, *, with_wheels: bool = True
+) -> tuple[cdk.App, StepwatchStack]:
     """Build the application, with cdk-nag attached.
 
     Args:
         context: Context, over which what CDK's command hands over wins.
         outdir: Folder of the assembly.
+        with_wheels: Whether the layer holds third-party packages, which Lambda needs.
 
     Raises:
         ConfigurationError: If the settings hold mistakes.
+        RuleCheckError: If the rules cannot be asked about their parameters.
         PackagingError: If the layer's packages are missing.
     """
     app = cdk.App(context=dict(context), outdir=str(outdir), analytics_reporting=False)
@@ -51,6 +56,7 @@ def build_app(context: Mapping[str, Any], outdir: Path) -> tuple[cdk.App, Stepwa
         app,
         "Stepwatch",
         config=config,
+        with_wheels=with_wheels,
         description="Watches training jobs step by step, and stops those that go wrong",
         synthesizer=cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
     )
@@ -62,6 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.app", description=main.__doc__)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("-o", "--output", type=Path, help="default: cdk.out")
+    parser.add_argument(
+        "--without-wheels",
+        action="store_true",
+        help="leave third-party packages out of the layer: for the local target, not for Lambda",
+    )
     options = parser.parse_args(arguments)
     context = project_context()
     for assignment in options.context:
@@ -69,8 +80,8 @@ def main(arguments: list[str] | None = None) -> None:
         context[key] = value
     outdir = options.output or Path(os.environ.get("CDK_OUTDIR", ROOT / "cdk.out"))
     try:
-        app, stack = build_app(context, outdir)
-    except (ConfigurationError, PackagingError) as error:
+        app, stack = build_app(context, outdir, with_wheels=not options.without_wheels)
+    except (ConfigurationError, RuleCheckError, PackagingError) as error:
         sys.exit(f"infra: {error}")
     try:
         app.synth()

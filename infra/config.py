@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from infra.rule_names import built_in_rule_names
+from infra.rule_settings import RuleConfiguration, read_rules
 from infra.settings import (
     Reader,
-    RuleConfiguration,
     SettingError,
     SeveralMistakesError,
     nearest_name,
@@ -23,7 +22,6 @@ from infra.settings import (
     read_flag,
     read_names,
     read_number,
-    read_rules,
     read_text,
 )
 
@@ -74,8 +72,7 @@ class StepwatchConfig:
         retention_days: Days that the functions' logs are kept.
         tensor_expiration_days: Days after which tensors are deleted.
         tensor_bucket_name: Name of the tensor bucket; None lets CloudFormation choose one.
-        architecture: `arm64` or `x86_64`; `host` packages for the local target, which takes
-            third-party packages from the interpreter that it runs under.
+        architecture: Instruction set of the functions, `arm64` or `x86_64`.
         evaluator_timeout_s: Time limit of one evaluation in seconds.
         evaluator_memory_mb: Memory of an evaluator in MB.
         batch_size: Largest number of events in one evaluation.
@@ -104,17 +101,15 @@ class StepwatchConfig:
         return f"Stepwatch-{self.stage}"
 
     @classmethod
-    def from_context(
-        cls, context: Mapping[str, Any], rule_names: tuple[str, ...] | None = None
-    ) -> StepwatchConfig:
+    def from_context(cls, context: Mapping[str, Any]) -> StepwatchConfig:
         """Read the settings out of CDK context.
 
         Args:
             context: All of the application's context, CDK's own keys among it.
-            rule_names: The rules that exist; None: the built-in ones.
 
         Raises:
             ConfigurationError: With every mistake, if there is any.
+            RuleCheckError: If the rules cannot be asked about their parameters.
         """
         own = {key.removeprefix(PREFIX): v for key, v in context.items() if key.startswith(PREFIX)}
         mistakes = [
@@ -122,12 +117,10 @@ class StepwatchConfig:
             for key, value in context.items()
             if not key.startswith(PREFIX) and not CDK_KEY.match(key)
         ]
-        known = built_in_rule_names() if rule_names is None else rule_names
-        readers: dict[str, Reader] = {"rules": read_rules(known), **FIELDS}
-        mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in readers]
+        mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in FIELDS]
         values: dict[str, Any] = {}
-        for key in readers.keys() & own.keys():
-            mistakes += _read_into(values, key, own[key], readers[key])
+        for key in FIELDS.keys() & own.keys():
+            mistakes += _read_into(values, key, own[key], FIELDS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
         mistakes += _contradictions(values)
@@ -137,6 +130,7 @@ class StepwatchConfig:
 
 
 FIELDS: dict[str, Reader] = {
+    "rules": read_rules,
     "stage": read_text(
         "[a-z][a-z0-9-]{0,19}", "at most 20 lower-case letters, digits and '-', a letter first"
     ),
@@ -148,7 +142,7 @@ FIELDS: dict[str, Reader] = {
     "tensor_bucket_name": read_text(
         "[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", "3 to 63 lower-case letters, digits and '-'"
     ),
-    "architecture": read_choice("arm64", "x86_64", "host"),
+    "architecture": read_choice("arm64", "x86_64"),
     "evaluator_timeout_s": read_number(1, 900),
     "evaluator_memory_mb": read_number(128, 10240),
     "batch_size": read_number(1, 10000),

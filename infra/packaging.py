@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.build_folder import BUILD, publish, reuse
+
 __all__ = [
     "PYTHON_VERSION",
     "PackagingError",
@@ -32,7 +34,6 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / ".build"
 CONSTRAINTS = ROOT / "constraints.txt"
 
 PYTHON_VERSION = "3.14"
@@ -65,7 +66,7 @@ def prepare_wheels(architecture: str) -> Path:
         PackagingError: If the installer cannot get the wheels.
     """
     folder = _wheels_folder(architecture)
-    if folder.exists():
+    if reuse(folder):
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
@@ -74,7 +75,7 @@ def prepare_wheels(architecture: str) -> Path:
         for pattern in UNUSED:
             for path in sorted(target.glob(pattern)):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        _publish(target, folder)
+        publish(target, folder)
     return folder
 
 
@@ -85,21 +86,22 @@ def stage_function() -> Path:
         return _settle(temporary, "function")
 
 
-def stage_layer(architecture: str) -> Path:
+def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
     """Return a folder with the layer as it is uploaded.
 
     Args:
-        architecture: `arm64`, `x86_64`, or `host`: without third-party packages, for the local
-            target, whose interpreter has them.
+        architecture: `arm64` or `x86_64`.
+        with_wheels: Whether third-party packages are in it; the local target leaves them out, for
+            its interpreter has them.
 
     Raises:
         PackagingError: If the third-party packages were not prepared.
     """
     with _staging() as temporary:
         python = temporary / "python"
-        if architecture != "host":
+        if with_wheels:
             wheels = _wheels_folder(architecture)
-            if not wheels.exists():
+            if not reuse(wheels):
                 raise PackagingError(
                     f"the layer's packages for {architecture} are missing in {wheels}; with the "
                     f"network run: python -m infra.packaging --architecture {architecture}"
@@ -107,7 +109,7 @@ def stage_layer(architecture: str) -> Path:
             shutil.copytree(wheels, python, copy_function=_link_or_copy)
         for package in OWN_PACKAGES:
             shutil.copytree(ROOT / package, python / package, ignore=NOT_PACKAGED)
-        return _settle(temporary, f"layer-{architecture}")
+        return _settle(temporary, f"layer-{architecture}" if with_wheels else "layer-local")
 
 
 def digest_folder(folder: Path) -> str:
@@ -164,19 +166,8 @@ def _link_or_copy(source: str, target: str) -> None:
 
 def _settle(temporary: Path, name: str) -> Path:
     folder = BUILD / "assets" / f"{name}-{digest_folder(temporary)[:32]}"
-    _publish(temporary, folder)
+    publish(temporary, folder)
     return folder
-
-
-def _publish(made: Path, folder: Path) -> None:
-    """Rename a finished folder to its final name; the first of several writers wins."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    made.chmod(0o755)
-    try:
-        made.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
 
 
 def main(arguments: list[str] | None = None) -> None:

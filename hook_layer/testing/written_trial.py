@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hook_layer.format.collections_file import CollectionsFile, parse_collections
+from hook_layer.format.end_marker import EndMarker, parse_end_marker
 from hook_layer.format.index import IndexFile, parse_index
 from hook_layer.format.job_file import JobFile, parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, collections_key, parse_index_key
@@ -84,6 +85,8 @@ class WrittenTrial:
         """Return `job.json`."""
         return parse_job_file(self.store.get(JOB_FILE), file=JOB_FILE)
 
-    def end_marker(self) -> str | None:
-        """Return the end marker's content, None while there is none."""
-        return self.store.get(END_MARKER).decode() if self.store.exists(END_MARKER) else None
+    def end_marker(self) -> EndMarker | None:
+        """Return the end marker, None while there is none."""
+        if not self.store.exists(END_MARKER):
+            return None
+        return parse_end_marker(self.store.get(END_MARKER), file=END_MARKER)

@@ -36,15 +36,12 @@ class FunctionSettings:
         timeout_s: Time limit of an invocation in seconds.
         memory_mb: Memory in MB; the share of a CPU follows it.
         description: One line for the console.
-        wakes_itself: Whether the function may send events that lead to itself. Lambda ends such a
-            loop after 16 rounds unless it is told that the loop is meant.
     """
 
     handler: str
     timeout_s: int
     memory_mb: int
     description: str
-    wakes_itself: bool = False
 
 
 class FunctionSource(Construct):
@@ -76,7 +73,7 @@ class FunctionSource(Construct):
             id_: Id of this construct.
             function_folder: Folder whose content becomes the function asset.
             layer_folder: Folder whose content becomes the layer.
-            architecture: `arm64`, or anything else for `x86_64`.
+            architecture: `arm64` or `x86_64`.
             log_retention_days: Days that logs are kept.
         """
         super().__init__(scope, id_)
@@ -137,7 +134,6 @@ class StepwatchFunction(Construct):
             timeout=cdk.Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mb,
             log_group=log_group,
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
             environment=dict(environment),
             description=settings.description,
         )

@@ -21,7 +21,7 @@ from infra.constructs.function import (
     dead_letters,
 )
 from infra.nag import acknowledge
-from infra.settings import RuleConfiguration
+from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
 from lambdas.contracts.events import tensor_object_pattern
 
@@ -88,7 +88,6 @@ class RuleEvaluation(Construct):
                 timeout_s=config.evaluator_timeout_s,
                 memory_mb=config.evaluator_memory_mb,
                 description=f"Evaluates the rule {rule.name} on the tensors of training jobs",
-                wakes_itself=True,
             ),
             environment=_environment(rule, watched),
         )

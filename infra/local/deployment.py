@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from infra.build_folder import BUILD, publish, reuse
 from infra.local.functions import ClientFactory, pack_folder
 from infra.local.service_environment import ACCOUNT_ID, REGION
 
 __all__ = ["DeploymentError", "deploy", "synthesise"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-ASSEMBLIES = ROOT / ".build" / "assemblies"
+ASSEMBLIES = BUILD / "assemblies"
 SOURCES = ("hook_layer", "infra", "lambdas", "rule_runtime")
 STACK_TIMEOUT_S = 60
 
@@ -31,6 +32,8 @@ class DeploymentError(RuntimeError):
 def synthesise(context: Mapping[str, Any]) -> Path:
     """Return the folder of the assembly for some context, made when anything in it changed.
 
+    Its layer has no third-party packages; the functions get them from this interpreter.
+
     Args:
         context: Context that wins over cdk.json.
 
@@ -38,12 +41,12 @@ def synthesise(context: Mapping[str, Any]) -> Path:
         DeploymentError: With the application's own message.
     """
     folder = ASSEMBLIES / _digest(context)
-    if folder.exists():
+    if reuse(folder):
         return folder
     ASSEMBLIES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=ASSEMBLIES) as temporary:
         made = Path(temporary) / "assembly"
-        command = [sys.executable, "-m", "infra.app", "--output", str(made)]
+        command = [sys.executable, "-m", "infra.app", "--without-wheels", "--output", str(made)]
         for key, value in context.items():
             text = value if isinstance(value, str) else json.dumps(value)
             command += ["--context", f"{key}={text}"]
@@ -53,11 +56,7 @@ def synthesise(context: Mapping[str, Any]) -> Path:
         )
         if done.returncode != 0:
             raise DeploymentError(f"synthesis failed:\n{done.stderr.strip()}")
-        try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            if not folder.exists():
-                raise
+        publish(made, folder)
     return folder
 
 

@@ -128,6 +128,9 @@ def _attempt(loop: Callable[[], int]) -> None:
     except (BotoCoreError, ClientError) as error:
         logger.warning("poller: %s", error)
         time.sleep(PAUSE_AFTER_ERROR_S)
+    except Exception:  # a thread that ends silently leaves its queue full for ever
+        logger.exception("poller: what was received comes back after its visibility timeout")
+        time.sleep(PAUSE_AFTER_ERROR_S)
 
 
 def _end_with_parent(parent: int) -> None:

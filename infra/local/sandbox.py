@@ -173,6 +173,7 @@ class Sandbox:
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
             "AWS_LAMBDA_LOG_GROUP_NAME": f"{LOG_GROUP}/{function.name}",
             "AWS_LAMBDA_LOG_STREAM_NAME": "local",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "LAMBDA_TASK_ROOT": str(function.code),
             "_HANDLER": function.handler,
             "PYTHONPATH": os.pathsep.join(map(str, folders)),

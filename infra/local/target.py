@@ -29,11 +29,8 @@ from infra.local.service_environment import (
 
 __all__ = ["LocalTarget"]
 
-LOCAL_CONTEXT: Mapping[str, Any] = {
-    "stepwatch:architecture": "host",
-    "stepwatch:batching_window_s": 0,
-}
-"""What differs from cdk.json: packages of this interpreter, and no wait for fuller batches."""
+LOCAL_CONTEXT: Mapping[str, Any] = {"stepwatch:batching_window_s": 0}
+"""What differs from cdk.json: no wait for fuller batches."""
 
 IDLE_CHECKS = 3  # an event can be on its way through two functions while queues are looked at
 IDLE_PAUSE_S = 0.02

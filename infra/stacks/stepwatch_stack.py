@@ -29,7 +29,13 @@ class StepwatchStack(cdk.Stack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, config: StepwatchConfig, **stack_options: Any
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        config: StepwatchConfig,
+        with_wheels: bool = True,
+        **stack_options: Any,
     ) -> None:
         """Create the resources of one deployment.
 
@@ -37,6 +43,7 @@ class StepwatchStack(cdk.Stack):
             scope: Parent construct.
             id_: Id of this stack.
             config: Settings of the deployment.
+            with_wheels: Whether the layer holds third-party packages, which Lambda needs.
             stack_options: Options of `aws_cdk.Stack`.
         """
         super().__init__(scope, id_, stack_name=config.stack_name, **stack_options)
@@ -51,7 +58,7 @@ class StepwatchStack(cdk.Stack):
             self,
             "Functions",
             function_folder=stage_function(),
-            layer_folder=stage_layer(config.architecture),
+            layer_folder=stage_layer(config.architecture, with_wheels=with_wheels),
             architecture=config.architecture,
             log_retention_days=config.retention_days,
         )

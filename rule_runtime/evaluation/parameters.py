@@ -20,6 +20,7 @@ __all__ = [
     "ParameterError",
     "coerce",
     "nearest",
+    "nearest_name",
     "parameters_of",
 ]
 
@@ -95,6 +96,18 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
     return result
 
 
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the valid name that is closest to what the user wrote, if one is close.
+
+    Args:
+        name: What the user wrote.
+        names: What is valid.
+    """
+    by_folded = {candidate.casefold(): candidate for candidate in names}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    return by_folded[found[0]] if found else None
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ", did you mean ...?" with the nearest valid name, or the list of the valid ones.
 
@@ -103,10 +116,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
         names: What is valid.
     """
     valid = sorted(names)
-    by_folded = {candidate.casefold(): candidate for candidate in valid}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
-    if found:
-        return f"; did you mean {by_folded[found[0]]!r}?"
+    found = nearest_name(name, valid)
+    if found is not None:
+        return f"; did you mean {found!r}?"
     return f"; valid are {', '.join(valid)}" if valid else "; there are none"
 
 

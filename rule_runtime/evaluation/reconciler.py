@@ -9,25 +9,21 @@ that is known). If an error is raised, nothing has changed, and the same call ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Final
 
-from hook_layer.format.paths import index_key
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.last_files import LastFiles
 from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.progress import ProgressTracker, Sighting
 from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.run_feed import FILES_AT_ONCE, FileName, RunFeed
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+from rule_runtime.trial.step_index import StepFile, list_index_files
 from rule_runtime.trial.step_view import StepReader
 
 __all__ = ["Reconciler"]
-
-_FILES_AT_ONCE: Final = 256
-"""Index files held in memory when many steps are fed in one go."""
 
 _RANK: Final = {
     RuleStatus.ERROR: 0,
@@ -53,7 +49,12 @@ class Reconciler:
         self._reader = StepReader(store)
 
     def advance(
-        self, state: EvaluationState, files: Sequence[StepFile], *, ended: bool = False
+        self,
+        state: EvaluationState,
+        files: Sequence[StepFile],
+        *,
+        ended: bool = False,
+        last_sequences: Mapping[str, int] | None = None,
     ) -> EvaluationState:
         """Return the state after these files, and any that they show to be missing, were taken in.
 
@@ -63,76 +64,47 @@ class Reconciler:
             ended: True once the end marker of this run was seen. Everything that is left is fed,
                 also steps that some worker did not write, and the verdict is drawn. May be
                 repeated.
+            last_sequences: Number of the last index file of each worker that the end marker names,
+                if it does. Once that many were seen, nothing more is looked for.
 
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
-        session = _Session(self._store, self._rule, self._run, self._reader, state)
-        is_news = session.take_in(files)
+        feed = RunFeed(self._store, self._rule, self._run, self._reader, state)
+        session = _Session(self._store, feed, last_sequences or {})
+        is_news = feed.take_in(files)
         if state.ended:
             return session.finish() if is_news else state
         session.feed_what_is_ready(has_news=is_news)
-        return session.finish() if ended else session.result()
+        return session.finish() if ended else feed.state()
 
 
 class _Session:
-    """One call of `advance`: the mutable copies of all that the state holds."""
+    """One call of `advance`: decides what is looked for and what is fed.
 
-    def __init__(
-        self, store: Store, rule: Rule, run: str | None, reader: StepReader, state: EvaluationState
-    ) -> None:
+    Args:
+        store: The trial's root.
+        feed: The run's way to the rule.
+        last_sequences: What the end marker says; empty without one.
+    """
+
+    def __init__(self, store: Store, feed: RunFeed, last_sequences: Mapping[str, int]) -> None:
         self._store = store
-        self._rule = rule
-        self._run = run
-        self._reader = reader
-        self._state = state
-        self._tracker = ProgressTracker(state.progress)
-        self._evaluation = Evaluation.resume(rule, state)
-        self._last_problem = state.counts.last_problem
-        self._loaded: dict[tuple[int, str], StepFile] = {}
-
-    # ------------------------------------------------------------------ taking files in
-
-    def take_in(self, files: Iterable[StepFile]) -> bool:
-        """Note files; return True if one of them can change anything."""
-        is_news = False
-        for file in sorted(files, key=lambda file: (file.step, file.worker)):
-            sighting = self._note(file)
-            if sighting is Sighting.NEW:
-                self._loaded[file.step, file.worker] = file
-            may_be_late = file.index is not None and file.index.sequence is None
-            is_news = is_news or sighting is not Sighting.DUPLICATE or may_be_late
-        self._tracker.settle()
-        return is_news
-
-    def _note(self, file: StepFile) -> Sighting:
-        if file.index is None:
-            sighting = self._tracker.note_unreadable(file.worker, file.step)
-            if sighting is Sighting.NEW:
-                is_last = (file.step, file.worker) == max(self._tracker.unreadable)
-                self._last_problem = (file.problem or "") if is_last else self._last_problem
-            return sighting
-        if not self._belongs(file):
-            return Sighting.DUPLICATE
-        if file.index.workers is not None:
-            known = self._tracker.num_workers or 0
-            self._tracker.num_workers = max(known, file.index.workers)
-        return self._tracker.note(file.worker, file.step, file.index.sequence)
-
-    def _belongs(self, file: StepFile) -> bool:
-        return file.index is not None and file.index.run == self._run
+        self._feed = feed
+        self._tracker = feed.tracker
+        self._last = LastFiles(feed.tracker, last_sequences)
 
     # ------------------------------------------------------------------ feeding while the job runs
 
     def feed_what_is_ready(self, *, has_news: bool) -> None:
         """Repair what the files show to be missing, and feed every step that is complete."""
-        if has_news and self._tracker.num_workers is None:
-            self._tracker.num_workers = self._reader.num_workers()
+        if has_news:
+            self._feed.look_up_num_workers()
         while True:
             if has_news:
                 self._repair()
             steps = self._tracker.ready_steps()
-            self._feed(steps)
+            self._feed.feed_steps(steps)
             # Only what had been forgotten for want of room can be found by looking once more.
             forgotten = any(track.forgotten for track in self._tracker.workers.values())
             if not (steps and forgotten):
@@ -173,7 +145,7 @@ class _Session:
         for track in tracker.workers.values():
             track.listed = max(track.listed, track.highest)
             track.forgotten = not is_whole or (track.forgotten and last is not None)
-        self.take_in(load_step_files(self._store, keys))
+        self._feed.load(keys)
         for worker, step in shown.items():
             track_or_none = tracker.workers.get(worker)
             if track_or_none is not None and track_or_none.unsequenced:
@@ -192,110 +164,61 @@ class _Session:
     def finish(self) -> EvaluationState:
         """Feed all that is left, replay the run if files came late, and draw the verdict."""
         tracker = self._tracker
-        if tracker.num_workers is None:
-            tracker.num_workers = self._reader.num_workers()
-        has_unsequenced = any(track.unsequenced for track in tracker.workers.values())
-        is_unknown = has_unsequenced or not tracker.workers
-        after = -1 if is_unknown else tracker.fed_step
-        names = [
-            (name.step, name.worker) for _, name in list_index_files(self._store, after_step=after)
-        ]
-        self._feed_rest(name for name in names if name[0] > tracker.fed_step)
-        if any(track.unsequenced for track in tracker.workers.values()):
-            tracker.count_late(Counter(worker for _, worker in names))
+        self._feed.look_up_num_workers()
+        if self._last.are_seen:
+            self._feed.feed_steps(tracker.pending_steps())
+        else:
+            self._feed_listed()
+        for track in tracker.workers.values():
+            track.pending.clear()
+            track.forgotten = False
         if tracker.late > tracker.replayed:
             self._replay()
             tracker.replayed = tracker.late
-        return self._conclude(self.result())
+        return self._conclude(self._feed.state())
 
-    def _feed_rest(self, names: Iterable[tuple[int, str]]) -> None:
-        """Feed the listed steps in order, as they are; memory is bounded however many there are."""
-        for chunk in _chunks(names, _FILES_AT_ONCE):
-            files = self._load(chunk)
-            self.take_in(files)
-            for step, of_step in _by_step(files):
-                if self._evaluate(step, of_step):
-                    self._tracker.mark_fed(step)
-            self._loaded.clear()
-        for track in self._tracker.workers.values():
-            track.pending.clear()
-            track.forgotten = False
+    def _feed_listed(self) -> None:
+        """Feed what a listing shows, in order and as it is; memory is bounded however much it is.
+
+        It ends where nothing of the run can follow, if the end marker tells that. As many files as
+        are missing are read first, then twice as many, and so on: among them may be other runs'.
+        """
+        tracker, last = self._tracker, self._last
+        is_unknown = self._is_unsequenced or not tracker.workers
+        shown: Counter[str] = Counter()
+        chunk: list[FileName] = []
+        size = min(last.num_awaited or FILES_AT_ONCE, FILES_AT_ONCE)
+        listed = list_index_files(self._store, after_step=-1 if is_unknown else tracker.fed_step)
+        for step, of_step in groupby(listed, key=lambda item: item[1].step):
+            workers = [name.worker for _, name in of_step]
+            shown.update(workers)
+            if step > tracker.fed_step:
+                chunk += [(step, worker) for worker in workers if last.may_be_own(step, worker)]
+            if len(chunk) >= size:
+                self._feed.feed_files(chunk)
+                chunk, size = [], min(2 * size, FILES_AT_ONCE)
+            if last.are_before(step):
+                break
+        self._feed.feed_files(chunk)
+        if self._is_unsequenced:
+            tracker.count_late(shown)
+
+    @property
+    def _is_unsequenced(self) -> bool:
+        return any(track.unsequenced for track in self._tracker.workers.values())
 
     def _replay(self) -> None:
-        """Judge the run again from its beginning; a finding is added, never withdrawn."""
-        first = self._evaluation
-        self._evaluation = Evaluation.fresh(self._rule)
         names = ((name.step, name.worker) for _, name in list_index_files(self._store))
-        for chunk in _chunks(names, _FILES_AT_ONCE):
-            for step, of_step in _by_step(self._load(chunk)):
-                self._evaluate(step, of_step)
-        if self._evaluation.evidence is None:
-            self._evaluation.evidence = first.evidence
+        # What was fed by now is all there is; a file of a later step will be news.
+        self._feed.replay(takewhile(lambda name: name[0] <= self._tracker.fed_step, names))
 
     def _conclude(self, state: EvaluationState) -> EvaluationState:
-        if self._evaluation.evidence is not None:
+        if self._feed.evaluation.evidence is not None:
             verdict = RuleStatus.ISSUES_FOUND
-        elif self._evaluation.evaluated:
+        elif self._feed.evaluation.evaluated:
             verdict = RuleStatus.NO_ISSUES_FOUND
         else:
             verdict = RuleStatus.ERROR
         if _RANK.get(state.status, -1) < _RANK[verdict]:
             state = state.with_status(verdict)
         return replace(state, ended=True)
-
-    # ------------------------------------------------------------------ feeding
-
-    def _feed(self, steps: Sequence[int]) -> None:
-        names = ((step, worker) for step in steps for worker in self._tracker.writers(step))
-        for chunk in _chunks(names, _FILES_AT_ONCE):
-            found = {step: list(of_step) for step, of_step in _by_step(self._load(chunk))}
-            for step in sorted({step for step, _ in chunk}):
-                if not self._evaluate(step, found.get(step, ())):
-                    self._evaluation.skip(f"the index files of step {step} are gone")
-                self._tracker.mark_fed(step)
-            for name in chunk:
-                self._loaded.pop(name, None)
-
-    def _load(self, names: Sequence[tuple[int, str]]) -> list[StepFile]:
-        """Return files by name in step order, reading only those that are not at hand."""
-        at_hand = [self._loaded[name] for name in names if name in self._loaded]
-        missing = [index_key(*name) for name in names if name not in self._loaded]
-        files = [*at_hand, *load_step_files(self._store, missing)]
-        return sorted(files, key=lambda file: (file.step, file.worker))
-
-    def _evaluate(self, step: int, files: Iterable[StepFile]) -> bool:
-        """Feed one step; return False if none of its files belongs to the run."""
-        own = [file for file in files if self._belongs(file)]
-        if own:
-            expected = self._tracker.num_workers or len(self._tracker.workers)
-            self._evaluation.feed(self._reader.view(step, own, num_workers=expected))
-        return bool(own)
-
-    def result(self) -> EvaluationState:
-        """Return the state as it is now, its status raised to a finding if there is one."""
-        evaluation = self._evaluation
-        state = replace(
-            self._state,
-            progress=self._tracker.to_progress(),
-            memory=evaluation.memory,
-            evidence=evaluation.evidence,
-            counts=evaluation.counts(len(self._tracker.unreadable), self._last_problem),
-        )
-        is_found = evaluation.evidence is not None
-        return state.with_status(RuleStatus.ISSUES_FOUND) if is_found else state
-
-
-def _by_step(files: Iterable[StepFile]) -> Iterator[tuple[int, Iterator[StepFile]]]:
-    return groupby(files, key=lambda file: file.step)
-
-
-def _chunks(names: Iterable[tuple[int, str]], size: int) -> Iterator[list[tuple[int, str]]]:
-    """Yield the names in lists of about `size`; a step's names stay together."""
-    chunk: list[tuple[int, str]] = []
-    for _, of_step in groupby(names, key=lambda name: name[0]):
-        chunk.extend(of_step)
-        if len(chunk) >= size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -20,12 +20,18 @@ import rule_runtime.rules
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.rule import Rule, snake_case
 
-__all__ = ["ENTRY_POINT_GROUP", "UnknownRuleError", "available_rules", "create_rule"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "SERVICE_PARAMETERS",
+    "UnknownRuleError",
+    "available_rules",
+    "create_rule",
+]
 
 ENTRY_POINT_GROUP: Final = "stepwatch.rules"
 """Entry points of this group name a rule's class, or a module with rules."""
 
-_SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
+SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
 """Keys among a rule's parameters that are addressed to the service, not to the rule."""
 
 _logger = logging.getLogger(__name__)
@@ -64,7 +70,7 @@ def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = N
         ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
     """
     cls = _find(rule_to_invoke)
-    given = {k: v for k, v in (parameters or {}).items() if k not in _SERVICE_PARAMETERS}
+    given = {k: v for k, v in (parameters or {}).items() if k not in SERVICE_PARAMETERS}
     accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
     for name in given:
         if name not in accepted:

@@ -185,7 +185,9 @@ class EvaluationState:
         counts: What became of the steps.
         transition: Raised by one whenever `status` changes; 1 for the first state.
         announced_transition: The last transition that was announced; 0 before the first.
-        ended: True once the run's end was seen and the verdict drawn.
+        ended: True once the run's end was seen and the verdict drawn, or the run was given up.
+        blocked_by: Why no step is fed any more; empty when nothing is in the way. Whoever evaluates
+            sets it and takes it back; together with `ended` it is for good.
     """
 
     status: RuleStatus
@@ -196,6 +198,7 @@ class EvaluationState:
     transition: int
     announced_transition: int
     ended: bool
+    blocked_by: str = ""
 
     @classmethod
     def initial(cls) -> EvaluationState:
@@ -214,7 +217,8 @@ class EvaluationState:
     @property
     def reason(self) -> str:
         """Why nothing could be judged, for a status of Error."""
-        return self.counts.last_reason or self.counts.last_problem or _NO_STEP
+        found = self.blocked_by or self.counts.last_reason or self.counts.last_problem
+        return found or _NO_STEP
 
     @property
     def is_announced(self) -> bool:
@@ -246,6 +250,7 @@ class EvaluationState:
             "transition": self.transition,
             "announced_transition": self.announced_transition,
             "ended": self.ended,
+            "blocked_by": self.blocked_by,
         }
 
     @classmethod
@@ -265,4 +270,5 @@ class EvaluationState:
             transition=int(data["transition"]),
             announced_transition=int(data["announced_transition"]),
             ended=bool(data["ended"]),
+            blocked_by=str(data.get("blocked_by", "")),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
     IndexFile,
@@ -127,7 +128,15 @@ class TrialBuilder:
 
     def end(self) -> None:
         """Write the end marker."""
-        self.store.put(END_MARKER, (self.run or "").encode())
+        self.store.put(END_MARKER, EndMarker(self.run, self._sequences).encode())
+
+    def sequence(self, worker: str = "worker_0") -> int:
+        """Return the number of a worker's last index file; 0 if it wrote none.
+
+        Args:
+            worker: Name of the worker.
+        """
+        return self._sequences.get(worker, 0)
 
     def views(self) -> list[StepView]:
         """Return what a rule sees of each step, in order."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, STOP_FILE
@@ -530,7 +531,7 @@ def test_a_stop_request_ends_the_loop_with_a_reason(trial: WrittenTrial) -> None
         training.step()
     assert (caught.value.reason, caught.value.rule) == ("gradients vanish", "Vanishing")
     assert len(trial.indexes()) == 3
-    assert trial.end_marker() == trial.job().run_id
+    assert trial.end_marker() == EndMarker(trial.job().run_id, {"worker_0": 3})
     assert hook.stop_reason == "gradients vanish"
     training.step()  # who catches the error may go on, e.g. to evaluate; nothing is written
     assert len(trial.indexes()) == 3
@@ -550,7 +551,7 @@ def test_a_stop_request_may_only_set_a_flag(trial: WrittenTrial) -> None:
     assert hook.should_stop
     assert trial.end_marker() is None
     hook.close()
-    assert trial.end_marker() == trial.job().run_id
+    assert trial.end_marker() == EndMarker(trial.job().run_id, {"worker_0": 2})
 
 
 def test_a_second_run_in_the_same_folder(trial: WrittenTrial) -> None:
@@ -563,7 +564,7 @@ def test_a_second_run_in_the_same_folder(trial: WrittenTrial) -> None:
         assert trial.end_marker() is None  # the one of the run before is gone
         runs.append(trial.job().run_id)
         hook.close()
-        assert trial.end_marker() == runs[-1]
+        assert trial.end_marker() == EndMarker(runs[-1], {"worker_0": 1})
     assert runs[0] != runs[1]
     assert trial.indexes()[0].sequence == 1
     assert trial.indexes()[0].run == runs[1]
@@ -608,7 +609,7 @@ def test_close_is_idempotent_and_also_done_by_with(trial: WrittenTrial) -> None:
         training = Training(hook)
         training.step()
         raise KeyError
-    assert trial.end_marker() == trial.job().run_id
+    assert trial.end_marker() == EndMarker(trial.job().run_id, {"worker_0": 1})
     trial.store.delete(END_MARKER)
     hook.close()
     training.step()

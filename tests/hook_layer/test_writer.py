@@ -9,6 +9,7 @@ import pytest
 from hook_layer.capture import ArraySnapshot, CapturedTensor, NumpyBackend, StepRecord
 from hook_layer.format.index import parse_index
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import index_key
 from hook_layer.format.records import decode_record
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import Buffers, StorageError
@@ -199,6 +200,20 @@ def test_required_files_are_tried_after_writing_was_given_up() -> None:
     writer.put_file("end", b"e", required=True)
     assert writer.close(TIMEOUT_S)
     assert list(store.list()) == ["end"]
+
+
+def test_a_files_content_may_be_made_when_its_turn_has_come() -> None:
+    failing = index_key(1, "worker_0")
+    store = Switchable(lambda key: key == failing)
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY)
+    for step in range(2):
+        writer.submit(make_record(step))
+    writer.put_file("end", lambda: str(writer.last_sequence).encode())
+    assert writer.last_sequence == 0
+    store.gate.set()
+    assert writer.close(TIMEOUT_S)
+    assert store.get("end") == b"2"  # the one that failed has used its number up
 
 
 def test_a_store_that_hangs_does_not_hold_close_up() -> None:

@@ -26,7 +26,7 @@ def rules() -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="session")
 def assembly() -> Path:
     """The assembly of three rules, for the local target."""
-    return synthesise({"stepwatch:architecture": "host", "stepwatch:rules": RULES})
+    return synthesise({"stepwatch:rules": RULES, "stepwatch:stop_rules": ["explosion"]})
 
 
 @pytest.fixture(scope="session")

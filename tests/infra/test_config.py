@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
+from infra import rule_settings
 from infra.config import ConfigurationError, StepwatchConfig
-from infra.rule_names import built_in_rule_names
-
-RULE_NAMES = ("ExplodingTensor", "VanishingGradient")
+from infra.rule_settings import RuleCheckError
 
 
 def read(**settings: Any) -> StepwatchConfig:
     given = {"rules": ["VanishingGradient"], **settings}
     context = {f"stepwatch:{key}": value for key, value in given.items()}
-    return StepwatchConfig.from_context(context, RULE_NAMES)
+    return StepwatchConfig.from_context(context)
 
 
 def mistakes(**settings: Any) -> tuple[str, ...]:
@@ -34,7 +33,7 @@ def test_all_mistakes_stand_in_one_message() -> None:
         "stop_rules": "X",
     }
     with pytest.raises(ConfigurationError) as caught:
-        StepwatchConfig.from_context(context, RULE_NAMES)
+        StepwatchConfig.from_context(context)
     message = str(caught.value)
     assert message.startswith("9 mistakes in the settings")
     assert "stepwatch:stage = 'Not A Stage': allowed: at most 20 lower-case letters" in message
@@ -109,6 +108,7 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ({"evaluator_memory_mb": 64}, "a whole number from 128 to 10240"),
         ({"tensor_bucket_name": "My_Bucket"}, "3 to 63 lower-case letters"),
         ({"stop_any_native_job": "maybe"}, "true or false"),
+        ({"architecture": "host"}, "arm64, x86_64"),
     ],
 )
 def test_one_mistake(settings: dict[str, Any], expected: str) -> None:
@@ -118,7 +118,7 @@ def test_one_mistake(settings: dict[str, Any], expected: str) -> None:
 
 def test_missing_rules_are_a_mistake() -> None:
     with pytest.raises(ConfigurationError, match="stepwatch:rules: missing"):
-        StepwatchConfig.from_context({}, RULE_NAMES)
+        StepwatchConfig.from_context({})
 
 
 def test_keys_of_cdk_are_left_alone() -> None:
@@ -129,13 +129,63 @@ def test_keys_of_cdk_are_left_alone() -> None:
         "aws-cdk:enableDiffNoFail": "true",
         "availability-zones:account=1:region=x": ["a"],
     }
-    assert StepwatchConfig.from_context(context, RULE_NAMES).stage == "dev"
+    assert StepwatchConfig.from_context(context).stage == "dev"
 
 
-def test_built_in_rules_are_found_by_their_files(tmp_path: Any) -> None:
-    (tmp_path / "vanishing_gradient.py").write_text(
-        "class Helper(Base):\n    ...\n\n\nclass VanishingGradient(Rule):\n    ...\n"
-    )
-    (tmp_path / "_shared.py").write_text("class Shared(Rule):\n    ...\n")
-    assert built_in_rule_names(tmp_path) == ("VanishingGradient",)
-    assert "VanishingGradient" in built_in_rule_names()
+def test_rules_say_what_is_wrong_with_their_parameters() -> None:
+    rules = {
+        "VanishingGradient": {"thresold": "1e-7", "threshold": "abc"},
+        "slow": {"rule_to_invoke": "LossNotDecreasing", "diff_percent": 500, "mode": "EVL"},
+        "ExplodingTensor": {"only_nan": "maybe"},
+        "Overfit": {},
+    }
+    prefix = "stepwatch:rules"
+    found = mistakes(rules=rules, batch_size=0)
+    assert found[0].startswith("stepwatch:batch_size = 0")
+    assert [mistake.partition(": allowed: ") for mistake in found[1:]] == [
+        (f"{prefix}.ExplodingTensor.only_nan = 'maybe'", ": allowed: ", "true or false"),
+        (
+            f"{prefix}.Overfit.rule_to_invoke = 'Overfit'",
+            ": allowed: ",
+            "the rules ExplodingTensor, LossNotDecreasing, VanishingGradient",
+        ),
+        (
+            f"{prefix}.VanishingGradient.threshold = 'abc'",
+            ": allowed: ",
+            "a number, at least 0, in mean of absolute values",
+        ),
+        (
+            f"{prefix}.VanishingGradient.thresold = '1e-7'",
+            ": allowed: ",
+            "the parameters threshold; nearest: threshold",
+        ),
+        (
+            f"{prefix}.slow.diff_percent = '500'",
+            ": allowed: ",
+            "a number, greater than 0, less than 100, in %",
+        ),
+        (
+            f"{prefix}.slow.mode = 'EVL'",
+            ": allowed: ",
+            "EVAL, TRAIN, PREDICT, GLOBAL, or none; nearest: EVAL",
+        ),
+    ]
+
+
+def test_parameters_that_do_not_fit_together_are_a_mistake() -> None:
+    (mistake,) = mistakes(rules={"LossNotDecreasing": {"use_losses_collection": False}})
+    assert mistake.startswith("stepwatch:rules.LossNotDecreasing = {'use_losses_collection':")
+    assert "parameters that fit together" in mistake
+
+
+def test_an_empty_value_lets_every_rule_stop() -> None:
+    for empty in ("", [], "[]"):
+        assert read(stop_rules=empty).stop_rules == ()
+
+
+def test_rules_that_cannot_be_asked_are_not_taken_for_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rule_settings, "CHECKER", "no_such_module")
+    with pytest.raises(RuleCheckError, match="No module named no_such_module"):
+        read(rules={"VanishingGradient": {"threshold": "0.125"}})

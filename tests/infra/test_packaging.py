@@ -25,14 +25,14 @@ def test_function_asset_is_the_package_without_caches(build: Path) -> None:
     assert not [name for name in names if "__pycache__" in name]
 
 
-def test_host_layer_holds_our_packages_only(build: Path) -> None:
-    folder = packaging.stage_layer("host")
+def test_layer_without_wheels_holds_our_packages_only(build: Path) -> None:
+    folder = packaging.stage_layer("arm64", with_wheels=False)
     assert {path.name for path in (folder / "python").iterdir()} == {"hook_layer", "rule_runtime"}
 
 
 def test_staging_twice_gives_the_same_folder(build: Path) -> None:
-    first = packaging.stage_layer("host")
-    assert packaging.stage_layer("host") == first
+    first = packaging.stage_function()
+    assert packaging.stage_function() == first
     assert [path.name for path in build.iterdir()] == ["assets"]
 
 

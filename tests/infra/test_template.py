@@ -137,7 +137,7 @@ def test_evaluator_is_told_its_rule(
     _, function = only(resources(template, "AWS::Lambda::Function"), logical_part(rule_name))
     assert function["Handler"] == "lambdas.evaluate_rule.handler.lambda_handler"
     assert function["Runtime"] == "python3.14"
-    assert function["RecursiveLoop"] == "Allow"
+    assert "RecursiveLoop" not in function, "nothing wakes itself: Lambda's guard stays on"
     variables = function["Environment"]["Variables"]
     assert variables[environment.RULE_CONFIGURATION_NAME] == rule_name
     parameters = json.loads(variables[environment.RULE_PARAMETERS])
@@ -225,7 +225,7 @@ def test_stop_job_gets_findings_and_loses_none(template: Template) -> None:
     assert function["Handler"] == "lambdas.stop_job.handler.lambda_handler"
     variables = function["Environment"]["Variables"]
     assert variables[environment.STOP_POLICY] == "stop"
-    assert variables[environment.STOP_RULES] == ""
+    assert variables[environment.STOP_RULES] == "explosion"
     assert variables[environment.STOP_ANY_NATIVE_JOB] == "true"
 
 

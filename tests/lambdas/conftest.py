@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from moto import mock_aws
 
+from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.index import IndexFile, TensorShape
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
@@ -82,6 +83,11 @@ def job_bytes(run: str = RUN, **changes: Any) -> bytes:
     return replace(job, **changes).encode()
 
 
+def marker_bytes(run: str | None = RUN, **sequences: int) -> bytes:
+    """Return the end marker of a run; None for the original client's."""
+    return EndMarker(run, sequences).encode()
+
+
 def s3_event(key: str, bucket: str = BUCKET, **changes: Any) -> dict[str, Any]:
     """Return an event as S3 sends it to EventBridge."""
     return {
@@ -111,13 +117,16 @@ def s3_event(key: str, bucket: str = BUCKET, **changes: Any) -> dict[str, Any]:
     }
 
 
-def sqs_record(body: object, message_id: str) -> dict[str, Any]:
+def sqs_record(body: object, message_id: str, receive_count: int = 1) -> dict[str, Any]:
     """Return a record as Lambda's poller hands it over."""
     return {
         "messageId": message_id,
         "receiptHandle": "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a",
         "body": body if isinstance(body, str) else json.dumps(body),
-        "attributes": {"ApproximateReceiveCount": "1", "SentTimestamp": "1795168800000"},
+        "attributes": {
+            "ApproximateReceiveCount": str(receive_count),
+            "SentTimestamp": "1795168800000",
+        },
         "messageAttributes": {},
         "md5OfBody": "e4e68fb7bd0e697a0ae8f1bb342846b3",
         "eventSource": "aws:sqs",
@@ -186,7 +195,11 @@ class MemoryRegistrations:
         self.items: dict[tuple[str, str], Registration] = {}
 
     def put(self, registration: Registration) -> None:
-        self.items[registration.training_job_name, registration.root_uri] = registration
+        stored = replace(registration, rules=None)
+        self.items[registration.training_job_name, registration.root_uri] = stored
+
+    def get(self, training_job_name: str, root_uri: str) -> Registration | None:
+        return self.items.get((training_job_name, root_uri))
 
     def find(self, training_job_name: str) -> list[Registration]:
         return [found for (name, _), found in self.items.items() if name == training_job_name]
@@ -209,6 +222,7 @@ class MemoryPipeline:
     rule_name: str = RULE
     parameters: Mapping[str, str] = field(default_factory=lambda: {"rule_to_invoke": RULE})
     store: MemoryStore = field(default_factory=MemoryStore)
+    other_stores: dict[str, MemoryStore] = field(default_factory=dict)
     states: MemoryStateTable = field(default_factory=MemoryStateTable)
     registrations: MemoryRegistrations = field(default_factory=MemoryRegistrations)
     announcer: MemoryAnnouncer = field(default_factory=MemoryAnnouncer)
@@ -230,13 +244,17 @@ class MemoryPipeline:
                 telemetry=telemetry,
                 sleep=lambda _: None,
             ),
-            open_store=lambda _: self.store,
+            open_store=lambda uri: self.other_stores.get(uri, self.store),
             telemetry=telemetry,
         )
 
     def records(self, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Return the records of the creation of these objects."""
         return [sqs_record(s3_event(ROOT + key), f"m{i}") for i, key in enumerate(keys)]
+
+    def record(self, root: str, key: str, receive_count: int = 1) -> dict[str, Any]:
+        """Return the record of the creation of one object below a root; its id is the root."""
+        return sqs_record(s3_event(root + key), root, receive_count)
 
     def state(self, run: str = RUN) -> EvaluationState:
         """Return the committed state of a run."""
@@ -275,8 +293,8 @@ class Pipeline:
     ) -> None:
         self.put(index_key(step, worker), index_bytes(step, **index), root)
 
-    def put_marker(self, run: str = RUN, root: str = ROOT) -> None:
-        self.put(END_MARKER, run.encode(), root)
+    def put_marker(self, run: str | None = RUN, root: str = ROOT) -> None:
+        self.put(END_MARKER, marker_bytes(run), root)
 
     def receive(self) -> list[dict[str, Any]]:
         """Return the messages in the evaluator's queue, one batch, as records."""
@@ -430,6 +448,7 @@ class TrialFiles:
 
     index_bytes: Callable[..., bytes] = index_bytes
     job_bytes: Callable[..., bytes] = job_bytes
+    marker_bytes: Callable[..., bytes] = marker_bytes
 
 
 @pytest.fixture(scope="session")

@@ -241,5 +241,5 @@ def test_mistakes_in_the_context_are_told() -> None:
 
 
 def test_synthesis_is_kept(assembly: Path, rules: dict[str, Any]) -> None:
-    context = {"stepwatch:architecture": "host", "stepwatch:rules": rules}
+    context = {"stepwatch:rules": rules, "stepwatch:stop_rules": ["explosion"]}
     assert synthesise(context) == assembly

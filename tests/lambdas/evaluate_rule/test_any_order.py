@@ -68,7 +68,7 @@ def verdict_in_order(
         for file in files:
             pipeline.store.put(file.key, file.content)
             assert not service.evaluate(pipeline.records([file.key]), lambda: 60_000)
-        pipeline.store.put(END_MARKER, RUN.encode())
+        pipeline.store.put(END_MARKER, trial_files.marker_bytes(RUN))
         assert not service.evaluate(pipeline.records([END_MARKER]), lambda: 60_000)
         return pipeline.state()
 
@@ -102,7 +102,11 @@ def test_any_order_duplicates_batches_and_crashes(
     crash_at_will(pipeline, lambda: next(crashes, False))
 
     written, undelivered = 0, []
-    objects = [*((file.key, file.content) for file in files), (END_MARKER, RUN.encode())]
+    marker = world.trial_files.marker_bytes(RUN)
+    if data.draw(st.booleans(), label="the marker tells the last files"):
+        last = {f"worker_{worker}": len(job) for worker in range(len(job[0]) if job else 0)}
+        marker = world.trial_files.marker_bytes(RUN, **last)
+    objects = [*((file.key, file.content) for file in files), (END_MARKER, marker)]
     while written < len(objects) or undelivered:
         can_wait = bool(undelivered)
         if written < len(objects) and not (can_wait and data.draw(st.booleans(), label="wait")):

@@ -289,7 +289,7 @@ def test_a_late_end_marker_does_not_end_the_next_run(pipeline: Pipeline) -> None
 def test_files_of_the_original_client_need_no_run(pipeline: Pipeline) -> None:
     for step in (0, 500):
         pipeline.put_step(step, run=None, sequence=None, workers=None)
-    pipeline.put_marker("")
+    pipeline.put_marker(None)
     pipeline.deliver()
     details = pipeline.announced()
     assert [d["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] for d in details] == [

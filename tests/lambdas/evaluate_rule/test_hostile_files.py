@@ -34,6 +34,15 @@ def index_files(draw: st.DrawFn, valid: bytes) -> bytes:
     return content[: draw(st.integers(0, len(content)))] if draw(st.booleans()) else content
 
 
+def end_markers(valid: bytes) -> st.SearchStrategy[bytes]:
+    """Return end markers, most of which tell something that cannot be."""
+    sequences = st.dictionaries(st.sampled_from(["worker_0", "worker_9", ""]), NUMBERS)
+    told = st.fixed_dictionaries({"RunId": st.sampled_from([RUN, "a#b", 5])}).flatmap(
+        lambda run: sequences.map(lambda last: json.dumps({**run, "Sequences": last}).encode())
+    )
+    return st.sampled_from([valid, b"", b"\xff#", b"[" * 10_000, RUN.encode()]) | told
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_no_index_file_fails_the_batch(
@@ -46,7 +55,7 @@ def test_no_index_file_fails_the_batch(
         keys.append(index_key(step, data.draw(st.sampled_from(["worker_0", "worker_1"]))))
         valid = trial_files.index_bytes(step % 1000, sequence=number + 1)
         pipeline.store.put(keys[-1], data.draw(index_files(valid)))
-    pipeline.store.put(END_MARKER, data.draw(st.sampled_from([RUN.encode(), b"", b"\xff#"])))
+    pipeline.store.put(END_MARKER, data.draw(end_markers(trial_files.marker_bytes(RUN))))
     for batch in (keys, [END_MARKER], keys):
         failures = pipeline.service().evaluate(pipeline.records(batch), lambda: 60_000)
         assert not failures

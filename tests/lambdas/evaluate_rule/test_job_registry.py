@@ -110,7 +110,7 @@ def test_a_new_run_that_asks_for_the_rule_is_noticed(
         pipeline.now += 31
         key = put_step(pipeline, trial_files, 1, NEXT_RUN, 2)
     else:
-        pipeline.store.put(END_MARKER, NEXT_RUN.encode())
+        pipeline.store.put(END_MARKER, trial_files.marker_bytes(NEXT_RUN))
         key = END_MARKER
     assert not service.evaluate(pipeline.records([key]), lambda: 60_000)
     assert pipeline.state(NEXT_RUN).counts.evaluated == (2 if has_waited else 1)
@@ -134,7 +134,7 @@ def test_a_run_id_that_is_none_is_ignored(
 ) -> None:
     pipeline.store.put(JOB_FILE, trial_files.job_bytes(RUN))
     key = put_step(pipeline, trial_files, 0, run, 1)
-    pipeline.store.put(END_MARKER, run.encode() or b"#")
+    pipeline.store.put(END_MARKER, trial_files.marker_bytes(run))
     records = pipeline.records([key, END_MARKER])
     assert not pipeline.service().evaluate(records, lambda: 60_000)
     assert RUN not in {state.run_id for state in pipeline.states.items}

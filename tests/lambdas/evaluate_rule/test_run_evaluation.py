@@ -27,7 +27,7 @@ def pipeline(memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any) 
         made.store.put(
             index_key(step, "worker_0"), trial_files.index_bytes(step, num_nan=4 * (step == 2))
         )
-    made.store.put(END_MARKER, RUN.encode())
+    made.store.put(END_MARKER, trial_files.marker_bytes(RUN))
     return made
 
 

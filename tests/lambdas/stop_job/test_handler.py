@@ -20,6 +20,7 @@ REGION = "eu-west-1"
 ACCOUNT = "123456789012"
 ROOT = "mnist-7/debug-output/"
 RULE = "ExplodingTensor"
+ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:training-job/mnist-7"
 RUN = "01JD0000000000000000000001"
 NEXT_RUN = "01JD0000000000000000000002"
 
@@ -404,16 +405,54 @@ class TestOwnEvents:
         assert stop_file(pipeline) is None
 
 
-@pytest.mark.parametrize(
-    ("event", "words"),
-    [
-        ([], "an event or its detail expected, list found"),
-        (None, "NoneType found"),
-        ({"detail": "text"}, "no object"),
-        (native_finding(TrainingJobName=None), "TrainingJobName is None"),
-        (native_finding(TrainingJobName=""), "TrainingJobName is ''"),
-    ],
-)
-def test_what_is_no_event_is_told(pipeline: Pipeline, event: Any, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        pipeline.stop(event)
+SHAPES: list[Any] = [None, [], {}, "text", 5, True, 1e300, [[]], {"a": {}}, "\ud800", "x" * 5000]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: repr(shape)[:12])
+class TestOtherShapes:
+    """Whatever JSON comes, nothing is raised, which would only bring it back twice."""
+
+    @pytest.mark.parametrize("source", ["aws.sagemaker", "stepwatch.debugger", None])
+    @pytest.mark.parametrize("name", ["TrainingJobName", "DebugRuleEvaluationStatuses"])
+    def test_in_place_of_what_is_needed(
+        self, pipeline: Pipeline, no_calls: list[str], shape: Any, name: str, source: str | None
+    ) -> None:
+        if (name, shape) == ("TrainingJobName", "text"):
+            return  # that is a name
+        assert pipeline.stop(native_finding(source=source, **{name: shape})) == NOTHING_TO_DO
+        assert no_calls == []
+
+    def test_in_place_of_the_event_or_its_detail(
+        self, pipeline: Pipeline, no_calls: list[str], shape: Any
+    ) -> None:
+        assert pipeline.stop(shape) == NOTHING_TO_DO
+        assert pipeline.stop({"detail": shape}) == NOTHING_TO_DO
+        assert pipeline.stop({**native_finding(), "detail": shape}) == NOTHING_TO_DO
+        assert no_calls == []
+
+    @pytest.mark.parametrize("name", ["DebugOutputUri", "RunId", "RuleConfigurationName"])
+    def test_in_an_event_that_anybody_may_send(
+        self, pipeline: Pipeline, shape: Any, name: str
+    ) -> None:
+        create_training_job(pipeline)
+        detail = finding_of(pipeline)
+        if name in detail:
+            detail[name] = shape
+        else:
+            detail["DebugRuleEvaluationStatuses"][0][name] = shape
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+    def test_in_place_of_the_source(self, pipeline: Pipeline, shape: Any) -> None:
+        if shape is None:
+            return  # an event without a source is a direct invocation
+        create_training_job(pipeline)
+        assert pipeline.stop({**native_finding(), "source": shape}) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+
+def test_a_finding_without_a_job_is_told(
+    pipeline: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pipeline.stop(native_finding(TrainingJobName=None)) == NOTHING_TO_DO
+    assert "no TrainingJobName" in capsys.readouterr().out
