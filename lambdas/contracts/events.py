@@ -13,6 +13,7 @@ __all__ = [
     "STATUS_DETAIL_TYPE",
     "STATUS_SCHEMA_VERSION",
     "STATUS_SOURCE",
+    "attempts_partition",
     "issues_found_pattern",
     "registration_partition",
     "tensor_object_pattern",
@@ -24,7 +25,8 @@ STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
 
 STATE_PARTITION_KEY: Final = "run"
-"""State items: `<trial root URI>#<RunId>`; registrations: `job#<TrainingJobName>`."""
+"""State items: `<trial root URI>#<RunId>`; registrations: `job#<TrainingJobName>`; notes of
+attempts: `attempts#<trial root URI>`."""
 STATE_SORT_KEY: Final = "rule"
 STATE_TTL_ATTRIBUTE: Final = "expires_at"
 REGISTRATION_RULE: Final = "#registration"
@@ -35,6 +37,11 @@ name begins with `#`."""
 def registration_partition(training_job_name: str) -> str:
     """Return the partition key of a job's registrations."""
     return f"job#{training_job_name}"
+
+
+def attempts_partition(root_uri: str) -> str:
+    """Return the partition key of the notes of unfinished attempts at the job below a root."""
+    return f"attempts#{root_uri}"
 
 
 def tensor_object_pattern(bucket_names: list[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from aws_lambda_powertools.utilities.batch import (
 )
 
 from hook_layer.storage.s3 import S3Store
+from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.rules import RuleFactory
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
@@ -51,6 +52,7 @@ def _service() -> EvaluateRuleService:
     return EvaluateRuleService(
         settings=settings,
         jobs=JobRegistry(registrations, telemetry),
+        attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, rule_name),
         evaluation=RunEvaluation(
             rule_name=rule_name,
             make_rule=RuleFactory(rule_name, settings.rule_parameters),

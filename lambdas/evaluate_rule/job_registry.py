@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.format.errors import JobFileError
-from hook_layer.format.job_file import parse_job_file
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
-from lambdas.shared.registration import Registration, RegistrationTable
+from lambdas.shared.registration import SAGEMAKER, Registration, RegistrationTable
 
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry
@@ -21,7 +21,6 @@ __all__ = ["JobRegistry"]
 
 _MAX_JOBS: Final = 1000
 """Jobs that one process remembers."""
-_MAX_JOB_FILE_BYTES: Final = 256 * 1024
 _MAX_READS: Final = 4
 _DISTRUST_AFTER_S: Final = 30.0
 """Age in seconds at which an entry is read again before a rule is skipped because of it."""
@@ -124,12 +123,25 @@ class JobRegistry:
     def _parse(self, store: Store, hint: str) -> Registration:
         file = store.uri + JOB_FILE
         try:
-            # A longer file is cut short, and so is no JSON.
-            data = store.get(JOB_FILE, 0, _MAX_JOB_FILE_BYTES)
-            return Registration.of_job_file(store.uri, parse_job_file(data, file=file))
+            data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
+            job = parse_job_file(data, file=file)
         except ObjectNotFoundError:
             pass  # written by the original client
         except JobFileError as error:
             self._telemetry.count("JobFilesUnreadable")
             self._telemetry.warning("job.json cannot be used", problem=str(error))
+        else:
+            return self._registration(store.uri, job)
         return replace(Registration.of_root(store.uri), run_id=hint)
+
+    def _registration(self, root_uri: str, job: JobFile) -> Registration:
+        registration = Registration.of_job_file(root_uri, job)
+        if job.platform == SAGEMAKER and not registration.is_sagemaker_job:
+            self._telemetry.warning(
+                "not taken for a job of SageMaker, because the root or the ARN has another name: "
+                "a finding ends the training loop, but does not call StopTrainingJob; let the root "
+                "end in <job name>/ or <job name>/debug-output/",
+                debug_output_uri=root_uri,
+                training_job_name=registration.training_job_name,
+            )
+        return registration

@@ -40,6 +40,18 @@ class RuleFactory:
         Raises:
             RuleConfigurationError: The parameters make no rule, or ask for another one.
         """
+        try:
+            identity = json.dumps(job_parameters, sort_keys=True)
+            if identity not in self._made:
+                made = self._make(job_parameters)
+                if len(self._made) >= _MAX_RULES:
+                    self._made.clear()
+                self._made[identity] = made
+        except (ValueError, TypeError, RecursionError) as error:
+            raise RuleConfigurationError(str(error)) from error
+        return self._made[identity]
+
+    def _make(self, job_parameters: Mapping[str, Any]) -> Rule:
         deployed = self._parameters[_RULE_TO_INVOKE]
         wanted = job_parameters.get(_RULE_TO_INVOKE, deployed)
         if wanted != deployed:
@@ -47,14 +59,4 @@ class RuleFactory:
                 f"the job asks for {wanted!r:.80} under the name {self._name}, which this "
                 f"deployment configures as {deployed}: use another RuleConfigurationName"
             )
-        parameters = {**self._parameters, **job_parameters}
-        identity = json.dumps(parameters, sort_keys=True)
-        if identity not in self._made:
-            try:
-                rule = create_rule(deployed, parameters)
-            except (ValueError, TypeError) as error:
-                raise RuleConfigurationError(str(error)) from error
-            if len(self._made) >= _MAX_RULES:
-                self._made.clear()
-            self._made[identity] = rule
-        return self._made[identity]
+        return create_rule(deployed, {**self._parameters, **job_parameters})

@@ -3,15 +3,20 @@
 The order matters. The state is written first, with its transition counted; then the event goes out;
 then the transition is noted as announced. A crash in between leaves the two counters apart, and
 whoever sees them so announces again: nobody misses a verdict, and some see one twice.
+
+Two things can be in the way of an evaluation, and both are told as Error with their reason. When
+the parameters make no rule, all that was learned is kept, and every look tries again: somebody may
+have corrected the deployment. When the state does not fit into the table, what the rule remembers
+is lost, and so the run is given up for good. A verdict never turns back.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hook_layer.storage.base import Store
 from lambdas.evaluate_rule.rules import RuleConfigurationError, RuleFactory
@@ -29,6 +34,7 @@ from rule_runtime.evaluation.state import EvaluationState, Progress
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
+    from rule_runtime.evaluation.outcome import Evidence
     from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]
@@ -36,6 +42,8 @@ __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]
 _MAX_ATTEMPTS: Final = 8
 _LONGEST_PAUSE_S: Final = 2.0
 _FIRST_PAUSE_S: Final = 0.05
+_MAX_TEXT: Final = 1024
+"""Characters of a text in a state that has to be small; status details have no more either."""
 
 
 class ContendedStateError(Exception):
@@ -59,6 +67,7 @@ class RunFiles:
         registration: The job, with the run in hand.
         files: The run's index files that events told of.
         has_ended: True when the run's end marker was seen.
+        last_sequences: Number of the last index file of each worker that the end marker names.
         created_at: When the newest of the objects was created, seconds since the epoch.
     """
 
@@ -66,6 +75,7 @@ class RunFiles:
     registration: Registration
     files: Sequence[StepFile]
     has_ended: bool = False
+    last_sequences: Mapping[str, int] = field(default_factory=dict)
     created_at: float | None = None
 
 
@@ -125,19 +135,28 @@ class RunEvaluation:
             stored = self.states.save(StoredState(key, initial), initial)
             stored = self._announce(run, stored)
         before = stored.state
-        if before.status is RuleStatus.ERROR and not before.ended:
-            return stored  # given up by `_given_up`; only a new run is judged again
-        try:
-            rule = self.make_rule(run.registration.parameters_of(self.rule_name))
-        except RuleConfigurationError as error:
-            return self.states.save(stored, _given_up(before, str(error)))
-        reconciler = Reconciler(run.store, rule, run.registration.run_id or None)
-        after = reconciler.advance(before, run.files, ended=run.has_ended)
+        if before.blocked_by and before.ended:
+            return stored  # given up; only a new run is judged again
+        after = self._advanced(run, before)
         if after != before:
             stored = self._save(stored, after)
             judged = after.counts.evaluated - before.counts.evaluated
             self.telemetry.count("StepsEvaluated", max(judged, 0))
         return stored
+
+    def _advanced(self, run: RunFiles, state: EvaluationState) -> EvaluationState:
+        try:
+            rule = self.make_rule(run.registration.parameters_of(self.rule_name))
+        except RuleConfigurationError as error:
+            self.telemetry.warning("the parameters make no rule", problem=str(error)[:_MAX_TEXT])
+            return _blocked(state, str(error))
+        reconciler = Reconciler(run.store, rule, run.registration.run_id or None)
+        return reconciler.advance(
+            _unblocked(state),
+            run.files,
+            ended=run.has_ended,
+            last_sequences=run.last_sequences,
+        )
 
     def _save(self, stored: StoredState, state: EvaluationState) -> StoredState:
         try:
@@ -162,14 +181,43 @@ class RunEvaluation:
         return self.states.mark_announced(stored)
 
 
-def _given_up(state: EvaluationState, reason: str) -> EvaluationState:
-    """Return the state of an evaluation that cannot go on, small enough for any table.
+def _blocked(state: EvaluationState, reason: str) -> EvaluationState:
+    """Return the state of an evaluation that cannot go on for now; a verdict stays as it is."""
+    if state.status.is_final and not state.blocked_by:
+        return state
+    return replace(state, blocked_by=reason[:_MAX_TEXT]).with_status(RuleStatus.ERROR)
 
-    A finding stays a finding. Otherwise the status is Error without the run's end having been seen,
-    which no evaluation reaches by itself: that is how it is recognised.
-    """
-    emptied = replace(state, memory={}, progress=Progress())
-    if state.status is RuleStatus.ISSUES_FOUND:
-        return emptied
-    counts = replace(state.counts, last_reason=reason)
-    return replace(emptied, counts=counts, ended=False).with_status(RuleStatus.ERROR)
+
+def _unblocked(state: EvaluationState) -> EvaluationState:
+    if not state.blocked_by:
+        return state
+    return replace(state, blocked_by="").with_status(RuleStatus.IN_PROGRESS)
+
+
+def _given_up(state: EvaluationState, reason: str) -> EvaluationState:
+    """Return the state of an evaluation that can never go on, small enough for any table."""
+    counts = replace(
+        state.counts,
+        last_reason=state.counts.last_reason[:_MAX_TEXT],
+        last_problem=state.counts.last_problem[:_MAX_TEXT],
+    )
+    emptied = replace(
+        state,
+        progress=Progress(),
+        memory={},
+        evidence=None if state.evidence is None else _shortened(state.evidence),
+        counts=counts,
+        ended=True,
+        blocked_by=reason[:_MAX_TEXT],
+    )
+    return emptied if state.status.is_final else emptied.with_status(RuleStatus.ERROR)
+
+
+def _shortened(evidence: Evidence) -> Evidence:
+    """Return the evidence with texts that fit into an item; names come from files."""
+    texts: dict[str, Any] = {
+        item.name: value[:_MAX_TEXT]
+        for item in fields(evidence)
+        if isinstance(value := getattr(evidence, item.name), str)
+    }
+    return replace(evidence, **texts)

@@ -3,11 +3,15 @@
 A job is registered by the evaluators from its `job.json`. Functions that act on a job, and must not
 believe the events that name it, look here. The items lie in the table of evaluation states, one for
 each root that names the job, because names are only unique among SageMaker's jobs.
+
+A `job.json` says whatever its writer likes, so a registration speaks for a job of SageMaker only if
+it lies where that job's tensors belong: in a folder with the job's name. Who may write there is for
+the permissions of the training roles to say. A role that can write to no folder of another job's
+name can neither have that job stopped nor keep it from being stopped.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -28,16 +32,20 @@ if TYPE_CHECKING:
 
     from hook_layer.format.job_file import JobFile
 
-__all__ = ["SAGEMAKER", "Registration", "RegistrationTable"]
+__all__ = ["RUN_ID", "SAGEMAKER", "Registration", "RegistrationTable"]
 
 SAGEMAKER: Final = "sagemaker"
 RETENTION_S: Final = 90 * 24 * 3600
 """A registration that nobody renewed for so long is deleted by the table, in seconds."""
+RUN_ID: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _UNKNOWN_PLATFORM: Final = "unknown"
+_PLATFORM: Final = re.compile(r"[0-9A-Za-z._-]{1,64}")
 _SAGEMAKER_OUTPUT: Final = "/debug-output/"
 _MAX_NAME: Final = 256
+_MAX_KEY_BYTES: Final = 1024
+"""Longest sort key that DynamoDB takes, in bytes."""
 _ARN: Final = re.compile(
-    r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:[0-9]{12}:training-job/[A-Za-z0-9-]{1,63}"
+    r"arn:[a-z-]+:sagemaker:[a-z0-9-]+:[0-9]{12}:training-job/(?P<name>[A-Za-z0-9-]{1,63})"
 )
 
 
@@ -50,9 +58,10 @@ class Registration:
         training_job_name: Name of the job.
         run_id: The run that writes there now; empty for the original client.
         platform: `sagemaker`, or what else runs the job.
-        training_job_arn: ARN of the job, where known.
+        training_job_arn: ARN of the job of SageMaker, where known.
         rules: Parameters of each rule that the job asks for, by the rule's configuration name; None
-            when the deployed rules apply with their own parameters.
+            when the deployed rules apply with their own parameters. They are not stored: whoever
+            evaluates reads them from `job.json`, and there may be more of them than an item holds.
         opt_out_of_stop: True when the job must never be stopped.
     """
 
@@ -66,23 +75,25 @@ class Registration:
 
     @classmethod
     def of_job_file(cls, root_uri: str, job: JobFile) -> Registration:
-        """Return the registration of the job that `job` describes."""
+        """Return the registration of the job that `job` describes.
+
+        What it says is taken as far as it can be true: a job counts as SageMaker's if the root and
+        the ARN, if there is one, carry its name, and as a job outside of SageMaker otherwise.
+        """
         name = job.training_job_name
-        usable = 0 < len(name) <= _MAX_NAME and name.isprintable()
+        if not (0 < len(name) <= _MAX_NAME and name.isprintable()):
+            name = job_name_of(root_uri)
+        platform = job.platform if _PLATFORM.fullmatch(job.platform) else _UNKNOWN_PLATFORM
         arn = job.training_job_arn
-        rules = None
-        if job.debug_rule_configurations is not None:
-            rules = {
-                str(rule.get("RuleConfigurationName")): _parameters(rule)
-                for rule in job.debug_rule_configurations
-            }
+        if _is_sagemaker(platform) and not _is_place_of(name, root_uri, arn):
+            platform = _UNKNOWN_PLATFORM
         return cls(
             root_uri=root_uri,
-            training_job_name=name if usable else job_name_of(root_uri),
-            run_id=job.run_id,
-            platform=job.platform,
-            training_job_arn=arn if arn and _ARN.fullmatch(arn) else None,
-            rules=rules,
+            training_job_name=name,
+            run_id=job.run_id if RUN_ID.fullmatch(job.run_id) else "",
+            platform=platform,
+            training_job_arn=arn if _is_sagemaker(platform) else None,
+            rules=_rules(job),
             opt_out_of_stop=job.opt_out_of_stop,
         )
 
@@ -102,7 +113,12 @@ class Registration:
     @property
     def is_sagemaker_job(self) -> bool:
         """Tell whether SageMaker runs the job, so that StopTrainingJob can end it."""
-        return self.platform.lower() == SAGEMAKER
+        return _is_sagemaker(self.platform) and self.lies_below_its_name
+
+    @property
+    def lies_below_its_name(self) -> bool:
+        """Tell whether the root carries the job's name, so that it speaks for every such job."""
+        return job_name_of(self.root_uri) == self.training_job_name
 
     def asks_for(self, rule_configuration_name: str) -> bool:
         """Tell whether the job wants this rule evaluated."""
@@ -133,8 +149,7 @@ class RegistrationTable:
         """Store a registration in place of an earlier one of the same job and root."""
         now = self._clock()
         item: dict[str, Any] = {
-            STATE_PARTITION_KEY: {"S": registration_partition(registration.training_job_name)},
-            STATE_SORT_KEY: {"S": REGISTRATION_RULE + registration.root_uri},
+            **_key(registration.training_job_name, registration.root_uri),
             "root_uri": {"S": registration.root_uri},
             "training_job_name": {"S": registration.training_job_name},
             "run_id": {"S": registration.run_id},
@@ -145,26 +160,67 @@ class RegistrationTable:
         }
         if registration.training_job_arn is not None:
             item["training_job_arn"] = {"S": registration.training_job_arn}
-        if registration.rules is not None:
-            item["rules"] = {"S": json.dumps(registration.rules)}
         self._client.put_item(TableName=self._table_name, Item=item)
 
+    def get(self, training_job_name: str, root_uri: str) -> Registration | None:
+        """Return the registration of a job at a root, without its rules; None if there is none."""
+        key = _key(training_job_name, root_uri)
+        if len(key[STATE_SORT_KEY]["S"].encode()) > _MAX_KEY_BYTES:
+            return None
+        answer = self._client.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
+        item = answer.get("Item")
+        return _registration(item) if item else None
+
     def find(self, training_job_name: str) -> list[Registration]:
-        """Return every registration of a job's name, one a root."""
-        answer = self._client.query(
-            TableName=self._table_name,
-            ConsistentRead=True,
-            KeyConditionExpression="#partition = :partition AND begins_with(#sort, :sort)",
-            ExpressionAttributeNames={
+        """Return every registration of a job's name, one a root, without their rules."""
+        query: dict[str, Any] = {
+            "TableName": self._table_name,
+            "ConsistentRead": True,
+            "KeyConditionExpression": "#partition = :partition AND begins_with(#sort, :sort)",
+            "ExpressionAttributeNames": {
                 "#partition": STATE_PARTITION_KEY,
                 "#sort": STATE_SORT_KEY,
             },
-            ExpressionAttributeValues={
+            "ExpressionAttributeValues": {
                 ":partition": {"S": registration_partition(training_job_name)},
                 ":sort": {"S": REGISTRATION_RULE},
             },
-        )
-        return [_registration(item) for item in answer["Items"]]
+        }
+        found: list[Registration] = []
+        while True:
+            answer = self._client.query(**query)
+            found += [_registration(item) for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                return found
+            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+
+def _is_sagemaker(platform: str) -> bool:
+    return platform.lower() == SAGEMAKER
+
+
+def _is_place_of(training_job_name: str, root_uri: str, arn: str | None) -> bool:
+    """Tell whether tensors below a root can be those of SageMaker's job of that name."""
+    match = _ARN.fullmatch(arn) if arn is not None else None
+    is_arn_of_job = arn is None or (match is not None and match["name"] == training_job_name)
+    return is_arn_of_job and job_name_of(root_uri) == training_job_name
+
+
+def _rules(job: JobFile) -> Mapping[str, Mapping[str, Any]] | None:
+    if job.debug_rule_configurations is None:
+        return None
+    return {
+        name: _parameters(rule)
+        for rule in job.debug_rule_configurations
+        if isinstance(name := rule.get("RuleConfigurationName"), str)
+    }
+
+
+def _key(training_job_name: str, root_uri: str) -> dict[str, Any]:
+    return {
+        STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
+        STATE_SORT_KEY: {"S": REGISTRATION_RULE + root_uri},
+    }
 
 
 def _parameters(rule: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -179,6 +235,5 @@ def _registration(item: Mapping[str, Any]) -> Registration:
         run_id=item["run_id"]["S"],
         platform=item["platform"]["S"],
         training_job_arn=item["training_job_arn"]["S"] if "training_job_arn" in item else None,
-        rules=json.loads(item["rules"]["S"]) if "rules" in item else None,
         opt_out_of_stop=item["opt_out_of_stop"]["BOOL"],
     )

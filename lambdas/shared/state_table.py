@@ -40,7 +40,7 @@ MAX_ITEM_BYTES: Final = 400 * 1024
 _ITEM_MARGIN_BYTES: Final = 4 * 1024  # names of attributes, numbers and what DynamoDB adds
 _ACTIVE: Final = "1"
 _COMPRESSED: Final = ("memory", "progress")
-_TEXTS: Final = ("counts", "evidence")
+_TEXTS: Final = ("blocked_by", "counts", "evidence")
 
 
 class VersionConflictError(Exception):

@@ -10,7 +10,11 @@ from typing import Any, Final
 from lambdas.contracts.events import NATIVE_SOURCE
 from rule_runtime.evaluation.outcome import RuleStatus
 
-__all__ = ["Finding", "Origin", "StopRequest", "StopRequestError", "parse_request"]
+__all__ = ["Finding", "Origin", "StopRequest", "parse_request"]
+
+_MAX_NAME: Final = 256
+_MAX_URI: Final = 1024
+_MAX_DETAILS: Final = 4096
 
 
 class Origin(Enum):
@@ -19,10 +23,6 @@ class Origin(Enum):
     NATIVE = "SageMaker, whose events nobody can forge"
     DIRECT = "somebody who may invoke the function"
     EVENT_BUS = "whoever may put events on the bus: to be confirmed"
-
-
-class StopRequestError(ValueError):
-    """An event that names a finding but not the job that it was found in, or is no event."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class StopRequest:
     """A job in which rules found issues.
 
     Attributes:
-        training_job_name: Name of the job.
+        training_job_name: Name of the job; empty when the event has none.
         findings: The rules that found issues; empty when none did.
         origin: Who tells it.
         root_uri: The trial's root that the event names; it only serves to look the job up.
@@ -53,33 +53,24 @@ class StopRequest:
 
 
 def parse_request(event: object) -> StopRequest:
-    """Return what an event asks for.
+    """Return what an event asks for; no findings if it is none of the expected shape.
 
     Args:
-        event: An EventBridge event, or only its detail.
-
-    Raises:
-        StopRequestError: The event is no object, or has a finding but no job.
+        event: An EventBridge event, or only its detail; whatever JSON it is, nothing is raised: an
+            error would bring the same event back twice, and then to the dead letters.
     """
-    if not isinstance(event, Mapping):
-        raise StopRequestError(
-            f"an event or its detail expected, {type(event).__name__} found: test with a "
-            '"SageMaker Training Job State Change" event'
-        )
-    detail = event.get("detail", event)
+    whole = event if isinstance(event, Mapping) else {}
+    detail = whole.get("detail", whole)
     if not isinstance(detail, Mapping):
-        raise StopRequestError(f"the event's detail is no object: {detail!r:.80}")
-    findings = _findings(detail.get("DebugRuleEvaluationStatuses"))
-    name = detail.get("TrainingJobName")
-    if findings and not (isinstance(name, str) and name):
-        raise StopRequestError(f"the event has a finding but TrainingJobName is {name!r:.80}")
-    origin = _ORIGINS.get(event.get("source"), Origin.EVENT_BUS)
+        detail = {}
+    source = whole.get("source")
+    is_known = source is None or isinstance(source, str)
     return StopRequest(
-        training_job_name=name if isinstance(name, str) else "",
-        findings=findings,
-        origin=origin,
-        root_uri=_optional_text(detail.get("DebugOutputUri")),
-        run_id=_optional_text(detail.get("RunId")),
+        training_job_name=_text(detail.get("TrainingJobName"), _MAX_NAME) or "",
+        findings=_findings(detail.get("DebugRuleEvaluationStatuses")),
+        origin=_ORIGINS.get(source, Origin.EVENT_BUS) if is_known else Origin.EVENT_BUS,
+        root_uri=_text(detail.get("DebugOutputUri"), _MAX_URI),
+        run_id=_text(detail.get("RunId"), _MAX_NAME),
     )
 
 
@@ -91,8 +82,8 @@ def _findings(statuses: Any) -> tuple[Finding, ...]:
         return ()
     return tuple(
         Finding(
-            rule=str(status.get("RuleConfigurationName", "")),
-            details=str(status.get("StatusDetails") or ""),
+            rule=_text(status.get("RuleConfigurationName"), _MAX_NAME) or "",
+            details=_text(status.get("StatusDetails"), _MAX_DETAILS) or "",
         )
         for status in statuses
         if isinstance(status, Mapping)
@@ -100,5 +91,12 @@ def _findings(statuses: Any) -> tuple[Finding, ...]:
     )
 
 
-def _optional_text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _text(value: object, max_length: int) -> str | None:
+    """Return a text that can be part of a key or of a file."""
+    if not isinstance(value, str) or len(value) > max_length:
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+        return None
+    return value

@@ -3,7 +3,8 @@
 An event is not believed because it came. Ours can be forged by whoever may put events on the bus,
 so the finding is looked up in the state table, and the place of the stop signal is the registered
 one, never one that an event names. SageMaker's own events and direct invocations are taken at their
-word.
+word; what they name by the job's name alone are the registrations that lie below a folder of that
+name, so that nobody else's registration can opt a job out or draw its stop signal to itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -106,16 +108,12 @@ class StopJobService:
                 rules=[finding.rule for finding in findings],
             )
             return False
+        if not request.training_job_name:
+            self._refuse("the event has a finding but no TrainingJobName", request)
+            return False
         registrations = self._registrations(request)
-        if request.origin is not Origin.EVENT_BUS:
-            told = " ".join(findings[0].details.split())
-            reason = _Reason(findings[0].rule, told or _sentence(findings[0].rule))
-            allowed = bool(registrations) or self._settings.stop_any_native_job
-        else:
-            confirmed = self._confirmed(registrations, findings)
-            allowed = confirmed is not None
-            reason = confirmed or _Reason(findings[0].rule, "")
-        if not allowed:
+        reason = self._reason(request, registrations, findings)
+        if reason is None:
             self._refuse("neither a registered run nor its verdict confirm the event", request)
             return False
         if any(registration.opt_out_of_stop for registration in registrations):
@@ -126,15 +124,14 @@ class StopJobService:
 
     def _registrations(self, request: StopRequest) -> list[Registration]:
         """Return the registered runs that the request means."""
-        found = self._use.registrations.find(request.training_job_name)
-        if request.origin is Origin.EVENT_BUS or request.root_uri is not None:
+        table, name = self._use.registrations, request.training_job_name
+        if request.root_uri is not None:
             # The event only chooses among what is registered, and only the run that writes now.
-            found = [
-                registration
-                for registration in found
-                if registration.root_uri == request.root_uri
-                and registration.run_id == (request.run_id or "")
-            ]
+            at_root = table.get(name, request.root_uri)
+            return [at_root] if at_root is not None and _is_meant(at_root, request) else []
+        if request.origin is Origin.EVENT_BUS:
+            return []
+        found = [job for job in table.find(name) if job.lies_below_its_name]
         on_sagemaker = [registration for registration in found if registration.is_sagemaker_job]
         if on_sagemaker or request.origin is Origin.NATIVE:
             return on_sagemaker
@@ -146,12 +143,25 @@ class StopJobService:
             )
         return found
 
+    def _reason(
+        self, request: StopRequest, registrations: list[Registration], findings: list[Finding]
+    ) -> _Reason | None:
+        """Return why the job is to be stopped, None if it is not."""
+        if request.origin is Origin.EVENT_BUS:
+            return self._confirmed(registrations, findings)
+        # Only our own events name a root, and they are about registered runs.
+        is_any_job = self._settings.stop_any_native_job and request.root_uri is None
+        if not (registrations or is_any_job):
+            return None
+        told = " ".join(findings[0].details.split())
+        return _Reason(findings[0].rule, told or _sentence(findings[0].rule))
+
     def _confirmed(
         self, registrations: list[Registration], findings: list[Finding]
     ) -> _Reason | None:
         """Return the first finding that the state table confirms."""
         for registration in registrations:
-            for finding in findings:
+            for finding in filter(attrgetter("rule"), findings):
                 key = StateKey(registration.root_uri, registration.run_id, finding.rule)
                 stored = self._use.states.load(key)
                 if stored is not None and stored.state.status is RuleStatus.ISSUES_FOUND:
@@ -207,6 +217,13 @@ class StopJobService:
             debug_output_uri=request.root_uri,
             event_run_id=request.run_id,
         )
+
+
+def _is_meant(registration: Registration, request: StopRequest) -> bool:
+    """Tell whether a request is about the run that writes now; a direct one may leave it out."""
+    if request.run_id is None and request.origin is not Origin.EVENT_BUS:
+        return True
+    return registration.run_id == (request.run_id or "")
 
 
 def _sentence(rule: str) -> str:

@@ -30,6 +30,7 @@ class WorkerProgress:
         forgotten: True if files were seen that did not fit into `pending`; a listing finds them
             again.
         unsequenced: Number of files without a sequence seen so far.
+        lost: Sequences that never come, as later files say: steps that could not be stored.
     """
 
     seen: tuple[tuple[int, int], ...] = ()
@@ -38,6 +39,7 @@ class WorkerProgress:
     listed: int = 0
     forgotten: bool = False
     unsequenced: int = 0
+    lost: int = 0
 
     @property
     def contiguous(self) -> int:
@@ -58,6 +60,8 @@ class WorkerProgress:
             data["forgotten"] = True
         if self.unsequenced:
             data["unsequenced"] = self.unsequenced
+        if self.lost:
+            data["lost"] = self.lost
         return data
 
     @classmethod
@@ -74,6 +78,7 @@ class WorkerProgress:
             listed=int(data.get("listed", 0)),
             forgotten=bool(data.get("forgotten", False)),
             unsequenced=int(data.get("unsequenced", 0)),
+            lost=int(data.get("lost", 0)),
         )
 
 
@@ -139,6 +144,8 @@ class Counts:
         last_reason: Why the last of these could not be judged.
         unreadable: Index files that could not be parsed.
         last_problem: What was wrong with the last of these.
+        missing: Index files that a run which has ended should have and has not: steps that were to
+            be saved and are not stored.
     """
 
     evaluated: int = 0
@@ -146,6 +153,7 @@ class Counts:
     last_reason: str = ""
     unreadable: int = 0
     last_problem: str = ""
+    missing: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -155,6 +163,7 @@ class Counts:
             "last_reason": self.last_reason,
             "unreadable": self.unreadable,
             "last_problem": self.last_problem,
+            "missing": self.missing,
         }
 
     @classmethod
@@ -170,6 +179,7 @@ class Counts:
             last_reason=str(data["last_reason"]),
             unreadable=int(data.get("unreadable", 0)),
             last_problem=str(data.get("last_problem", "")),
+            missing=int(data.get("missing", 0)),
         )
 
 
@@ -270,5 +280,5 @@ class EvaluationState:
             transition=int(data["transition"]),
             announced_transition=int(data["announced_transition"]),
             ended=bool(data["ended"]),
-            blocked_by=str(data.get("blocked_by", "")),
+            blocked_by=str(data.get("blocked_by") or ""),
         )

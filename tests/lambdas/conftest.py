@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -53,12 +54,13 @@ def index_bytes(
     sequence: int | None = None,
     workers: int | None = 1,
     num_nan: float = 0,
+    tensor: str = TENSOR,
 ) -> bytes:
     """Return an index file that holds the statistics of one tensor."""
     row = dict.fromkeys(STATISTICS_COLUMNS, 1.0) | {"size": 4.0, "nan": num_nan, "inf": 0.0}
     statistics = Statistics(
         columns=STATISTICS_COLUMNS,
-        tensors=(TENSOR,),
+        tensors=(tensor,),
         dtypes=("float32",),
         shapes=((4,),),
         values=np.array([[row[name] for name in STATISTICS_COLUMNS]]),
@@ -69,7 +71,7 @@ def index_bytes(
         mode_step=step,
         event_file_name=None,
         locations=(),
-        shapes=(TensorShape(TENSOR, TENSOR, (4,)),),
+        shapes=(TensorShape(tensor, tensor, (4,)),),
         statistics=statistics,
         run=run,
         workers=workers,
@@ -205,6 +207,22 @@ class MemoryRegistrations:
         return [found for (name, _), found in self.items.items() if name == training_job_name]
 
 
+class MemoryAttempts:
+    """Notes of attempts in this process's memory."""
+
+    def __init__(self) -> None:
+        self.notes: Counter[str] = Counter()
+
+    def num_unfinished(self, root_uri: str) -> int:
+        return self.notes[root_uri]
+
+    def begin(self, root_uri: str) -> None:
+        self.notes[root_uri] += 1
+
+    def end(self, root_uri: str) -> None:
+        del self.notes[root_uri]
+
+
 class MemoryAnnouncer:
     """Keeps the events that it was to publish."""
 
@@ -226,6 +244,7 @@ class MemoryPipeline:
     states: MemoryStateTable = field(default_factory=MemoryStateTable)
     registrations: MemoryRegistrations = field(default_factory=MemoryRegistrations)
     announcer: MemoryAnnouncer = field(default_factory=MemoryAnnouncer)
+    attempts: MemoryAttempts = field(default_factory=MemoryAttempts)
     now: float = 1000.0
 
     def service(self) -> EvaluateRuleService:
@@ -236,6 +255,7 @@ class MemoryPipeline:
                 self.rule_name, self.parameters, TABLE, frozenset({BUCKET})
             ),
             jobs=JobRegistry(self.registrations, telemetry, clock=lambda: self.now),
+            attempts=self.attempts,
             evaluation=RunEvaluation(
                 rule_name=self.rule_name,
                 make_rule=RuleFactory(self.rule_name, self.parameters),

@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.shared import clients
+from tests.lambdas.conftest import job_bytes
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import Pipeline
@@ -385,6 +386,33 @@ def test_parameters_that_make_no_rule_end_as_error(
     statuses = [detail["DebugRuleEvaluationStatuses"][0] for detail in pipeline.announced()]
     assert [status["RuleEvaluationStatus"] for status in statuses] == ["InProgress", "Error"]
     assert words in statuses[1]["StatusDetails"]
+
+
+def test_more_rules_than_an_item_holds_are_evaluated_as_asked_for(pipeline: Pipeline) -> None:
+    rules = [
+        {"RuleConfigurationName": "ü" * 100 + str(number), "RuleParameters": {"a": "é" * 300}}
+        for number in range(300)
+    ]
+    own = {"RuleConfigurationName": RULE, "RuleParameters": {"tensor_regex": "^loss$"}}
+    job = json.loads(job_bytes())
+    job["DebugRuleConfigurations"] = [*rules, own]
+    pipeline.put("job.json", json.dumps(job, ensure_ascii=False).encode())
+    pipeline.put_step(0, num_nan=1)
+    pipeline.put_marker()
+    pipeline.deliver()
+    *_, last = pipeline.announced()
+    status = last["DebugRuleEvaluationStatuses"][0]
+    assert "none of the selected tensors was saved" in status["StatusDetails"]
+
+
+def test_names_as_long_as_an_item_do_not_lose_the_finding(pipeline: Pipeline) -> None:
+    pipeline.put_job(platform="p" * 100_000, run_id="r" * 100_000)
+    pipeline.put_step(0, num_nan=1, tensor="ünï" * 200_000)
+    pipeline.deliver()
+    assert pipeline.statuses() == ["InProgress", "IssuesFound"]
+    pipeline.put_step(1)
+    pipeline.deliver()
+    assert pipeline.statuses() == []
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"RunId": 5}', b"[" * 100_000])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hook_layer.format.job_file import parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration, RegistrationTable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 RUN = "01JD0000000000000000000001"
 NEXT_RUN = "01JD0000000000000000000002"
 RULE = "ExplodingTensor"
+ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"
 OTHER = ({"RuleConfigurationName": "Other"},)
 
 
@@ -144,8 +146,7 @@ def test_a_run_id_that_is_none_is_ignored(
 class TestRegistrationTable:
     def test_registrations_are_kept_apart_by_name_and_root(self) -> None:
         table = RegistrationTable(clients.dynamodb(), "states")
-        rules = {RULE: {"rule_to_invoke": RULE}}
-        first = Registration("s3://tensors/a/nightly/", "nightly", RUN, "local", None, rules, True)
+        first = Registration("s3://tensors/a/nightly/", "nightly", RUN, "local", None, None, True)
         second = Registration("s3://tensors/b/nightly/", "nightly", RUN)
         other = Registration("s3://tensors/a/nightly-2/", "nightly-2", RUN)
         for registration in (first, second, other):
@@ -154,6 +155,51 @@ class TestRegistrationTable:
         assert table.find("nightly-") == []
         table.put(Registration("s3://tensors/b/nightly/", "nightly", NEXT_RUN))
         assert [found.run_id for found in table.find("nightly")] == [RUN, NEXT_RUN]
+        assert table.get("nightly", first.root_uri) == first
+        assert table.get("nightly", other.root_uri) is None
+        assert table.get("nightly", "s3://tensors/" + "ü" * 600) is None, "too long for a key"
+
+    def test_rules_are_not_stored(self) -> None:
+        table = RegistrationTable(clients.dynamodb(), "states")
+        rules = {"ü" * 200 + str(number): {"a": "é" * 2000} for number in range(200)}
+        table.put(Registration("s3://tensors/a/", "a", RUN, rules=rules))
+        assert table.find("a") == [Registration("s3://tensors/a/", "a", RUN)]
+
+    @pytest.mark.parametrize(
+        ("root", "arn", "is_sagemaker_job"),
+        [
+            ("s3://tensors/mnist-7/debug-output/", ARN, True),
+            ("s3://tensors/mnist-7/debug-output/", None, True),
+            ("s3://tensors/team/mnist-7/", ARN, True),
+            ("s3://tensors/mnist-7/other/", ARN, False),
+            ("s3://tensors/mnist-70/debug-output/", ARN, False),
+            ("s3://tensors/x/", ARN, False),
+            ("s3://tensors/x/", None, False),
+            ("s3://tensors/mnist-7/", ARN + "0", False),
+            ("s3://tensors/mnist-7/", ARN.replace("sagemaker", "s3"), False),
+            ("s3://tensors/mnist-7/", "", False),
+        ],
+    )
+    def test_a_job_of_sagemaker_lies_below_its_name(
+        self, trial_files: Any, root: str, arn: str | None, is_sagemaker_job: bool
+    ) -> None:
+        data = trial_files.job_bytes(RUN, training_job_arn=arn)
+        job = parse_job_file(data, file="job.json")
+        registration = Registration.of_job_file(root, job)
+        assert registration.is_sagemaker_job is is_sagemaker_job
+        assert registration.training_job_arn == (arn if is_sagemaker_job else None)
+        table = RegistrationTable(clients.dynamodb(), "states")
+        table.put(registration)
+        assert table.get("mnist-7", root) == registration
+
+    def test_what_a_job_file_says_is_bounded(self, trial_files: Any) -> None:
+        data = trial_files.job_bytes(
+            "r" * 99_999, platform="p" * 99_999, training_job_name="n" * 300
+        )
+        registration = Registration.of_job_file(
+            "s3://tensors/a/", parse_job_file(data, file="job.json")
+        )
+        assert registration == Registration("s3://tensors/a/", "a", "", "unknown")
 
     @pytest.mark.parametrize(
         ("root", "name", "is_sagemaker_job"),

@@ -1,4 +1,4 @@
-"""What happens to a state that cannot be kept, or that everybody wants to write."""
+"""What happens to a state that everybody wants to write, and to a verdict that was not told."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError
-from lambdas.shared.state_table import MemoryTooLargeError, StoredState, VersionConflictError
+from lambdas.shared.state_table import StoredState, VersionConflictError
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.state import EvaluationState
 
@@ -33,38 +33,6 @@ def pipeline(memory_pipelines: Callable[..., MemoryPipeline], trial_files: Any) 
 
 def evaluate(pipeline: MemoryPipeline, *keys: str) -> dict[str, Exception]:
     return pipeline.service().evaluate(pipeline.records(keys), lambda: 60_000)
-
-
-def refuse_large_states(pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    save = pipeline.states.save
-
-    def save_small(stored: StoredState, state: EvaluationState) -> StoredState:
-        if state.progress.workers:
-            raise MemoryTooLargeError(stored.key, 1_000_000)
-        return save(stored, state)
-
-    monkeypatch.setattr(pipeline.states, "save", save_small)
-
-
-def test_a_state_that_is_too_large_ends_as_error_for_good(
-    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_large_states(pipeline, monkeypatch)
-    assert not evaluate(pipeline, index_key(0, "worker_0"))
-    assert pipeline.state().status is RuleStatus.ERROR
-    assert "takes 1000000 bytes" in pipeline.state().reason
-    assert not evaluate(pipeline, index_key(1, "worker_0"), index_key(2, "worker_0"), END_MARKER)
-    assert pipeline.statuses() == ["InProgress", "Error"], "an incomplete memory judges nothing"
-
-
-def test_a_finding_is_not_lost_to_the_size_of_its_state(
-    pipeline: MemoryPipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refuse_large_states(pipeline, monkeypatch)
-    assert not evaluate(pipeline, *(index_key(step, "worker_0") for step in range(3)))
-    assert pipeline.state().status is RuleStatus.ISSUES_FOUND
-    assert pipeline.state().evidence is not None
-    assert pipeline.statuses() == ["InProgress", "IssuesFound"]
 
 
 def test_who_never_wins_the_race_hands_the_record_back(

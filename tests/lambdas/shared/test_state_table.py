@@ -76,6 +76,14 @@ def test_what_is_saved_is_loaded(table: StateTable) -> None:
     assert table.load(KEY) == second
 
 
+def test_what_is_in_the_way_is_kept_and_taken_back(table: StateTable) -> None:
+    stored = table.save(created(table), replace(LATER, blocked_by="no such parameter: läufe"))
+    assert table.load(KEY) == stored
+    assert stored.state.blocked_by == "no such parameter: läufe"
+    stored = table.save(stored, LATER)
+    assert table.load(KEY) == stored
+
+
 def test_runs_and_rules_are_apart(table: StateTable) -> None:
     created(table)
     assert table.load(replace(KEY, run_id="")) is None

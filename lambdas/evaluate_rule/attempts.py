@@ -1,0 +1,98 @@
+"""Attempts at jobs that never came to an end, because the process died in between.
+
+Whoever is about to look at a job notes it first, and takes the note back afterwards, whatever came
+of it. A note that is still there tells of a process that ran out of memory or of time. The notes
+are only kept for records that come back, so that an ordinary batch costs nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from lambdas.contracts.events import (
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+    STATE_TTL_ATTRIBUTE,
+    attempts_partition,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["Attempts", "DynamoAttempts"]
+
+_RETENTION_S: Final = 24 * 3600
+"""A note that nobody renewed for so long is deleted by the table, in seconds."""
+
+
+class Attempts(Protocol):
+    """The notes of one rule's evaluators."""
+
+    def num_unfinished(self, root_uri: str) -> int:
+        """Return how many attempts at the job below a root were begun and not ended."""
+        ...
+
+    def begin(self, root_uri: str) -> None:
+        """Note that an attempt begins."""
+        ...
+
+    def end(self, root_uri: str) -> None:
+        """Take back all notes about a root: the process is alive."""
+        ...
+
+
+class DynamoAttempts:
+    """The notes in the table of evaluation states.
+
+    Args:
+        client: DynamoDB client.
+        table_name: Name of the table.
+        rule: Name under which the rule is configured.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table_name: str,
+        rule: str,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._rule = rule
+        self._clock = clock
+
+    def num_unfinished(self, root_uri: str) -> int:
+        """Return how many attempts at the job below a root were begun and not ended."""
+        answer = self._client.get_item(
+            TableName=self._table_name, Key=self._key(root_uri), ConsistentRead=True
+        )
+        item: Any = answer.get("Item", {})
+        return int(item["unfinished"]["N"]) if "unfinished" in item else 0
+
+    def begin(self, root_uri: str) -> None:
+        """Note that an attempt begins."""
+        expires_at = round(self._clock()) + _RETENTION_S
+        self._client.update_item(
+            TableName=self._table_name,
+            Key=self._key(root_uri),
+            UpdateExpression=f"SET {STATE_TTL_ATTRIBUTE} = :expires ADD unfinished :one",
+            ExpressionAttributeValues={":expires": {"N": str(expires_at)}, ":one": {"N": "1"}},
+        )
+
+    def end(self, root_uri: str) -> None:
+        """Take back all notes about a root: the process is alive."""
+        self._client.update_item(
+            TableName=self._table_name,
+            Key=self._key(root_uri),
+            UpdateExpression="REMOVE unfinished",
+        )
+
+    def _key(self, root_uri: str) -> dict[str, Any]:
+        return {
+            STATE_PARTITION_KEY: {"S": attempts_partition(root_uri)},
+            STATE_SORT_KEY: {"S": self._rule},
+        }
