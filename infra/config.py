@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from infra.rule_settings import RuleConfiguration, read_rules
+from infra.rule_settings import RuleConfiguration, read_rules, rule_configuration_names
 from infra.settings import (
     Reader,
     SettingError,
@@ -123,7 +123,7 @@ class StepwatchConfig:
             mistakes += _read_into(values, key, own[key], FIELDS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
-        mistakes += _contradictions(values)
+        mistakes += _contradictions(values, rule_configuration_names(own.get("rules")))
         if mistakes:
             raise ConfigurationError(sorted(mistakes))
         return cls(**values)
@@ -176,15 +176,13 @@ def _wrong(key: str, value: Any, error: SettingError) -> str:
     return f"{PREFIX}{key}{error.part} = {shown!r}: allowed: {error.allowed}{hint}"
 
 
-def _contradictions(values: Mapping[str, Any]) -> list[str]:
+def _contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> list[str]:
     mistakes = []
-    if "rules" in values:
-        names = [rule.name for rule in values["rules"]]
-        for name in values.get("stop_rules", ()):
-            if name not in names:
-                nearest = nearest_name(name, names)
-                error = SettingError(f"the configured rules {', '.join(names)}", nearest=nearest)
-                mistakes.append(_wrong("stop_rules", name, error))
+    for name in values.get("stop_rules", ()) if rule_names else ():
+        if name not in rule_names:
+            nearest = nearest_name(name, rule_names)
+            error = SettingError(f"the configured rules {', '.join(rule_names)}", nearest=nearest)
+            mistakes.append(_wrong("stop_rules", name, error))
     window = values.get("batching_window_s", StepwatchConfig.batching_window_s)
     size = values.get("batch_size", StepwatchConfig.batch_size)
     if size > LARGEST_BATCH_WITHOUT_WINDOW and window == 0:

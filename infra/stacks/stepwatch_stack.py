@@ -54,14 +54,7 @@ class StepwatchStack(cdk.Stack):
             expiration_days=config.tensor_expiration_days,
         )
         self.state = EvaluationState(self, "EvaluationState")
-        source = FunctionSource(
-            self,
-            "Functions",
-            function_folder=stage_function(),
-            layer_folder=stage_layer(config.architecture, with_wheels=with_wheels),
-            architecture=config.architecture,
-            log_retention_days=config.retention_days,
-        )
+        source = self._source(config, with_wheels=with_wheels)
         watched = WatchedState(self.storage.bucket, self.state.table)
         shared: dict[str, Any] = {"config": config, "source": source, "watched": watched}
         self.evaluations = {
@@ -70,6 +63,16 @@ class StepwatchStack(cdk.Stack):
         }
         self.stop_job = StopJob(self, "StopJob", **shared)
         self._outputs()
+
+    def _source(self, config: StepwatchConfig, *, with_wheels: bool) -> FunctionSource:
+        return FunctionSource(
+            self,
+            "Functions",
+            function_folder=stage_function(),
+            layer_folder=stage_layer(config.architecture, with_wheels=with_wheels),
+            architecture=config.architecture,
+            log_retention_days=config.retention_days,
+        )
 
     def _outputs(self) -> None:
         bucket = self.storage.bucket.bucket_name

@@ -37,7 +37,7 @@ STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 """stop_job: `stop`, or `observe` (judge and tell, never stop)."""
 
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
-"""stop_job: comma-separated rule configuration names whose finding stops a job; empty means all."""
+"""stop_job: comma-separated names of the deployed rules whose finding stops a job; empty: all."""
 
 STOP_ANY_NATIVE_JOB: Final = "STEPWATCH_STOP_ANY_NATIVE_JOB"
 """stop_job: `true` lets native events and direct invocations stop jobs not registered here."""

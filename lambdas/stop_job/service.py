@@ -99,7 +99,11 @@ class StopJobService:
             ClientError: SageMaker did not stop the job, for another reason than that it ends.
             StorageError: The stop signal could not be written.
         """
-        findings = [found for found in request.findings if self._settings.stops(found.rule)]
+        findings = list(request.findings)
+        if request.origin is Origin.EVENT_BUS:
+            # The list is of this deployment's rules; whoever gave a job rules of SageMaker's own,
+            # or calls the function, has chosen already.
+            findings = [found for found in findings if self._settings.stops(found.rule)]
         if not findings:
             return False
         if self._settings.observe_only:

@@ -15,6 +15,7 @@ from aws_cdk import aws_s3 as s3
 
 from infra import packaging
 from infra.nag import acknowledge, attach_checks
+from lambdas.contracts.environment import STOP_RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,6 +47,8 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     assert {function["Properties"]["Architectures"][0] for function in functions} == {"arm64"}
     settings = json.loads((ROOT / "cdk.json").read_text())["context"]
     assert len(functions) == len(settings["stepwatch:rules"]) + 1
+    stopping = [f["Properties"]["Environment"]["Variables"].get(STOP_RULES) for f in functions]
+    assert [rules for rules in stopping if rules is not None] == ["ExplodingTensor"]
     layers = [path for path in tmp_path.iterdir() if (path / "python" / "numpy").exists()]
     assert len(layers) == 1
 
@@ -55,6 +58,19 @@ def test_mistakes_end_synthesis_with_one_message(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "infra: 2 mistakes in the settings" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_rules_that_cannot_be_asked_end_synthesis(tmp_path: Path) -> None:
+    """Without the rules' own dependencies nothing is taken for valid."""
+    (tmp_path / "numpy.py").write_text("raise ImportError('no numpy here')")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "infra.app", "-o", str(tmp_path / "out")]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("infra: the rules' parameters cannot be checked")
+    assert "no numpy here" in done.stderr
 
 
 def test_findings_of_cdk_nag_stop_synthesis(tmp_path: Path) -> None:

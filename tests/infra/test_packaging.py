@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
+import sysconfig
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from infra import packaging
+from infra.local.service_environment import service_environment
+from lambdas.contracts import environment
+
+OF_THE_RUNTIME = {
+    *("botocore", "boto3", "s3transfer", "jmespath", "urllib3", "dateutil", "six"),
+    "certifi",  # botocore takes it where it is installed, and else its own certificates
+}
+"""Third-party packages that Lambda's Python runtime brings along."""
+
+LIST_IMPORTS = """
+import sys
+before = set(sys.modules)  # of this environment, not of the handlers
+import importlib, json
+from types import SimpleNamespace
+context = SimpleNamespace(
+    function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1",
+    get_remaining_time_in_millis=lambda: 60_000,
+)
+record = {"messageId": "1", "eventSource": "aws:sqs", "body": "{}"}  # tells of no object
+for function, event in (("evaluate_rule", {"Records": [record]}), ("stop_job", {})):
+    handler = importlib.import_module(f"lambdas.{function}.handler")
+    handler._service()
+    handler.lambda_handler(event, context)
+clients = importlib.import_module("lambdas.shared.clients")
+for client in (clients.s3, clients.dynamodb, clients.eventbridge, clients.sagemaker):
+    client()
+modules = {name: sys.modules[name] for name in sys.modules.keys() - before}
+print(json.dumps({n: m.__file__ for n, m in modules.items() if getattr(m, "__file__", None)}))
+"""
 
 
 @pytest.fixture
@@ -74,3 +109,48 @@ def test_pins_are_those_of_the_constraints_file() -> None:
     for name in ("aws-lambda-powertools", "google-crc32c", "typing-extensions"):
         (version,) = [pin.split("==")[1] for pin in pins if pin.startswith(f"{name}==")]
         assert (wheels / f"{name.replace('-', '_')}-{version}.dist-info").exists()
+
+
+def imported_by_the_handlers() -> dict[str, str]:
+    """Return the files of all modules that both handlers have imported after a call, by name."""
+    values = {
+        environment.RULE_CONFIGURATION_NAME: "ExplodingTensor",
+        environment.RULE_PARAMETERS: '{"rule_to_invoke": "ExplodingTensor"}',
+        environment.STATE_TABLE_NAME: "states",
+        environment.TENSOR_BUCKET_NAMES: "tensors",
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_IMPORTS],
+        env={"PATH": os.environ["PATH"], **service_environment("http://127.0.0.1:1"), **values},
+        cwd=packaging.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_layer_has_every_module_that_the_handlers_import() -> None:
+    wheels = packaging.prepare_wheels("arm64")
+    records = [path.read_text() for path in wheels.glob("*.dist-info/RECORD")]
+    in_wheels = {line.partition(",")[0] for record in records for line in record.splitlines()}
+    installed = Path(sysconfig.get_path("purelib"))
+    missing, packages = [], set()
+    for name, file in imported_by_the_handlers().items():
+        top = name.partition(".")[0]
+        if not Path(file).is_relative_to(installed) or top in OF_THE_RUNTIME:
+            continue
+        packages.add(top)
+        path = Path(file).relative_to(installed)
+        # The name of a compiled module names the platform.
+        pattern = f"{path.name.partition('.')[0]}.*.so" if path.suffix == ".so" else path.name
+        is_there = any((wheels / path.parent).glob(pattern))
+        # Another Python has another version of numpy, with other modules in it.
+        is_left_out = any(fnmatch(name, str(path.parent / pattern)) for name in in_wheels)
+        if not is_there and (is_left_out or not (wheels / top).exists()):
+            missing.append(path.as_posix())
+    assert missing == []
+    assert {"numpy", "aws_lambda_powertools", "google_crc32c"} <= packages

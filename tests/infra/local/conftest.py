@@ -28,7 +28,11 @@ def note(**fields):
 def on_messages(event, context):
     """Does what the bodies of the messages say."""
     failed = []
-    note(event=event, remaining_ms=context.get_remaining_time_in_millis())
+    note(
+        event=event,
+        remaining_ms=context.get_remaining_time_in_millis(),
+        initialization_type=os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE"),
+    )
     for record in event["Records"]:
         body = record["body"]
         if body == "fail":

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infra.local.asynchronous_queue import queue_name
 from infra.local.event_source import failed_identifiers, to_record
 
 TARGET_EVENT = "deployment changed"
@@ -56,6 +57,7 @@ def test_messages_reach_the_function_as_on_lambda(bench: Any) -> None:
     assert record["attributes"]["ApproximateReceiveCount"] == "1"
     assert record["messageAttributes"]["kind"]["stringValue"] == "b"
     assert 0 < first["remaining_ms"] <= 5000
+    assert first["initialization_type"] == "on-demand"
     assert arn.endswith(":function:small")
 
 
@@ -195,6 +197,21 @@ def test_failed_events_are_retried_then_reported(on_event: tuple[Any, str]) -> N
     assert record["requestContext"]["approximateInvokeCount"] == 2
     assert record["requestPayload"]["detail"] == {"fail": True}
     assert record["responsePayload"]["errorMessage"] == "as told"
+
+
+def test_an_unforeseen_error_is_told_and_does_not_end_the_polling(
+    on_event: tuple[Any, str],
+) -> None:
+    bench, _ = on_event
+    bench.poller.start()
+    sqs = bench.client("sqs")
+    url = sqs.get_queue_url(QueueName=queue_name("reacting"))["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="no event at all")
+    log = bench.folder / "poller.log"
+    bench.wait_until(lambda: "json.decoder.JSONDecodeError" in log.read_text())
+    assert "Traceback" in log.read_text()
+    put(bench, {"number": 1})
+    bench.wait_until(lambda: [note["event"]["detail"] for note in bench.notes()] == [{"number": 1}])
 
 
 def test_poller_and_functions_end_with_their_parent(bench: Any) -> None:

@@ -166,7 +166,8 @@ class TestNothingToDo:
         self, pipeline: Pipeline, no_calls: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("STEPWATCH_STOP_RULES", "VanishingGradient, LossNotDecreasing")
-        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        detail = {**native_finding()["detail"], "DebugOutputUri": "s3://b/mnist/", "RunId": "r"}
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
         assert no_calls == []
 
     def test_policy_observe(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +178,14 @@ class TestNothingToDo:
 
 
 class TestNativeEvents:
+    def test_stop_whatever_their_rule_is_called(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create_training_job(pipeline)
+        monkeypatch.setenv("STEPWATCH_STOP_RULES", "LossNotDecreasing")
+        assert pipeline.stop(native_finding()) is None
+        assert job_status(pipeline) == "Stopping"
+
     @pytest.mark.parametrize("source", ["aws.sagemaker", None])
     def test_stop_a_job_that_nobody_registered(
         self, pipeline: Pipeline, source: str | None

@@ -1,0 +1,172 @@
+"""The setting `rules`: configured rules in each form that people write, checked by the rules.
+
+Names and parameters are checked by the code that will run them, so a misspelt parameter ends
+synthesis instead of becoming an Error of every job.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from infra.settings import SettingError, SeveralMistakesError, from_text
+
+__all__ = ["RuleCheckError", "RuleConfiguration", "read_rules", "rule_configuration_names"]
+
+ROOT = Path(__file__).resolve().parent.parent
+CHECKER = "rule_runtime.evaluation.check_parameters"
+TIMEOUT_S = 60
+
+RULE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+RULE_NAME_ALLOWED = "a name of at most 64 letters, digits, '-' and '_' that begins with a letter"
+RULES_ALLOWED = (
+    "an object of rule configuration names and their parameters, a list of names or of "
+    "DebugRuleConfiguration objects, or one of them as JSON text"
+)
+
+
+class RuleCheckError(RuntimeError):
+    """The rules cannot be asked about their parameters; the message says why."""
+
+
+@dataclass(frozen=True)
+class RuleConfiguration:
+    """One configured rule.
+
+    Attributes:
+        name: Rule configuration name, unique in the deployment.
+        rule_to_invoke: Class name of the rule.
+        parameters: Parameters as text, without `rule_to_invoke`.
+    """
+
+    name: str
+    rule_to_invoke: str
+    parameters: Mapping[str, str]
+
+    def environment_value(self) -> str:
+        """Return the JSON object that the evaluator reads its rule and parameters from."""
+        return json.dumps({"rule_to_invoke": self.rule_to_invoke, **self.parameters})
+
+
+def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
+    """Read the configured rules.
+
+    Args:
+        value: What the user wrote.
+
+    Raises:
+        SettingError: If the value has none of the allowed forms.
+        SeveralMistakesError: If parts of it are wrong.
+        RuleCheckError: If the rules cannot be asked about their parameters.
+    """
+    errors: list[SettingError] = []
+    rules = [_rule(name, given, errors) for name, given in _pairs(value)]
+    names = [rule.name for rule in rules]
+    errors += [
+        SettingError("each rule configuration name once", part=f".{name}", value=name)
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    errors += _check(rules) if rules else [SettingError("at least one rule")]
+    if errors:
+        raise SeveralMistakesError(errors)
+    return tuple(rules)
+
+
+def rule_configuration_names(value: Any) -> tuple[str, ...]:
+    """Return the names of the configured rules, also where something else about them is wrong.
+
+    Args:
+        value: What the user wrote.
+    """
+    try:
+        return tuple(str(name) for name, _ in _pairs(value))
+    except SettingError:
+        return ()
+
+
+def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
+    """Return what the rules themselves say against their names and parameters."""
+    question = [
+        {"rule_to_invoke": rule.rule_to_invoke, "parameters": dict(rule.parameters)}
+        for rule in rules
+    ]
+    mistakes = json.loads(_ask(json.dumps(question)))
+    return [_error(rules[mistake["rule"]], mistake) for mistake in mistakes]
+
+
+@lru_cache(maxsize=32)
+def _ask(question: str) -> str:
+    # Nothing of ours but contracts is imported into this process, and the rules need numpy.
+    command = [sys.executable, "-m", CHECKER]
+    try:
+        done = subprocess.run(  # noqa: S603
+            command,
+            input=question,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuleCheckError(f"python -m {CHECKER} did not answer in {TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        raise RuleCheckError(
+            f"the rules' parameters cannot be checked, for python -m {CHECKER} failed:\n"
+            f"{done.stderr.strip()}"
+        )
+    return done.stdout
+
+
+def _error(rule: RuleConfiguration, mistake: Mapping[str, Any]) -> SettingError:
+    key, part, value = mistake["parameter"], f".{rule.name}", dict[str, str](rule.parameters)
+    if key is None:
+        return SettingError(mistake["allowed"], part=part, value=value)
+    return SettingError(
+        mistake["allowed"],
+        nearest=mistake["nearest"],
+        part=f"{part}.{key}",
+        value={"rule_to_invoke": rule.rule_to_invoke, **value}.get(key, "(missing)"),
+    )
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    if isinstance(value, str):
+        value = from_text(value)
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if not isinstance(value, list):
+        raise SettingError(RULES_ALLOWED)
+    pairs: list[tuple[Any, Any]] = []
+    for entry in value:
+        if isinstance(entry, str):
+            pairs.append((entry, {}))
+        elif isinstance(entry, Mapping) and "RuleConfigurationName" in entry:
+            pairs.append((entry["RuleConfigurationName"], entry.get("RuleParameters")))
+        else:
+            raise SettingError(RULES_ALLOWED, value=entry)
+    return pairs
+
+
+def _rule(name: Any, parameters: Any, errors: list[SettingError]) -> RuleConfiguration:
+    name = str(name)
+    if not RULE_NAME.fullmatch(name):
+        errors.append(SettingError(RULE_NAME_ALLOWED, part=f".{name}", value=name))
+    if not isinstance(parameters, Mapping | None):
+        errors.append(SettingError("an object of parameters", part=f".{name}", value=parameters))
+        parameters = None
+    texts: dict[str, str] = {}
+    for key, value in (parameters or {}).items():
+        if isinstance(value, str | bool | int | float):
+            texts[key] = value if isinstance(value, str) else json.dumps(value)
+        else:
+            part = f".{name}.{key}"
+            errors.append(SettingError("text, a number, true or false", part=part, value=value))
+    return RuleConfiguration(name, texts.pop("rule_to_invoke", name), texts)

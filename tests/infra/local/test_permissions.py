@@ -1,0 +1,259 @@
+"""Roles against requests: what is asked for is granted, on those resources, and nothing more is.
+
+The emulator does not enforce IAM. Each function, and the training process, has an access key of its
+own here, so its requests can be compared with its role.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication
+
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
+from hook_layer.storage.s3 import S3Store
+from infra.local import LocalTarget
+from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE
+from rule_runtime.testing.trial_builder import TrialBuilder
+
+ROOT = Path(__file__).resolve().parents[3]
+RULE = "explosion"
+RUN = "01JD0000000000000000000001"
+CONTEXT = {
+    "stepwatch:rules": {RULE: {"rule_to_invoke": "ExplodingTensor"}},
+    "stepwatch:stop_rules": [RULE],
+}
+S3_ACTIONS = {
+    ("GET", False): "GetObject",
+    ("HEAD", False): "GetObject",
+    ("GET", True): "ListBucket",
+    ("PUT", False): "PutObject",
+    ("DELETE", False): "DeleteObject",
+}
+USED_BY_LAMBDA_ITSELF = {
+    "logs:CreateLogStream",
+    "logs:PutLogEvents",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+    "sqs:ReceiveMessage",
+    "sqs:SendMessage",
+}
+"""What the service does with a function's role: logs, its queue, its on-failure destination."""
+
+Grants = set[tuple[str, str]]
+
+
+class Requests:
+    """What each access key asked the emulator for, as pairs of IAM action and resource."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Grants] = {}
+
+    def record(self, environ: dict[str, Any]) -> None:
+        authorization = environ.get("HTTP_AUTHORIZATION", "")
+        found = re.search(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/", authorization)
+        if found is None:
+            return
+        key, region, service = found.groups()
+        self.asked.setdefault(key, set()).update(
+            _s3_request(environ) if service == "s3" else _json_request(environ, region, service)
+        )
+
+
+def _s3_request(environ: dict[str, Any]) -> Grants:
+    path = environ["PATH_INFO"].strip("/")
+    method = environ["REQUEST_METHOD"]
+    action = S3_ACTIONS.get((method, "/" not in path), f"unexpected {method}")
+    return {(f"s3:{action}", f"arn:aws:s3:::{path}")}
+
+
+def _json_request(environ: dict[str, Any], region: str, service: str) -> Grants:
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    environ["wsgi.input"] = io.BytesIO(body)
+    action = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+    if not action:
+        return set()
+    return {
+        (f"{service}:{action}", f"arn:aws:{service}:{region}:123456789012:{resource}")
+        for resource in _resources(service, json.loads(body))
+    }
+
+
+def _resources(service: str, request: dict[str, Any]) -> set[str]:
+    if service == "dynamodb":
+        return {f"table/{request['TableName']}"}
+    if service == "events" and "Entries" in request:
+        return {f"event-bus/{entry.get('EventBusName', 'default')}" for entry in request["Entries"]}
+    if service == "sagemaker":
+        return {f"training-job/{request['TrainingJobName']}"}
+    return {"?"}  # matches no grant
+
+
+def matches(resource: str, granted: str) -> bool:
+    """Whether an ARN is one that a policy grants; `*` and `?` are IAM's only wildcards."""
+    pattern = re.escape(granted).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, resource) is not None
+
+
+def grants_of(policy: dict[str, Any]) -> Grants:
+    """Return the pairs of action and resource that a policy allows."""
+    return {
+        (action, resource)
+        for statement in policy["Statement"]
+        for action in _as_list(statement["Action"])
+        for resource in _as_list(statement["Resource"])
+        if statement["Effect"] == "Allow"
+    }
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def assert_exactly_granted(asked: Grants, grants: Grants) -> None:
+    """Every request is granted, and every grant was needed by a request."""
+    refused = {
+        (action, resource)
+        for action, resource in asked
+        if not any(action == name and matches(resource, arn) for name, arn in grants)
+    }
+    assert not refused
+    unused = {
+        (name, arn)
+        for name, arn in grants
+        if not any(action == name and matches(resource, arn) for action, resource in asked)
+    }
+    assert not unused
+
+
+@pytest.fixture(scope="module")
+def requests() -> Iterator[Requests]:
+    """All requests of this module's deployment."""
+    recorder = Requests()
+    serve = DomainDispatcherApplication.__call__
+
+    def call(self: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        recorder.record(environ)
+        return serve(self, environ, start_response)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DomainDispatcherApplication, "__call__", call)
+        yield recorder
+
+
+@pytest.fixture(scope="module")
+def target(requests: Requests, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
+    """A deployment that stopped a sick job, and saw a healthy one and one of the original end."""
+    with LocalTarget(CONTEXT, workdir=tmp_path_factory.mktemp("target")) as running:
+        write_job(running, "healthy")
+        write_job(running, "original", end_marker=b"")  # names no last file, so keys are listed
+        sick = write_job(running, "sick", num_nan=1)
+        running.wait_idle()
+        assert sick.exists(STOP_FILE)
+        report_native_finding(running, "healthy")
+        running.wait_idle()
+        yield running
+
+
+def write_job(
+    target: LocalTarget, name: str, *, num_nan: int = 0, end_marker: bytes | None = None
+) -> S3Store:
+    """Start a training job and write one step of it, and its end."""
+    uri = f"s3://{target.tensor_bucket}/{name}/debug-output"
+    arn = target.start_training_job(name, uri)
+    store = S3Store(uri, client=target.client("s3"))
+    job = JobFile(name, RUN, "sagemaker", "2026-11-20T10:00:00Z", training_job_arn=arn)
+    store.put(JOB_FILE, job.encode())
+    builder = TrialBuilder(store, run=RUN)
+    values = np.array([np.nan] * num_nan + [1.0] * 4, dtype=np.float32)
+    builder.step(0, {"conv.weight": values}, save_values=False)
+    if end_marker is None:
+        builder.end()
+    else:
+        store.put(END_MARKER, end_marker)
+    return store
+
+
+def report_native_finding(target: LocalTarget, job: str) -> None:
+    """Send what SageMaker tells of its own rules; it does not say where a job writes."""
+    status = {"RuleConfigurationName": RULE, "RuleEvaluationStatus": "IssuesFound"}
+    detail = {
+        "TrainingJobName": job,
+        "TrainingJobStatus": "InProgress",
+        "DebugRuleEvaluationStatuses": [status],
+    }
+    entry = {
+        "Source": NATIVE_SOURCE,
+        "DetailType": STATUS_DETAIL_TYPE,
+        "Detail": json.dumps(detail),
+    }
+    target.client("events").put_events(Entries=[entry])
+
+
+def role_grants(target: LocalTarget, function: str) -> Grants:
+    """Return what the deployed role of a function grants, with resolved ARNs."""
+    iam = target.client("iam")
+    described = target.client("lambda").get_function_configuration(FunctionName=function)
+    role = described["Role"].rpartition("/")[2]
+    assert iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"] == []
+    return {
+        grant
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+        for grant in grants_of(
+            iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        )
+    }
+
+
+@pytest.mark.parametrize("part", ["explosionEvaluator", "StopJob"])
+def test_functions_need_exactly_what_their_roles_grant(
+    target: LocalTarget, requests: Requests, part: str
+) -> None:
+    listed = target.client("lambda").list_functions()["Functions"]
+    (function,) = [f["FunctionName"] for f in listed if part in f["FunctionName"]]
+    grants = role_grants(target, function)
+    for_lambda = {grant for grant in grants if grant[0] in USED_BY_LAMBDA_ITSELF}
+    assert {action.partition(":")[0] for action, _ in for_lambda} == {"logs", "sqs"}
+    assert_exactly_granted(requests.asked[function], grants - for_lambda)
+
+
+def documented_policy(bucket: str, job: str) -> Grants:
+    """Return what the policy of a training role in infra/README.md grants."""
+    text = (ROOT / "infra" / "README.md").read_text()
+    (block,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    policy = block.replace("<bucket>", bucket).replace("<job name>", job)
+    assert "<" not in policy
+    return grants_of(json.loads(policy))
+
+
+def test_a_training_process_needs_exactly_what_the_readme_grants(
+    target: LocalTarget, requests: Requests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    import hook_layer.pytorch as smd
+
+    for name, value in (target.environment() | {"AWS_ACCESS_KEY_ID": "training"}).items():
+        monkeypatch.setenv(name, value)
+    network, loss = torch.nn.Linear(2, 2), torch.nn.CrossEntropyLoss()
+    for _ in range(2):  # the second run finds what the first one left
+        hook = smd.Hook(f"s3://{target.tensor_bucket}/trained/debug-output", save_all=True)
+        hook.register_module(network)
+        hook.register_loss(loss)
+        loss(network(torch.ones(3, 2)), torch.tensor([0, 1, 0])).backward()
+        hook.close()
+    asked = requests.asked["training"]
+    ends = time.monotonic() + 20
+    while not any(resource.endswith(STOP_FILE) for _, resource in asked.copy()):  # in a thread
+        assert time.monotonic() < ends, "the hook did not look for a stop request"
+        time.sleep(0.01)
+    assert_exactly_granted(asked, documented_policy(target.tensor_bucket, "trained"))
