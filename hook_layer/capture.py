@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,30 @@ __all__ = [
     "StatisticsBatch",
     "StepRecord",
     "TensorBackend",
+    "checked_name",
 ]
+
+_MAX_NAME_BYTES: Final = 1024
+
+
+def checked_name(name: str) -> str:
+    """Return `name` if the format can hold it.
+
+    Raises:
+        TypeError: It is no string.
+        ValueError: It is empty, longer than 1,024 bytes of UTF-8, or has none (lone surrogates).
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a tensor must be a string, not {name!r}")
+    try:
+        length = len(name) if name.isascii() else len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the name {name[:80]!r} has no UTF-8: {error.reason}") from None
+    if not 0 < length <= _MAX_NAME_BYTES:
+        raise ValueError(
+            f"the name {name[:80]!r} is {length} bytes long; 1 to {_MAX_NAME_BYTES} are allowed"
+        )
+    return name
 
 
 class Snapshot(Protocol):

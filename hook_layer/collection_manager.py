@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
 from hook_layer.errors import HookConfigurationError, InvalidCollectionConfigurationError, nearest
-from hook_layer.format.collections_file import CollectionsFile
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import Reduction, ReductionConfig
-from hook_layer.save_config import SaveConfig
+from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["CollectionManager", "TensorPlan", "plan_for"]
+__all__ = ["CollectionManager", "TensorPlan"]
+
+_AS_THEY_ARE: Final = ReductionConfig(save_raw_tensor=True)
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,7 @@ class CollectionManager:
             collection
             for collection in self._saved
             if collection.name not in skip
-            and collection.save_config is not None
-            and collection.save_config.should_save_step(mode, mode_step)
+            and self._save_config_of(collection, mode).should_save_step(mode_step)
         )
 
     def plan(
@@ -106,14 +107,12 @@ class CollectionManager:
         for collection in self._saved:
             if collection.name in member_of or collection.matches(name):
                 collection.add_tensor_name(name)
-        plans[name] = plan_for([c for c in due if c.has_tensor_name(name)])
+        plans[name] = self._plan_for([c for c in due if c.has_tensor_name(name)])
         return plans[name]
 
     def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
         """Return what is stored of a tensor of these collections, whenever they are due."""
-        for collection in collections:
-            self._fill(collection)
-        return plan_for(collections) or TensorPlan(raw=True)
+        return self._plan_for(collections) or TensorPlan(raw=True)
 
     def note(self, name: str) -> None:
         """Make a tensor part of every saved collection that its name matches."""
@@ -124,7 +123,7 @@ class CollectionManager:
     def to_file(self, num_workers: int) -> CollectionsFile:
         """Return the collections as they are written beside the tensors."""
         return CollectionsFile(
-            collections={name: c.to_entry() for name, c in self.collections.items()},
+            collections={name: self._entry(c) for name, c in self.collections.items()},
             num_workers=num_workers,
         )
 
@@ -144,36 +143,49 @@ class CollectionManager:
                 and not collection.tensor_names
             ):
                 raise InvalidCollectionConfigurationError(name)
-            self._fill(collection)
         everything = CollectionKeys.ALL in self.include
         self._saved = [c for n, c in self.collections.items() if everything or n in self.include]
         self._plans.clear()
         self._prepared_for = state
         self.version += 1
 
-    def _fill(self, collection: Collection) -> None:
-        if collection.save_config is None:
-            collection.save_config = self.save_config
-        else:
-            collection.save_config.merge_default_save_config(self.save_config)
+    # A collection keeps what its user set; the defaults are looked up. So it may be changed later,
+    # and be part of several hooks with different defaults.
+
+    def _save_config_of(self, collection: Collection, mode: ModeKeys) -> SaveConfigMode:
+        """Return when a collection is saved in a mode: its own word, else the hook's."""
+        for config in (collection.save_config, self.save_config):
+            of_mode = None if config is None else config.mode_save_configs[mode]
+            if of_mode is not None:
+                return of_mode
+        return SaveConfigMode()
+
+    def _reduction_config_of(self, collection: Collection) -> ReductionConfig:
+        """Return what is stored of a collection's tensors; scalars are stored as they are."""
         if collection.name in SCALARS:
-            collection.reduction_config = ReductionConfig(save_raw_tensor=True)
-            collection.save_histogram = False
-        elif collection.reduction_config is None:
-            collection.reduction_config = self.reduction_config
+            return _AS_THEY_ARE
+        return collection.reduction_config or self.reduction_config
 
+    def _plan_for(self, collections: Sequence[Collection]) -> TensorPlan | None:
+        """Return what the collections that a tensor is in ask for together; None if in none."""
+        if not collections:
+            return None
+        configs = [self._reduction_config_of(collection) for collection in collections]
+        reductions: dict[Reduction, None] = {}
+        for config in configs:
+            reductions.update(dict.fromkeys(config.requested()))
+        return TensorPlan(
+            raw=any(config.save_raw_tensor for config in configs),
+            reductions=tuple(reductions),
+            shape=any(config.save_shape for config in configs),
+        )
 
-def plan_for(collections: Sequence[Collection]) -> TensorPlan | None:
-    """Return what the collections that a tensor is in ask for together; None if it is in none."""
-    if not collections:
-        return None
-    configs = [c.reduction_config for c in collections if c.reduction_config is not None]
-    reductions: dict[Reduction, None] = {}
-    for collection in collections:
-        if collection.name not in SCALARS and collection.reduction_config is not None:
-            reductions.update(dict.fromkeys(collection.reduction_config.requested()))
-    return TensorPlan(
-        raw=any(config.save_raw_tensor for config in configs),
-        reductions=tuple(reductions),
-        shape=any(config.save_shape for config in configs),
-    )
+    def _entry(self, collection: Collection) -> CollectionEntry:
+        """Return a collection as it is written, with the defaults filled in."""
+        configs = {mode: self._save_config_of(collection, mode) for mode in ModeKeys}
+        return replace(
+            collection.to_entry(),
+            reduction_config=self._reduction_config_of(collection).to_json_dict(),
+            save_config=SaveConfig(configs).to_json_dict(),
+            save_histogram=collection.save_histogram and collection.name not in SCALARS,
+        )

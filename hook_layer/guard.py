@@ -1,4 +1,8 @@
-"""Troubles of the hook stay in it: they are counted, logged once, and end the part they hit."""
+"""Troubles of the hook stay in it: they are counted and logged once.
+
+A part that fails several times in a row is switched off. A tensor that cannot be captured costs
+nothing but itself, however often it fails.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 
@@ -14,32 +18,63 @@ __all__ = ["FailureLog", "Guarded", "guarded"]
 
 logger = logging.getLogger("stepwatch")
 
+_MAX_FAILURES_IN_A_ROW: Final = 3
+_MAX_NAMES: Final = 100
+"""Tensors whose failing is logged."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Self = TypeVar("_Self", bound="Guarded")
 
 
 class FailureLog:
-    """Which parts of a hook failed and are switched off.
+    """What failed in a hook, and which of its parts are switched off.
 
     Attributes:
-        errors: Number of errors by part.
+        errors: Number of errors by part; `tensors` counts those of single tensors.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
+        self._in_a_row: Counter[tuple[str, str]] = Counter()
+        self._off: set[str] = set()
+        self._tensors: set[str] = set()
 
     def is_off(self, part: str) -> bool:
-        """Tell whether a part failed before."""
-        return part in self.errors
+        """Tell whether a part failed too often."""
+        return part in self._off
 
-    def record(self, part: str, error: BaseException) -> None:
-        """Count an error of a part; the first of them is logged with its stack."""
+    def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
+        """Count an error of a part; the first is logged with its stack, and the last as such.
+
+        Args:
+            part: The part.
+            error: The error.
+            where: What of the part failed; failures in a row are counted for each.
+        """
         self.errors[part] += 1
+        self._in_a_row[part, where] += 1
         if self.errors[part] == 1:
+            logger.error("capturing %s failed; training goes on", part, exc_info=error)
+        if self._in_a_row[part, where] >= _MAX_FAILURES_IN_A_ROW and part not in self._off:
+            self._off.add(part)
             logger.error(
-                "capturing %s failed and is switched off; training goes on", part, exc_info=error
+                "capturing %s failed %d times in a row and is switched off; training goes on: %s",
+                part,
+                _MAX_FAILURES_IN_A_ROW,
+                error,
             )
+
+    def succeeded(self, part: str, *, where: str = "") -> None:
+        """Note that a part, or what `where` names of it, worked."""
+        if self._in_a_row:
+            self._in_a_row.pop((part, where), None)
+
+    def tensor_failed(self, name: str, error: BaseException) -> None:
+        """Count a tensor that could not be captured; logged once for each name."""
+        self.errors["tensors"] += 1
+        if name not in self._tensors and len(self._tensors) < _MAX_NAMES:
+            self._tensors.add(name)
+            logger.warning("%.200r cannot be saved and is left out: %s", name, error)
 
 
 class Guarded(Protocol):
@@ -61,7 +96,7 @@ def guarded(
     Only a request to stop and mistakes in the configuration get through.
 
     Args:
-        part: The part of the hook that an error switches off.
+        part: The part of the hook that several errors in a row switch off.
     """
 
     def decorate(
@@ -71,12 +106,14 @@ def guarded(
             if not self.is_active or self.failures.is_off(part):
                 return None
             try:
-                return method(self, *args, **kwargs)
+                result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
-                self.failures.record(part, error)
+                self.failures.failed(part, error, where=method.__name__)
                 return None
+            self.failures.succeeded(part, where=method.__name__)
+            return result
 
         update_wrapper(call, method)
         return call

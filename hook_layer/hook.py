@@ -11,25 +11,26 @@ An adapter such as `hook_layer.pytorch` calls, from the framework's own hooks,
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final
 
 from typing_extensions import Self
 
 from hook_layer.capture import StepRecord
-from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import Collection
 from hook_layer.config import hook_enabled
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError, nearest
+from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.job_file import StopFile, new_run_id
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.hook_options import HookOptions, HookReport
-from hook_layer.recorder import INIT_STEP, StepRecorder
+from hook_layer.own_tensors import OwnTensors
+from hook_layer.process_end import ProcessEnd
+from hook_layer.recorder import INIT_STEP
 from hook_layer.session import SessionOptions, TrialSession
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import Store
@@ -39,11 +40,8 @@ __all__ = ["BaseHook"]
 
 logger = logging.getLogger("stepwatch")
 
-_SCALAR_PREFIX: Final = "scalar/"
-_SCALAR_PLAN: Final = TensorPlan(raw=True)
 
-
-class BaseHook(StepRecorder):
+class BaseHook(OwnTensors):
     """What the hooks of all frameworks have in common.
 
     Args:
@@ -74,8 +72,7 @@ class BaseHook(StepRecorder):
         self._pid = os.getpid()
         self._enabled = hook_enabled()
         self._closed = self._warned_of_stop = False
-        if self._enabled:
-            atexit.register(self._at_exit)
+        self._process_end = ProcessEnd(self) if self._enabled else None
 
     @property
     def out_dir(self) -> str:
@@ -84,12 +81,16 @@ class BaseHook(StepRecorder):
 
     @property
     def is_active(self) -> bool:
-        """False after `close`, and where `USE_SMDEBUG` switches hooks off."""
-        return self._enabled and not self._closed
+        """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
+        return self._enabled and not self._closed and os.getpid() == self._pid
 
     @property
     def should_stop(self) -> bool:
-        """Whether this run was asked to stop."""
+        """Whether this run was asked to stop; of several workers only rank 0 gets to know.
+
+        A loop on several workers must share the answer (e.g. `torch.distributed.broadcast`) before
+        it ends, so that no worker leaves the others waiting.
+        """
         return self._stop_request() is not None
 
     @property
@@ -119,59 +120,10 @@ class BaseHook(StepRecorder):
             HookConfigurationError: `mode` is no mode.
         """
         _check_mode(mode)
-        if mode is not self.mode:
+        if mode is not self.mode and self.is_active:
             self._end_step()
         self.mode = mode
         self.mode_steps.setdefault(mode, INIT_STEP)
-
-    def save_scalar(
-        self, name: str, value: Any, sm_metric: bool = False, timestamp: float | None = None
-    ) -> None:
-        """Save one number as `scalar/<name>`, with the step in progress.
-
-        In a step that the save configuration leaves out it is kept for the next saved step, where
-        the newest value of a name counts: so a scalar never makes a step be saved.
-
-        Args:
-            name: Name of the number.
-            value: A number, or a tensor of one element.
-            sm_metric: Accepted for the original's sake; SageMaker gets no metrics from here.
-            timestamp: Time of the value, seconds since 1970 (default: when the step began).
-
-        Raises:
-            TypeError: `value` has more than one element, or is no number.
-        """
-        backend = self._backend_of(value)
-        dtype, shape = backend.describe(value)
-        if any(length != 1 for length in shape) or dtype.startswith(("str", "object", "bytes")):
-            raise TypeError(f"{name} must be one number, not {dtype} of the shape {shape}")
-        if sm_metric:
-            logger.debug("sm_metric of %s is ignored: there is no SageMaker metrics file", name)
-        self._save(_SCALAR_PREFIX + name, value, _SCALAR_PLAN, timestamp)
-
-    def save_tensor(
-        self,
-        tensor_name: str,
-        tensor_value: Any,
-        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
-    ) -> None:
-        """Save a tensor of your own, if the step in progress is saved.
-
-        Args:
-            tensor_name: Its name.
-            tensor_value: A tensor, an array, or what numpy makes an array of.
-            collections_to_write: Collections that it becomes part of; they say what is stored.
-        """
-        names = collections_to_write
-        if isinstance(names, str):
-            names = [names]
-        collections = [self.collection_manager.get(name) for name in names]
-        for collection in collections:
-            collection.add_tensor_name(tensor_name)
-        if self._record is not None and not self._due:
-            return  # the save configuration leaves this step out
-        plan = self.collection_manager.plan_in(collections)
-        self._save(tensor_name, tensor_value, plan, None)
 
     def report(self) -> HookReport:
         """Return what was done so far."""
@@ -180,10 +132,16 @@ class BaseHook(StepRecorder):
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until everything handed over is stored; False if it took longer."""
-        return self._session is None or self._session.writer.wait_until_idle(timeout_s)
+        if self._session is None or os.getpid() != self._pid:
+            return True
+        return self._session.writer.wait_until_idle(timeout_s)
 
     def close(self, *, end_of_training: bool = True) -> None:
         """Write what is left, and the end marker; a second call does nothing.
+
+        A hook that saw no step, and was given nothing to save, writes nothing at all: there is no
+        trial then. What was saved behind the last saved step becomes a step of its own, the next
+        one of the current mode.
 
         Called by itself when the process ends, also after an exception: training did end. A process
         that is killed (as a spot instance is) leaves no end marker. What could not be delivered is
@@ -192,22 +150,21 @@ class BaseHook(StepRecorder):
         Args:
             end_of_training: False when training is to be resumed later: no end marker then.
         """
+        if not self.is_active:  # in a forked child nobody might ever release the lock
+            return
         with self._lock:
-            if not self.is_active or os.getpid() != self._pid:
+            if self._closed:
                 return
             self._end_step()
-            self._open()
+            self._save_pending()
             self._closed = True
-            atexit.unregister(self._at_exit)
             self._detach()
-        if self._pending:
-            names = ", ".join(sorted(self._pending))
-            logger.warning("saved behind the last step, and so part of no step: %s", names)
+        if self._process_end is not None:
+            self._process_end.cancel()
         if self.failures.errors:
             logger.warning("errors while capturing, by part: %s", dict(self.failures.errors))
         if self._session is not None:
-            if self._session.has_collections:
-                self._write_collections(self._session)
+            self._write_collections(self._session)
             timeout_s = self._options.close_timeout_s
             self._session.close(end_of_training=end_of_training, timeout_s=timeout_s)
 
@@ -221,6 +178,18 @@ class BaseHook(StepRecorder):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        # No lock may be taken here, and nothing waited for: the process's end does the rest.
+        process_end = getattr(self, "_process_end", None)
+        if process_end is None or self._closed or os.getpid() != self._pid:
+            return
+        if self._session is None:
+            process_end.cancel()
+            return
+        records = [record for record in (self._record, self._pending_record()) if record]
+        rest = partial(self._session.finish, records, self._collections_file())
+        process_end.leave(partial(rest, timeout_s=self._options.close_timeout_s))
 
     # What an adapter calls, and may override -----------------------------------------------------
 
@@ -252,26 +221,41 @@ class BaseHook(StepRecorder):
 
     # The trial behind it -------------------------------------------------------------------------
 
-    @guarded("own tensors")
-    def _save(self, name: str, value: Any, plan: TensorPlan, timestamp: float | None) -> None:
-        if self._is_writer is not False:
-            self.collection_manager.note(name)
-            self._capture_own(name, value, plan, timestamp)
+    def _save_pending(self) -> None:
+        """Save what came behind the last saved step, as a step of its own."""
+        record = self._pending_record()
+        if record is None:
+            return
+        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
+            # Opening is up to all workers together, and the others may be gone.
+            names = ", ".join(sorted(record.tensors))
+            logger.warning("saved without any step, and so not stored: %s", names)
+            return
+        self._pending.clear()
+        self._open()
+        if self._is_writer:
+            self._hand_over(record)
 
     def _open(self) -> None:
         if self._is_writer is not None:
             return
         rank, size = self._rank_and_size()
-        self._is_writer = self._all_workers or rank == 0
+        self._is_writer = False  # also if something fails here
         self._num_workers = size if self._all_workers else 1
-        if self.dry_run or not self._is_writer:
+        is_writer = self._all_workers or rank == 0
+        if self.dry_run or not is_writer:
+            self._is_writer = is_writer
             return
         run_id = self._shared_run_id(new_run_id()) if self._all_workers else new_run_id()
         options = SessionOptions(
-            int(self._options.queue_bytes), self._options.on_full, self._options.stop_poll_s
+            int(self._options.queue_bytes),
+            self._options.on_full,
+            self._options.max_wait_s,
+            self._options.stop_poll_s,
         )
         identity = RunIdentity(run_id, f"worker_{rank}", self._num_workers)
         self._session = TrialSession(self._store, identity, is_chief=rank == 0, options=options)
+        self._is_writer = True
 
     @guarded("hand over")
     def _hand_over(self, record: StepRecord) -> None:
@@ -284,7 +268,10 @@ class BaseHook(StepRecorder):
         self._session.writer.submit(record)
 
     def _write_collections(self, session: TrialSession) -> None:
-        session.write_collections(self.collection_manager.to_file(self._num_workers))
+        session.write_collections(self._collections_file())
+
+    def _collections_file(self) -> CollectionsFile:
+        return self.collection_manager.to_file(self._num_workers)
 
     def _stop_request(self) -> StopFile | None:
         return None if self._session is None else self._session.stop_signal.requested
@@ -301,10 +288,6 @@ class BaseHook(StepRecorder):
             return
         self.close()
         raise TrainingStoppedError(request.reason, request.rule_configuration_name)
-
-    def _at_exit(self) -> None:
-        if self._session is not None:  # a hook that saw no step has nothing to say
-            self.close()
 
 
 def _check_mode(mode: object) -> None:

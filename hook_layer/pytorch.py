@@ -28,6 +28,16 @@ What is saved behind the optimiser's step keeps steps open until the next one be
 time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT gradients are
 not saved.
 
+Gradients are read when the backward pass has ended, before a script clips them. Where a
+`torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as
+the optimiser uses them, hence clipped if the script clips them. Then a step that the scaler leaves
+out has none, and under accumulation only the last forward pass before the optimiser's step.
+
+A compiled model has the same tensors under the same names as before. It may be registered before or
+after `torch.compile`, but ahead of its first call: what is compiled by then does not see the hook
+(the first step of its optimiser logs that). `torch.jit.script` refuses models with hooks, this one
+too; a copy (`copy.deepcopy`, `torch.save`, another process) is a model that is not watched.
+
 Names: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs
 and outputs of modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under
 their class name), `scalar/{name}`.
@@ -37,31 +47,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
-from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from hook_layer.capture import TensorBackend
-from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import CollectionKeys
 from hook_layer.config import hook_enabled, resolve_out_dir
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions, HookReport, OnStop, check_arguments
-from hook_layer.pytorch_capture import BufferPool, TorchBackend, tensors_in
-from hook_layer.pytorch_collections import Collection, candidate_names, make_manager
-from hook_layer.pytorch_distributed import rank_and_size, shared_run_id
-from hook_layer.pytorch_watch import GradientWatch, ModuleWatch
+from hook_layer.pytorch_collections import Collection, make_manager
+from hook_layer.pytorch_events import TorchEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
 from hook_layer.storage.base import open_store
-from hook_layer.writer import DEFAULT_QUEUE_BYTES, OnFull
+from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 
 __all__ = [
     "Collection",
@@ -78,10 +79,8 @@ __all__ = [
     "set_hook",
 ]
 
-_GRADIENT_PREFIX = "gradient/"
 
-
-class Hook(BaseHook):
+class Hook(TorchEvents):
     """Captures tensors of a PyTorch training job; see this module for when and under which names.
 
     Args:
@@ -102,6 +101,7 @@ class Hook(BaseHook):
         on_full: `wait` holds training up while the writer's memory is full, `drop` drops steps.
         queue_bytes: The writer's memory bound, bytes.
         close_timeout_s: How long `close` waits for the writer, seconds; None: for ever.
+        max_wait_s: How long `wait` waits while nothing is stored, seconds; then steps are dropped.
 
     Raises:
         HookConfigurationError: An argument makes no sense.
@@ -126,9 +126,12 @@ class Hook(BaseHook):
         on_full: OnFull = "wait",
         queue_bytes: int = DEFAULT_QUEUE_BYTES,
         close_timeout_s: float | None = 600.0,
+        max_wait_s: float = DEFAULT_MAX_WAIT_S,
     ) -> None:
         check_arguments(export_tensorboard, tensorboard_dir, include_workers)
-        options = HookOptions(statistics, stop, stop_poll_s, on_full, queue_bytes, close_timeout_s)
+        options = HookOptions(
+            statistics, stop, stop_poll_s, on_full, queue_bytes, close_timeout_s, max_wait_s
+        )
         manager = make_manager(
             reduction_config=reduction_config,
             save_config=save_config,
@@ -141,20 +144,6 @@ class Hook(BaseHook):
         super().__init__(
             open_store(where), manager, options, dry_run=dry_run, all_workers=all_workers
         )
-        self._torch_backend = TorchBackend(BufferPool(int(queue_bytes)))
-        self._gradients = GradientWatch(self._on_backward_end)
-        self._modules = ModuleWatch(self._on_module_forward)
-        self._roots: dict[nn.Module, str] = {}
-        self._losses: dict[nn.Module, str] = {}
-        self._module_names: dict[nn.Module, str] = {}
-        self._due_key: tuple[Any, ...] = ()
-        self._wanted_modules: dict[tuple[Any, ...], dict[str, nn.Module]] = {}
-        self._nothing_due: set[tuple[Any, ...]] = set()
-        self._num_met: dict[str, int] = {}
-        self._num_gradients = 0
-        self._has_optimizer = False
-        self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
-        self._handles: list[Any] = []
         set_hook(self)
 
     def register_module(self, module: nn.Module) -> None:
@@ -163,17 +152,9 @@ class Hook(BaseHook):
         Raises:
             HookConfigurationError: It is no module, or was registered before.
         """
-        if not isinstance(module, nn.Module):
-            raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
-        if module in self._module_names:
-            raise HookConfigurationError(f"this {type(module).__name__} was registered before")
-        if not self.is_active:
-            return
-        self._module_names.update({child: name for name, child in module.named_modules()})
-        self._module_names[module] = self._roots[module] = type(module).__name__
-        self._handles.append(module.register_forward_pre_hook(self._on_forward))
-        if len(self._roots) == 1:
-            self._handles.append(register_optimizer_step_pre_hook(self._on_optimizer_step))
+        model = self._registered.add_model(module)
+        if self.is_active:
+            self._watch_model(model)
 
     def register_hook(self, module: nn.Module) -> None:
         """Same as `register_module`."""
@@ -185,159 +166,13 @@ class Hook(BaseHook):
         Raises:
             HookConfigurationError: It is no module.
         """
-        if not isinstance(loss_module, nn.Module):
-            raise HookConfigurationError(
-                f"loss_module={loss_module!r} must be a torch.nn.Module, e.g. nn.CrossEntropyLoss()"
-            )
-        if self.is_active and loss_module not in self._losses:
-            self._losses[loss_module] = type(loss_module).__name__
-            self._handles.append(loss_module.register_forward_hook(self._on_loss))
+        loss = self._registered.add_loss(loss_module)
+        if self.is_active and loss is not None:
+            self._watch_loss(loss)
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Tensor) -> None:
         """Capture the value of a functional loss, e.g. `F.mse_loss(...)`, as `<name>_output_0`."""
         self._capture_loss(tensor_name, (), tensor_value)
-
-    # Where the hook looks in ---------------------------------------------------------------------
-
-    def _on_forward(self, module: nn.Module, _: Any) -> None:
-        self._try_to_begin_step()
-        if not self.is_active:
-            return
-        if not self._due:
-            self._gradients.unwatch()
-            self._modules.watch_only({})
-            return
-        self._capture_parameters(module)
-        self._watch_gradients(module)
-        self._watch_modules()
-
-    @guarded("steps")
-    def _try_to_begin_step(self) -> None:
-        for collection in self.collection_manager.collections.values():
-            if isinstance(collection, Collection):
-                collection.resolve_modules(self._module_names)
-        self._begin_step()
-        self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
-        self._gradients.new_step()
-        self._num_met.clear()
-        self._num_gradients = 0
-
-    @guarded("parameters")
-    def _capture_parameters(self, root: nn.Module) -> None:
-        self._capture_all(self._due_parameters(root, ""))
-
-    @guarded("gradients")
-    def _watch_gradients(self, root: nn.Module) -> None:
-        due = self._due_parameters(root, _GRADIENT_PREFIX)
-        self._gradients.watch({name: p for name, p in due.items() if p.requires_grad})
-
-    def _due_parameters(self, root: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
-        """Return the parameters whose tensor of this prefix is due, by that tensor's name."""
-        key = (*self._due_key, root, prefix)
-        if key in self._nothing_due:
-            return {}
-        prefix += f"{self._roots[root]}_"
-        named = ((prefix + name, p) for name, p in root.named_parameters())
-        due = {name: p for name, p in named if self._plan(name) is not None}
-        if not due:
-            self._nothing_due.add(key)
-        return due
-
-    @guarded("modules")
-    def _watch_modules(self) -> None:
-        wanted = self._wanted_modules.get(self._due_key)
-        if wanted is None:
-            wanted = self._wanted_modules[self._due_key] = {
-                name: module
-                for module, name in self._module_names.items()
-                if module not in self._losses and self._any_due(candidate_names(name))
-            }
-        self._modules.watch_only(wanted)
-
-    @guarded("modules")
-    def _on_module_forward(self, name: str, inputs: Any, outputs: Any) -> None:
-        if self._due:
-            named = self._numbered(f"{name}_input_", inputs)
-            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
-
-    def _on_loss(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        self._capture_loss(self._losses[module], inputs, outputs)
-
-    @guarded("losses")
-    def _capture_loss(self, name: str, inputs: Any, outputs: Any) -> None:
-        if self._due:
-            self._capture_all(self._numbered(f"{name}_input_", inputs))
-            losses = self._numbered(f"{name}_output_", outputs)
-            self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
-
-    @guarded("gradients")
-    def _on_backward_end(self) -> None:
-        self._capture_gradients()
-        if not self._has_optimizer and self._num_gradients >= self._gradients.num_watched:
-            self._step_is_captured()
-
-    @guarded("gradients")
-    def _on_optimizer_step(self, optimizer: Optimizer, _: Any, __: Any) -> None:
-        if self._record is not None and self._trains_our_parameters(optimizer):
-            self._has_optimizer = True
-            self._capture_gradients()
-            self._step_is_captured()
-
-    # How -----------------------------------------------------------------------------------------
-
-    def _end_step(self) -> None:
-        if self._record is not None:
-            self._capture_gradients()  # of a backward pass that ended with an exception
-        super()._end_step()
-
-    @guarded("gradients")
-    def _capture_gradients(self) -> None:
-        arrived = self._gradients.take()
-        self._num_gradients += len(arrived)
-        self._capture_all(arrived)
-
-    def _capture_all(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
-        wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, tensor in tensors.items():
-            plan = self._plan(name, member_of)
-            if plan is not None:
-                wanted[name] = (tensor, plan)
-        self._capture(wanted)
-
-    def _numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in `value` under `{prefix}{i}`; i goes on counting in a step."""
-        tensors = tensors_in(value)
-        first = self._num_met.get(prefix, 0)
-        self._num_met[prefix] = first + len(tensors)
-        return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
-
-    def _any_due(self, names: Iterable[str]) -> bool:
-        return any(collection.matches(name) for name in names for collection in self._due)
-
-    def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
-        known = self._is_ours.get(optimizer)
-        if known is None:
-            ours = {id(p) for root in self._roots for p in root.parameters()}
-            groups = optimizer.param_groups
-            known = any(id(p) in ours for group in groups for p in group["params"])
-            self._is_ours[optimizer] = known
-        return known
-
-    def _backend_of(self, value: Any) -> TensorBackend:
-        return self._torch_backend if isinstance(value, Tensor) else super()._backend_of(value)
-
-    def _rank_and_size(self) -> tuple[int, int]:
-        return rank_and_size()
-
-    def _shared_run_id(self, run_id: str) -> str:
-        return shared_run_id(run_id)
-
-    def _detach(self) -> None:
-        self._gradients.unwatch()
-        self._modules.watch_only({})
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
 
 
 _hook: Hook | None = None

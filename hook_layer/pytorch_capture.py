@@ -9,12 +9,14 @@ from typing import Any, Final
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
 from hook_layer.pytorch_statistics import TorchStatistics
 from hook_layer.reductions import Reduction
 
-__all__ = ["BufferPool", "TorchBackend", "tensors_in"]
+__all__ = ["BufferPool", "TorchBackend", "is_capturable"]
 
 _POOLED_BYTES: Final = 64 << 10  # smaller buffers are quicker made than kept
 _SAVED_AS_FLOAT32: Final = frozenset(
@@ -49,7 +51,10 @@ class BufferPool:
                 buffer = free.pop()
                 self._bytes -= buffer.nbytes
                 return buffer
-        return torch.empty(shape, dtype=dtype, pin_memory=pinned)
+        # A buffer made in inference mode could not be written to in training, and torch has a
+        # default device that a script may set.
+        with torch.inference_mode(mode=False):
+            return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
 
     def give_back(self, buffer: Tensor, *, pinned: bool) -> None:
         """Take a buffer back that nobody uses any more."""
@@ -107,7 +112,7 @@ class TorchBackend:
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
-        return str(value.dtype).removeprefix("torch."), tuple(value.shape)
+        return str(value.dtype).removeprefix("torch."), tuple(map(int, value.shape))
 
     def statistics(self, values: Sequence[Tensor]) -> StatisticsBatch:
         """Start computing the statistics of several tensors."""
@@ -131,15 +136,18 @@ class TorchBackend:
             return _TorchSnapshot(reduced, self._pool)
 
 
-def tensors_in(value: Any) -> list[Tensor]:
-    """Return the tensors in a module's inputs or outputs: nested sequences and dicts of them."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    return [tensor for item in value for tensor in tensors_in(item)]
+def is_capturable(tensor: Tensor) -> bool:
+    """Tell whether a tensor has elements that can be read.
+
+    Parameters of lazy modules have none yet, meta and fake tensors never; those within a transform
+    of torch.func belong to the transform.
+    """
+    return not (
+        tensor.is_meta
+        or is_lazy(tensor)
+        or isinstance(tensor, FakeTensor)
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001 - no public way
+    )
 
 
 def _storable(tensor: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig
 
-__all__ = ["Collection", "candidate_names", "make_manager"]
+__all__ = ["Collection", "included", "make_manager", "may_match", "resolve_modules"]
 
 _BUILT_IN: Final[dict[str, list[str]]] = {
     CollectionKeys.DEFAULT: [],
@@ -98,10 +98,29 @@ def make_manager(
     )
 
 
-def candidate_names(module_name: str) -> list[str]:
-    """Return names that inputs and outputs of a module may get, to see whether any is wanted."""
+def included(manager: CollectionManager) -> list[BaseCollection]:
+    """Return the collections that are saved at some time, due or not."""
+    everything = CollectionKeys.ALL in manager.include
+    named = manager.collections.items()
+    return [collection for name, collection in named if everything or name in manager.include]
+
+
+def resolve_modules(manager: CollectionManager, names: Mapping[nn.Module, str]) -> None:
+    """Turn the modules that were added to collections into regular expressions.
+
+    Raises:
+        HookConfigurationError: A module was not registered with the hook.
+    """
+    for collection in manager.collections.values():
+        if isinstance(collection, Collection):
+            collection.resolve_modules(names)
+
+
+def may_match(collections: Iterable[BaseCollection], module_name: str) -> bool:
+    """Tell whether any input or output of a module may be in one of these collections."""
     indexes = range(_TRIED_INDEXES)
-    return [f"{module_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
+    names = [f"{module_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
+    return any(collection.matches(name) for name in names for collection in collections)
 
 
 def _as_list(value: str | Iterable[Any] | None) -> list[str]:

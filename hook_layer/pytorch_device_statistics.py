@@ -83,12 +83,13 @@ def _padding(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, Tens
     Returns:
         Index and mask, both [T, ROW].
     """
-    lengths = torch.tensor(sizes) % ROW
-    present = lengths.clamp(min=1)
-    first = torch.cumsum(present, 0) - present
-    column = torch.arange(ROW)
-    index = first[:, None] + torch.minimum(column[None, :], present[:, None] - 1)
-    return index.to(device), (column[None, :] >= lengths[:, None]).to(device)
+    with torch.inference_mode(mode=False):  # they are used again, possibly in training
+        lengths = torch.tensor(sizes, device="cpu") % ROW
+        present = lengths.clamp(min=1)
+        first = torch.cumsum(present, 0) - present
+        column = torch.arange(ROW, device="cpu")
+        index = first[:, None] + torch.minimum(column[None, :], present[:, None] - 1)
+        return index.to(device), (column[None, :] >= lengths[:, None]).to(device)
 
 
 def _combine(part: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -101,7 +101,7 @@ def _cpu_statistics(flat: Tensor) -> tuple[float, ...]:
         work = torch.float64
     total = squares = l1 = 0.0
     lows, highs = [], []
-    buffer = torch.empty(min(size, _CHUNK), dtype=work)
+    buffer = torch.empty(min(size, _CHUNK), dtype=work, device="cpu")
     for part in _chunks(flat):
         chunk = part.to(work)
         absolute = buffer[: chunk.numel()]

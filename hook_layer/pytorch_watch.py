@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
+from hook_layer.pytorch_calls import ModuleCall, ModuleCallback
+
 __all__ = ["GradientWatch", "ModuleWatch"]
-
-logger = logging.getLogger("stepwatch")
-
-ModuleCallback = Callable[[str, Any, Any], None]
-"""Called with a module's name, inputs and outputs after its forward pass."""
 
 
 class GradientWatch:
@@ -29,7 +27,7 @@ class GradientWatch:
     """
 
     def __init__(self, on_backward_end: Callable[[], None]) -> None:
-        self._on_backward_end = on_backward_end
+        self._on_backward_end = WeakMethod(on_backward_end)  # parameters may live on
         self._handles: dict[str, tuple[nn.Parameter, Any]] = {}
         self._arrived: dict[str, nn.Parameter] = {}
         self._is_queued = False
@@ -63,9 +61,17 @@ class GradientWatch:
         self._handles.clear()
         self._arrived.clear()
 
-    def take(self) -> dict[str, Tensor]:
-        """Return the gradients that arrived since the last call, by name."""
+    def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
+        """Return the gradients that arrived and were not taken yet, by name.
+
+        Args:
+            only: Leave those of other parameters where they are.
+        """
         arrived, self._arrived = self._arrived, {}
+        if only is not None:
+            chosen = {id(parameter) for parameter in only}
+            self._arrived = {name: p for name, p in arrived.items() if id(p) not in chosen}
+            arrived = {name: p for name, p in arrived.items() if id(p) in chosen}
         return {name: p.grad for name, p in arrived.items() if p.grad is not None}
 
     def _arrival(self, name: str, parameter: nn.Parameter) -> Callable[[Tensor], None]:
@@ -86,30 +92,46 @@ class GradientWatch:
 
     def _last_call(self) -> None:
         self._is_queued = False
-        self._on_backward_end()
+        on_backward_end = self._on_backward_end()
+        if on_backward_end is not None:
+            on_backward_end()
 
 
 class ModuleWatch:
-    """Calls back after the forward pass of chosen modules."""
+    """Calls back after the forward pass of chosen modules.
+
+    Compiled code neither notices hooks that come later nor is made anew when they go. So where
+    torch.compile meets a hook, that hook stays.
+    """
 
     def __init__(self, callback: ModuleCallback) -> None:
         self._callback = callback
-        self._handles: dict[str, tuple[nn.Module, Any]] = {}
+        self._handles: dict[nn.Module, Any] = {}
+        self._compiled: set[nn.Module] = set()
 
-    def watch_only(self, modules: Mapping[str, nn.Module]) -> None:
-        """Watch these modules, by name, and no others."""
-        for name in self._handles.keys() - modules.keys():
-            self._handles.pop(name)[1].remove()
-        for name, module in modules.items():
-            if name not in self._handles:
-                handle = module.register_forward_hook(self._caller(name))
-                self._handles[name] = (module, handle)
+    def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch these modules, and no others but the compiled ones."""
+        for module in self._handles.keys() - modules - self._compiled:
+            self._handles.pop(module).remove()
+        self._watch(modules)
 
-    def _caller(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
-        def call(_: nn.Module, inputs: Any, outputs: Any) -> None:
-            self._callback(name, inputs, outputs)
+    def keep(self, modules: AbstractSet[nn.Module]) -> None:
+        """Watch these modules until `stop`: torch.compile is about to see them."""
+        self._compiled |= modules
+        self._watch(modules)
 
-        return call
+    def stop(self) -> None:
+        """Take all hooks off."""
+        self._compiled.clear()
+        self.watch_only(frozenset())
+
+    def _watch(self, modules: AbstractSet[nn.Module]) -> None:
+        for module in modules - self._handles.keys():
+            call = ModuleCall(module, self._callback, self._keep_one)
+            self._handles[module] = module.register_forward_hook(call)
+
+    def _keep_one(self, module: nn.Module) -> None:
+        self.keep({module})
 
 
 def _call_after_backward(callback: Callable[[], None]) -> None:

@@ -7,7 +7,8 @@ until the next one begins; from the second on steps are handed over early, unles
 to come late: then they stay open, too. A scalar or tensor that is saved when no step is open
 (before the first one, or late for the first time), or in a step that the save configuration leaves
 out, belongs to the next saved step, the newest of its name; other late tensors are counted and
-logged. Nothing is lost silently.
+logged. What is left when the hook is closed becomes a last step of its own. Nothing is lost
+silently.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from hook_layer.capture import CapturedTensor, NumpyBackend, StepRecord, TensorBackend
+from hook_layer.capture import (
+    CapturedTensor,
+    NumpyBackend,
+    StepRecord,
+    TensorBackend,
+    checked_name,
+)
 from hook_layer.collection_manager import CollectionManager, TensorPlan
 from hook_layer.collections import Collection
 from hook_layer.errors import HookConfigurationError
@@ -132,28 +139,75 @@ class StepRecorder:
     ) -> None:
         """Capture a tensor that the training script saves itself; never too late."""
         with self._lock:
-            captured = self._captured({name: (value, plan)})[name]
+            captured = self._captured({name: (value, plan)}).get(name)
+            if captured is None:
+                return
             captured.wall_time = wall_time
             self._saw_late_tensors |= self._is_captured
             record = self._record if self._due else None
             target = self._pending if record is None else record.tensors
             target[name] = captured
 
+    def _pending_record(self) -> StepRecord | None:
+        """Return what waits for a saved step as a step of its own, behind the last one."""
+        if not self._pending:
+            return None
+        record = StepRecord(self.step + 1, self.mode, self.mode_steps[self.mode] + 1)
+        record.tensors.update(self._pending)
+        return record
+
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        """Capture the tensors; one that cannot be is counted and left out."""
         backend = self._backend_of(next(iter(tensors.values()))[0])
-        batch = None
+        described = {name: self._described(backend, name, v) for name, (v, _) in tensors.items()}
+        captured = {name: tensor for name, tensor in described.items() if tensor is not None}
         if self._with_statistics:
-            batch = backend.statistics([value for value, _ in tensors.values()])
-        captured = {}
-        for row, (name, (value, plan)) in enumerate(tensors.items()):
-            dtype, shape = backend.describe(value)
-            tensor = CapturedTensor(dtype, shape, statistics=batch, row=row)
-            if plan.raw:
-                tensor.raw = backend.snapshot(value)
-            if plan.reductions:
+            self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
+        for name, tensor in list(captured.items()):
+            value, plan = tensors[name]
+            if plan.raw and not self._take_snapshot(backend, name, value, tensor):
+                del captured[name]
+            elif plan.reductions:
                 tensor.reductions = self._reduced(backend, name, value, plan.reductions)
-            captured[name] = tensor
         return captured
+
+    def _described(self, backend: TensorBackend, name: str, value: Any) -> CapturedTensor | None:
+        try:
+            checked_name(name)
+            return CapturedTensor(*backend.describe(value))
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            self.failures.tensor_failed(name, error)
+            return None
+
+    def _take_snapshot(
+        self, backend: TensorBackend, name: str, value: Any, tensor: CapturedTensor
+    ) -> bool:
+        try:
+            tensor.raw = backend.snapshot(value)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failures.tensor_failed(name, error)
+        return tensor.raw is not None
+
+    def _add_statistics(
+        self,
+        backend: TensorBackend,
+        values: Mapping[str, Any],
+        captured: Mapping[str, CapturedTensor],
+    ) -> None:
+        """Start the statistics of all tensors together, or one by one if that fails."""
+        if not values:
+            return
+        try:
+            batch = backend.statistics(list(values.values()))
+        except Exception as error:  # noqa: BLE001 - the values are worth saving without
+            if len(values) == 1:
+                self.failures.tensor_failed(next(iter(values)), error)
+            else:
+                for name, value in values.items():
+                    self._add_statistics(backend, {name: value}, captured)
+            return
+        for row, name in enumerate(values):
+            captured[name].statistics, captured[name].row = batch, row
 
     def _reduced(
         self, backend: TensorBackend, name: str, value: Any, reductions: Sequence[Reduction]
@@ -179,6 +233,5 @@ class StepRecorder:
             if self.step == 0:
                 raise
             # A mistake made while training runs must not end it.
-            if not self.failures.is_off("collections"):
-                self.failures.record("collections", error)
+            self.failures.failed("collections", error)
             return ()

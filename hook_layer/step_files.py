@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import CapturedTensor, StepRecord
-from hook_layer.format.errors import FormatError
+from hook_layer.capture import CapturedTensor, Snapshot, StepRecord
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
     IndexFile,
@@ -67,8 +66,14 @@ class EncodedStep:
         """Whether there is nothing to store."""
         return not self.locations and not self.shapes
 
-    def index(self, identity: RunIdentity, sequence: int) -> IndexFile:
-        """Return the index file, the `sequence`-th of this worker."""
+    def index(self, identity: RunIdentity, sequence: int, skipped: int = 0) -> IndexFile:
+        """Return the index file of this step.
+
+        Args:
+            identity: Run and worker.
+            sequence: Its number among those of this worker.
+            skipped: How many numbers right before it will never come.
+        """
         names, dtypes, shapes, values, checksums = _columns(self._rows)
         return IndexFile(
             mode=self.record.mode,
@@ -87,31 +92,34 @@ class EncodedStep:
             run=identity.run_id,
             workers=identity.num_workers,
             sequence=sequence,
+            skipped=skipped or None,
         )
 
     def add(self, name: str, tensor: CapturedTensor, statistics: Any) -> None:
         """Add a tensor: its value and reductions, or its shape; and its row of statistics."""
         checksum = None
         if tensor.raw is not None and 0 not in tensor.shape:
-            checksum = self._append(name, tensor.raw.array(), tensor.wall_time)
+            stored = self._append(name, tensor.raw, tensor.wall_time)
+            checksum = None if stored is None else stored[1]
         for reduced_name, snapshot in tensor.reductions:
-            value = snapshot.array()
-            reduced_checksum = self._append(reduced_name, value)
-            if reduced_checksum is not None:
+            reduced = self._append(reduced_name, snapshot)
+            if reduced is not None:
+                value, crc32c = reduced
                 shape = tuple(value.shape)
-                self._rows.append(
-                    (reduced_name, value.dtype.name, shape, NO_STATISTICS, reduced_checksum)
-                )
+                self._rows.append((reduced_name, value.dtype.name, shape, NO_STATISTICS, crc32c))
         if checksum is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
         row = NO_STATISTICS if statistics is None else statistics
         if statistics is not None or checksum is not None:
             self._rows.append((name, tensor.dtype, tensor.shape, row, checksum))
 
-    def _append(self, name: str, value: NDArray[Any], wall_time: float | None = None) -> int | None:
-        """Append a record and return its checksum; None when its type cannot be stored."""
+    def _append(
+        self, name: str, snapshot: Snapshot, wall_time: float | None = None
+    ) -> tuple[NDArray[Any], int] | None:
+        """Append a record, return value and checksum; None when it cannot be had or encoded."""
         record = self.record
         try:
+            value = snapshot.array()
             encoded = encode_record(
                 name,
                 value,
@@ -120,28 +128,35 @@ class EncodedStep:
                 mode_step=record.mode_step,
                 wall_time=record.wall_time if wall_time is None else wall_time,
             )
-        except FormatError as error:
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
             self.errors.append(error)
             return None
         self.locations.append(TensorLocation(name, self.num_event_bytes, encoded.length))
         self.events.extend(encoded.buffers)
         self.num_event_bytes += encoded.length
-        return encoded.crc32c
+        return value, encoded.crc32c
 
 
 def encode_step(record: StepRecord) -> EncodedStep:
-    """Encode everything that was captured of a step; waits for statistics of a device."""
+    """Encode everything that was captured of a step; waits for statistics of a device.
+
+    What cannot be encoded is left out and noted in `errors`; the rest of the step is complete.
+    """
     encoded = EncodedStep(record)
-    batches: dict[int, NDArray[np.float64]] = {}
+    batches: dict[int, NDArray[np.float64] | None] = {}
     for name, tensor in record.tensors.items():
         batch = tensor.statistics
         if batch is None:
             encoded.add(name, tensor, None)
             continue
-        rows = batches.get(id(batch))
-        if rows is None:
-            rows = batches[id(batch)] = batch.rows()
-        encoded.add(name, tensor, rows[tensor.row])
+        if id(batch) not in batches:
+            try:
+                batches[id(batch)] = batch.rows()
+            except Exception as error:  # noqa: BLE001 - the values are worth storing without
+                encoded.errors.append(error)
+                batches[id(batch)] = None
+        rows = batches[id(batch)]
+        encoded.add(name, tensor, None if rows is None else rows[tensor.row])
     return encoded
 
 

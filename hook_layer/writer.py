@@ -1,25 +1,29 @@
 """The one background thread that encodes, checksums and stores what the training thread captured.
 
-It never holds training up for long: memory is bounded, and when storing fails the step is counted
-as undelivered and its memory given back. After a few failures in a row nothing more is tried.
+It never holds training up for long. Memory is bounded; when it is full, training waits or the step
+is dropped, as asked. A wait ends after a while even if nothing moves (a store that neither answers
+nor fails), and then training waits no more until something was stored again. `hook_layer.delivery`
+says what becomes of a step that cannot be stored.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from hook_layer.capture import StepRecord
-from hook_layer.format.paths import event_key, index_key
-from hook_layer.step_files import RunIdentity, encode_step
+from hook_layer.delivery import Content, StepDelivery, WriterCounters
+from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import Store
 
-__all__ = ["DEFAULT_QUEUE_BYTES", "OnFull", "StepWriter", "WriterCounters"]
+__all__ = ["DEFAULT_MAX_WAIT_S", "DEFAULT_QUEUE_BYTES", "OnFull", "StepWriter", "WriterCounters"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -27,43 +31,18 @@ OnFull = Literal["wait", "drop"]
 """What happens to a step for which there is no memory: training waits, or the step is dropped."""
 
 DEFAULT_QUEUE_BYTES: Final = 512 << 20
-_MAX_FAILURES_IN_A_ROW: Final = 3
+DEFAULT_MAX_WAIT_S: Final = 30.0
 _ALIVE_CHECK_S: Final = 1.0
 
 
 @dataclass
-class WriterCounters:
-    """What became of the steps that were handed over.
-
-    Attributes:
-        steps_written: Steps whose index file is stored.
-        steps_dropped: Steps given up because the queue was full (`on_full="drop"`).
-        steps_undelivered: Steps that could not be stored.
-        tensors_left_out: Tensors of written steps whose type cannot be stored.
-        bytes_written: Bytes of event and index files.
-        waits: How often training waited for memory.
-        wait_s: For how long together, seconds.
-        errors: Storage errors.
-        first_error: The first of them.
-    """
-
-    steps_written: int = 0
-    steps_dropped: int = 0
-    steps_undelivered: int = 0
-    tensors_left_out: int = 0
-    bytes_written: int = 0
-    waits: int = 0
-    wait_s: float = 0.0
-    errors: int = 0
-    first_error: str | None = None
-
-
-@dataclass
 class _Task:
+    """Something to do, and how many steps were dropped right before it."""
+
     run: Callable[[], None]
     nbytes: int = 0
     record: StepRecord | None = None
-    required: bool = field(default=False)
+    dropped_before: int = 0
 
 
 class StepWriter:
@@ -74,7 +53,10 @@ class StepWriter:
         identity: Run and worker.
         queue_bytes: How much captured data may wait; one step alone may be larger.
         on_full: What happens to a step that does not fit.
+        max_wait_s: How long training may wait for memory, seconds: at one step, and at all steps
+            together between one that was stored and the next.
         sequence: Number of this worker's next index file.
+        clock: Returns a time that only grows, seconds.
     """
 
     def __init__(
@@ -84,64 +66,70 @@ class StepWriter:
         *,
         queue_bytes: int = DEFAULT_QUEUE_BYTES,
         on_full: OnFull = "wait",
+        max_wait_s: float = DEFAULT_MAX_WAIT_S,
         sequence: int = 1,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counters = WriterCounters()
-        self._store = store
-        self._identity = identity
+        self._delivery = StepDelivery(store, identity, sequence=sequence, clock=clock)
         self._queue_bytes = queue_bytes
         self._on_full = on_full
-        self._sequence = sequence
+        self._patience = _Patience(max_wait_s, self.counters)
+        self._clock = clock
+        self._pid = os.getpid()
         self._tasks: deque[_Task] = deque()
+        self._num_dropped = 0
         self._held_bytes = 0
-        self._failures_in_a_row = 0
         self._busy = False
         self._closing = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     @property
-    def is_off(self) -> bool:
-        """Whether storing failed too often and steps are only counted."""
-        return self._failures_in_a_row >= _MAX_FAILURES_IN_A_ROW
+    def counters(self) -> WriterCounters:
+        """What became of the steps so far."""
+        return self._delivery.counters
+
+    @property
+    def last_sequence(self) -> int:
+        """Number of the last step that was dealt with, stored or lost; 0 before the first."""
+        return self._delivery.last_sequence
 
     def submit(self, record: StepRecord) -> None:
         """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
+        if os.getpid() != self._pid:
+            record.release()  # a fork has neither the thread nor a free lock
+            return
         nbytes = record.nbytes
         with self._changed:
             if not self._make_room(nbytes):
+                self._num_dropped += 1
                 self.counters.steps_dropped += 1
                 record.release()
                 return
             self._held_bytes += nbytes
-            self._enqueue(_Task(lambda: self._write(record), nbytes, record))
+            self._enqueue(_Task(partial(self._delivery.write, record), nbytes, record))
 
-    @property
-    def last_sequence(self) -> int:
-        """Number of the last index file whose storing was tried; 0 before the first."""
-        return self._sequence - 1
-
-    def put_file(
-        self, key: str, data: bytes | Callable[[], bytes], *, required: bool = False
-    ) -> None:
+    def put_file(self, key: str, data: Content, *, is_last: bool = False) -> None:
         """Store a small file behind the steps handed over so far.
 
         Args:
             key: Its key.
             data: Its content, or what returns it: called when the file's turn has come.
-            required: Whether it is tried even after storing was given up.
+            is_last: Whether it comes behind everything that could not be stored before, and is
+                tried even while the store fails.
         """
-
-        def put() -> None:
-            self._store.put(key, data if isinstance(data, bytes) else data())
-
         with self._changed:
-            self._enqueue(_Task(put, required=required))
+            self._enqueue(_Task(partial(self._delivery.put_file, key, data, is_last=is_last)))
 
-    def delete_file(self, key: str) -> None:
-        """Remove a file, in the order of the other calls."""
+    def housekeep(self, what: str, action: Callable[[], object]) -> None:
+        """Do something that may fail without harm, in the order of the other calls.
+
+        Args:
+            what: What it does, for the log.
+            action: Does it.
+        """
         with self._changed:
-            self._enqueue(_Task(lambda: self._store.delete(key), required=True))
+            self._enqueue(_Task(partial(self._delivery.housekeep, what, action)))
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Write what waits and end the thread.
@@ -174,21 +162,25 @@ class StepWriter:
         """Wait until `nbytes` fit; False if the step is to be dropped."""
         if self._fits(nbytes):
             return True
-        if self._on_full == "drop":
+        limit_s = 0.0 if self._on_full == "drop" else self._patience.left_s()
+        if limit_s <= 0:
             return False
-        started = time.perf_counter()
+        started = self._clock()
         self.counters.waits += 1
-        while not self._fits(nbytes):
+        left_s = limit_s
+        while left_s > 0 and not self._fits(nbytes):
             if self._thread is None or not self._thread.is_alive():
                 return False  # nobody will ever make room
-            self._changed.wait(_ALIVE_CHECK_S)
-        self.counters.wait_s += time.perf_counter() - started
-        return True
+            self._changed.wait(min(left_s, _ALIVE_CHECK_S))
+            left_s = limit_s - (self._clock() - started)
+        self._patience.waited(self._clock() - started)
+        return self._fits(nbytes)
 
     def _fits(self, nbytes: int) -> bool:
         return self._held_bytes == 0 or self._held_bytes + nbytes <= self._queue_bytes
 
     def _enqueue(self, task: _Task) -> None:
+        task.dropped_before, self._num_dropped = self._num_dropped, 0
         self._tasks.append(task)
         self._changed.notify_all()
         if self._thread is None:
@@ -203,7 +195,7 @@ class StepWriter:
             with self._changed:
                 self._changed.wait_for(lambda: self._tasks or self._closing)
                 if not self._tasks:
-                    return
+                    break
                 task = self._tasks.popleft()
                 self._busy = True
             try:
@@ -213,53 +205,56 @@ class StepWriter:
                     self._held_bytes -= task.nbytes
                     self._busy = False
                     self._changed.notify_all()
+        self._delivery.finish()
 
     def _run(self, task: _Task) -> None:
         try:
-            if self.is_off and not task.required:
-                if task.record is not None:
-                    self.counters.steps_undelivered += 1
-                return
+            self._delivery.skip(task.dropped_before)
             task.run()
-            if task.record is not None:
-                self._failures_in_a_row = 0
-        except Exception as error:  # noqa: BLE001 - nothing may end this thread
-            self._failed(task, error)
+        except Exception:  # nothing may end this thread
+            logger.exception("the writer failed; training goes on")
         finally:
             if task.record is not None:
                 task.record.release()
 
-    def _failed(self, task: _Task, error: Exception) -> None:
-        self.counters.errors += 1
-        self._failures_in_a_row += 1
-        if task.record is not None:
-            self.counters.steps_undelivered += 1
-        if self.counters.first_error is None:
-            self.counters.first_error = f"{type(error).__name__}: {error}"
-            logger.error("saving to %s failed; training goes on", self._store.uri, exc_info=error)
-        if self._failures_in_a_row == _MAX_FAILURES_IN_A_ROW:
+
+class _Patience:
+    """How long training may still wait for memory.
+
+    Args:
+        max_wait_s: Bound of all waits from one stored step to the next, seconds.
+        counters: Where the waits are counted, and what tells that a step was stored.
+    """
+
+    def __init__(self, max_wait_s: float, counters: WriterCounters) -> None:
+        self._max_wait_s = max_wait_s
+        self._counters = counters
+        self._waited_s = 0.0
+        self._written = 0
+        self._has_complained = False
+
+    def left_s(self) -> float:
+        """Return how long the next wait may last, seconds."""
+        self._forget_if_written()
+        return self._max_wait_s - self._waited_s
+
+    def waited(self, wait_s: float) -> None:
+        """Note a wait of `wait_s` seconds."""
+        self._counters.wait_s += wait_s
+        if not self._forget_if_written():
+            self._waited_s += wait_s
+        if self.left_s() <= 0 and not self._has_complained:
+            self._has_complained = True
             logger.error(
-                "saving to %s failed %d times in a row and is switched off: %s",
-                self._store.uri,
-                _MAX_FAILURES_IN_A_ROW,
-                error,
+                "nothing was stored for %.0f s while training waited; steps are dropped, and "
+                "training waits no more until something is stored",
+                self._waited_s,
             )
 
-    def _write(self, record: StepRecord) -> None:
-        encoded = encode_step(record)
-        if encoded.errors:
-            if not self.counters.tensors_left_out:
-                logger.warning("left out of the saved steps: %s", encoded.errors[0])
-            self.counters.tensors_left_out += len(encoded.errors)
-        if encoded.is_empty:
-            return
-        worker = self._identity.worker
-        if encoded.events:
-            self._store.put(event_key(record.step, worker), encoded.events)
-        index = encoded.index(self._identity, self._sequence).encode()
-        # Taken before the file is stored: one that failed may be there all the same, and a gap
-        # makes readers look for it.
-        self._sequence += 1
-        self._store.put(index_key(record.step, worker), index)
-        self.counters.steps_written += 1
-        self.counters.bytes_written += encoded.num_event_bytes + len(index)
+    def _forget_if_written(self) -> bool:
+        """Begin anew if a step was stored since the last call."""
+        written = self._counters.steps_written
+        if written == self._written:
+            return False
+        self._written, self._waited_s = written, 0.0
+        return True

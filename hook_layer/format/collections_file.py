@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from hook_layer.format.errors import CollectionsFileError
 from hook_layer.format.json_document import Document, load_object
 
-__all__ = ["CollectionEntry", "CollectionsFile", "parse_collections"]
+__all__ = ["MAX_COLLECTIONS_BYTES", "CollectionEntry", "CollectionsFile", "parse_collections"]
+
+MAX_COLLECTIONS_BYTES: Final = 8 << 20
+"""Longest collections file. With 5,000 tensors in three collections it is about 1 MB long."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,9 @@ def parse_collections(data: bytes, *, file: str) -> CollectionsFile:
     Raises:
         CollectionsFileError: The file is no collections file.
     """
-    content = load_object(data, file=file, error=CollectionsFileError)
+    content = load_object(
+        data, file=file, error=CollectionsFileError, max_bytes=MAX_COLLECTIONS_BYTES
+    )
     document = Document(file, CollectionsFileError)
     unknown = sorted(set(content) - {"collections", "_meta"})
     if unknown:

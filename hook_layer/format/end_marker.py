@@ -10,7 +10,10 @@ from typing import Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.json_document import Document, load_object
 
-__all__ = ["EndMarker", "parse_end_marker"]
+__all__ = ["MAX_END_MARKER_BYTES", "EndMarker", "parse_end_marker"]
+
+MAX_END_MARKER_BYTES: Final = 1 << 20
+"""Longest end marker; room for 20,000 workers."""
 
 _SCHEMA_VERSION: Final = 1
 
@@ -21,8 +24,9 @@ class EndMarker:
 
     Attributes:
         run_id: The run that ended, None in files of the original client.
-        sequences: Number of the last index file of each worker that the writer of the marker knows
-            of. A reader that has seen that many needs to look for no more.
+        sequences: Number of the last step of each worker that the writer of the marker knows of:
+            of its last index file, or of a later step that could not be stored. A reader that has
+            seen that many index files needs to look for no more; what it has not seen is missing.
     """
 
     run_id: str | None = None
@@ -48,7 +52,7 @@ def parse_end_marker(data: bytes, *, file: str) -> EndMarker:
     """
     if not data.strip():
         return EndMarker()
-    content = load_object(data, file=file, error=JobFileError)
+    content = load_object(data, file=file, error=JobFileError, max_bytes=MAX_END_MARKER_BYTES)
     document = Document(file, JobFileError)
     sequences = document.members(content.get("Sequences", {}), "Sequences")
     return EndMarker(

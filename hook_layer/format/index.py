@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from hook_layer.format.errors import IndexFileError
@@ -13,6 +15,7 @@ from hook_layer.format.paths import is_event_key
 from hook_layer.format.statistics_block import STATISTICS_COLUMNS, Statistics, parse_statistics
 
 __all__ = [
+    "MAX_INDEX_BYTES",
     "STATISTICS_COLUMNS",
     "IndexFile",
     "Statistics",
@@ -21,7 +24,11 @@ __all__ = [
     "parse_index",
 ]
 
+MAX_INDEX_BYTES: Final = 8 << 20
+"""Longest index file. Of 5,000 tensors it is about 1.3 MB long."""
+
 _MAX_WORKERS: Final = 1 << 20
+_LOCATION_MEMBERS: Final = itemgetter("tensorname", "start_idx", "length")
 
 
 class TensorLocation(NamedTuple):
@@ -54,6 +61,8 @@ class IndexFile:
         run: RunId of the run that wrote the file, None in files of the original client.
         workers: How many workers write index files in this run; None likewise.
         sequence: Number of this file among those of its worker and run, from 1; None likewise.
+        skipped: How many numbers right before `sequence` never come, because the steps were lost;
+            None for none.
     """
 
     mode: ModeKeys
@@ -65,12 +74,14 @@ class IndexFile:
     run: str | None = None
     workers: int | None = None
     sequence: int | None = None
+    skipped: int | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes.
 
         Raises:
-            IndexFileError: The file would hold no tensor, or values without an event file.
+            IndexFileError: The file would hold no tensor, values without an event file, or more
+                than any reader takes.
         """
         if not self.locations and not self.shapes:
             raise IndexFileError("an index file must name at least one tensor")
@@ -97,30 +108,45 @@ class IndexFile:
         for name in ("tensor_payload", "shape_payload"):
             if not content[name]:
                 del content[name]
-        ours = {"run": self.run, "workers": self.workers, "sequence": self.sequence}
+        ours = {
+            "run": self.run,
+            "workers": self.workers,
+            "sequence": self.sequence,
+            "skipped": self.skipped,
+        }
         content |= {name: value for name, value in ours.items() if value is not None}
         if self.statistics is not None:
             content["statistics"] = self.statistics.to_json()
-        return json.dumps(content).encode()
+        data = json.dumps(content).encode()
+        if len(data) > MAX_INDEX_BYTES:
+            raise IndexFileError(
+                f"an index file of {len(data)} bytes is longer than the {MAX_INDEX_BYTES} that "
+                "readers take; save fewer tensors a step"
+            )
+        return data
 
 
-def parse_index(data: bytes, *, file: str) -> IndexFile:
+def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> IndexFile:
     """Parse an index file, of this client or of the original one.
 
     Args:
         data: The file's bytes, not trusted.
         file: Name of the file, for errors.
+        like: Another file, perhaps of the step before. What is equal in both is shared, which saves
+            time and memory; the result is the same without it.
 
     Raises:
         IndexFileError: The file is no index file, or names a file outside the trial.
     """
-    content = load_object(data, file=file, error=IndexFileError)
+    content = load_object(data, file=file, error=IndexFileError, max_bytes=MAX_INDEX_BYTES)
     document = Document(file, IndexFileError)
     meta = document.members(content.get("meta"), "meta")
     mode = document.text(meta.get("mode"), "meta.mode").strip()
     if mode not in ModeKeys.__members__:
         document.fail(f"meta.mode: {mode[:40]!r} is none of {', '.join(ModeKeys.__members__)}")
-    locations = _locations(content.get("tensor_payload"), document)
+    locations = _locations(
+        content.get("tensor_payload"), document, () if like is None else like.locations
+    )
     shapes = _shapes(content.get("shape_payload"), document)
     if not locations and not shapes:
         document.fail("neither tensor_payload nor shape_payload names a tensor")
@@ -135,6 +161,9 @@ def parse_index(data: bytes, *, file: str) -> IndexFile:
     sequence = document.optional_count(content.get("sequence"), "sequence")
     if sequence == 0:
         document.fail("sequence: the first file has the number 1")
+    skipped = document.optional_count(content.get("skipped"), "skipped")
+    if skipped is not None and not 0 < skipped < (sequence or 0):
+        document.fail(f"skipped: there are no {skipped} numbers before the sequence {sequence}")
     block = content.get("statistics")
     return IndexFile(
         mode=ModeKeys[mode],
@@ -142,28 +171,39 @@ def parse_index(data: bytes, *, file: str) -> IndexFile:
         event_file_name=event_file,
         locations=locations,
         shapes=shapes,
-        statistics=None if block is None else parse_statistics(block, document),
+        statistics=(
+            None
+            if block is None
+            else parse_statistics(block, document, None if like is None else like.statistics)
+        ),
         run=document.optional_text(content.get("run"), "run"),
         workers=workers,
         sequence=sequence,
+        skipped=skipped,
     )
 
 
-def _locations(rows: object, document: Document) -> tuple[TensorLocation, ...]:
+def _locations(
+    rows: object, document: Document, like: tuple[TensorLocation, ...]
+) -> tuple[TensorLocation, ...]:
     path = "tensor_payload"
-    locations = []
-    for row in document.items([] if rows is None else rows, path):
-        members = document.members(row, path)
-        name: Any = members.get("tensorname")
-        start: Any = members.get("start_idx")
-        length: Any = members.get("length")
-        # One cheap test passes the row as it should be; only a wrong one is looked at closely.
-        if type(name) is not str or not document.are_counts((start, length)):
-            document.text(name, f"{path}.tensorname")
-            document.count(start, f"{path}.start_idx")
-            document.count(length, f"{path}.length")
-        locations.append(TensorLocation(name, start, length))
-    return tuple(locations)
+    items = document.items([] if rows is None else rows, path)
+    try:
+        found = tuple(map(_LOCATION_MEMBERS, items))
+    except (KeyError, TypeError):
+        found = ()  # what is wrong is told below
+    # What equals a name is a name; but `true` and 1.0 equal a number and are none.
+    if found and found == like and set(map(type, chain.from_iterable(found))) <= {str, int}:
+        return like
+    names, starts, lengths = zip(*found, strict=True) if found else ((), (), ())
+    is_sound = len(found) == len(items) and set(map(type, names)) <= {str}
+    if not (is_sound and document.are_counts(starts) and document.are_counts(lengths)):
+        for row in items:  # only now is it looked for what is wrong
+            members = document.members(row, path)
+            document.text(members.get("tensorname"), f"{path}.tensorname")
+            document.count(members.get("start_idx"), f"{path}.start_idx")
+            document.count(members.get("length"), f"{path}.length")
+    return tuple(map(TensorLocation._make, found))
 
 
 def _shapes(rows: object, document: Document) -> tuple[TensorShape, ...]:

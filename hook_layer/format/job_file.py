@@ -11,7 +11,17 @@ from typing import Any, Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.json_document import Document, load_object
 
-__all__ = ["JobFile", "StopFile", "new_run_id", "parse_job_file", "parse_stop_file"]
+__all__ = [
+    "MAX_JOB_FILE_BYTES",
+    "JobFile",
+    "StopFile",
+    "new_run_id",
+    "parse_job_file",
+    "parse_stop_file",
+]
+
+MAX_JOB_FILE_BYTES: Final = 1 << 20
+"""Longest `job.json` or `stop.json`."""
 
 _SCHEMA_VERSION: Final = 1
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's base 32
@@ -101,7 +111,7 @@ def parse_job_file(data: bytes, *, file: str) -> JobFile:
     Raises:
         JobFileError: The file is no job file.
     """
-    content = load_object(data, file=file, error=JobFileError)
+    content = load_object(data, file=file, error=JobFileError, max_bytes=MAX_JOB_FILE_BYTES)
     document = Document(file, JobFileError)
     rules = content.get("DebugRuleConfigurations")
     return JobFile(
@@ -124,7 +134,7 @@ def parse_stop_file(data: bytes, *, file: str) -> StopFile:
     Raises:
         JobFileError: The file is no stop file.
     """
-    content = load_object(data, file=file, error=JobFileError)
+    content = load_object(data, file=file, error=JobFileError, max_bytes=MAX_JOB_FILE_BYTES)
     document = Document(file, JobFileError)
     evidence = content.get("Evidence")
     return StopFile(

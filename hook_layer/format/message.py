@@ -6,9 +6,10 @@ Only the fields that the original writes are encoded, in its order; a reader mus
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,15 @@ import numpy.typing as npt
 from hook_layer.format.dtypes import STRING_TAGS, array_from_content, normalized, tag_of
 from hook_layer.format.errors import RecordError, UnsupportedDtypeError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, fields, key, varint
+from hook_layer.format.wire import (
+    FIXED64,
+    LENGTH_DELIMITED,
+    VARINT,
+    FieldReader,
+    fields,
+    key,
+    varint,
+)
 
 __all__ = ["TensorRecord", "encode_event", "parse_event"]
 
@@ -30,10 +39,11 @@ _VALUE, _PLUGIN, _PLUGIN_NAME, _PLUGIN_CONTENT = 1, 1, 1, 2
 _MODE_PLUGIN: Final = "mode"
 _MODE_STEP_PLUGIN: Final = "mode_step"
 _MAX_RANK: Final = 32  # of numpy before 2.0
-_MAX_STEP_DIGITS: Final = 19
+_MAX_CACHED_BYTES: Final = 256
 _MAX_PADDING: Final = 16  # times the strings' own size
 _INT64_SIGN: Final = 1 << 63
-_WIRE_TYPE_NAMES: Final = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_DELIMITED: "bytes"}
+
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +119,7 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     Raises:
         RecordError: The message is damaged or holds no tensor.
     """
-    reader = _Reader(file)
+    reader = FieldReader(file)
     step, wall_time, summary = 0, 0.0, None
     for field, wire_type, value, at in fields(message, file=file, offset=offset):
         if field == _WALL_TIME:
@@ -125,7 +135,7 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
 
 
 def _parse_value(
-    reader: _Reader, message: memoryview, offset: int, *, step: int, wall_time: float
+    reader: FieldReader, message: memoryview, offset: int, *, step: int, wall_time: float
 ) -> TensorRecord:
     name, tensor, plugins = "", None, {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
@@ -145,7 +155,7 @@ def _parse_value(
     return TensorRecord(name, step, ModeKeys(mode), mode_step, array, wall_time)
 
 
-def _parse_tensor(reader: _Reader, message: memoryview, offset: int) -> npt.NDArray[Any]:
+def _parse_tensor(reader: FieldReader, message: memoryview, offset: int) -> npt.NDArray[Any]:
     tag, content = 0, memoryview(b"")
     shape: tuple[int, ...] = ()
     strings: list[memoryview] = []
@@ -153,7 +163,7 @@ def _parse_tensor(reader: _Reader, message: memoryview, offset: int) -> npt.NDAr
         if field == _DTYPE:
             tag = reader.integer(value, wire_type, at)
         elif field == _SHAPE:
-            shape = _parse_shape(reader, reader.chunk(value, wire_type, at), at)
+            shape = _cached(_shape_of, _parse_shape, reader, reader.chunk(value, wire_type, at), at)
         elif field == _CONTENT:
             content = reader.chunk(value, wire_type, at)
         elif field == _STRING:
@@ -171,7 +181,7 @@ def _parse_tensor(reader: _Reader, message: memoryview, offset: int) -> npt.NDAr
 
 
 def _string_array(
-    reader: _Reader, strings: list[memoryview], shape: tuple[int, ...], offset: int
+    reader: FieldReader, strings: list[memoryview], shape: tuple[int, ...], offset: int
 ) -> npt.NDArray[Any]:
     texts = [bytes(text).decode("utf-8", "surrogateescape") for text in strings]
     # numpy pads every string to the longest: one long string among many short ones stays unpadded.
@@ -188,7 +198,13 @@ def _string_array(
         ) from None
 
 
-def _parse_shape(reader: _Reader, message: memoryview, offset: int) -> tuple[int, ...]:
+@lru_cache(maxsize=1024)
+def _shape_of(message: bytes) -> tuple[int, ...]:
+    """Parse a shape as it stands, the same, in the records of every step."""
+    return _parse_shape(FieldReader(""), memoryview(message), 0)
+
+
+def _parse_shape(reader: FieldReader, message: memoryview, offset: int) -> tuple[int, ...]:
     lengths: list[int] = []
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
         if field != _DIMENSION:
@@ -204,18 +220,45 @@ def _parse_shape(reader: _Reader, message: memoryview, offset: int) -> tuple[int
     return tuple(lengths)
 
 
-def _parse_plugins(reader: _Reader, message: memoryview, offset: int) -> dict[str, str]:
+def _parse_plugins(reader: FieldReader, message: memoryview, offset: int) -> dict[str, str]:
     plugins: dict[str, str] = {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
         if field != _PLUGIN:
             continue
-        texts = {_PLUGIN_NAME: "", _PLUGIN_CONTENT: ""}
         entry = reader.chunk(value, wire_type, at)
-        for part, part_type, text, text_at in fields(entry, file=reader.file, offset=at):
-            if part in texts:
-                texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
-        plugins[texts[_PLUGIN_NAME]] = texts[_PLUGIN_CONTENT]
+        name, content = _cached(_plugin_of, _parse_plugin, reader, entry, at)
+        plugins[name] = content
     return plugins
+
+
+@lru_cache(maxsize=1024)
+def _plugin_of(message: bytes) -> tuple[str, str]:
+    """Parse a plugin's name and content, the same in all records of a step."""
+    return _parse_plugin(FieldReader(""), memoryview(message), 0)
+
+
+def _parse_plugin(reader: FieldReader, message: memoryview, offset: int) -> tuple[str, str]:
+    texts = {_PLUGIN_NAME: "", _PLUGIN_CONTENT: ""}
+    for part, part_type, text, text_at in fields(message, file=reader.file, offset=offset):
+        if part in texts:
+            texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
+    return texts[_PLUGIN_NAME], texts[_PLUGIN_CONTENT]
+
+
+def _cached(
+    known: Callable[[bytes], _Parsed],
+    parse: Callable[[FieldReader, memoryview, int], _Parsed],
+    reader: FieldReader,
+    message: memoryview,
+    offset: int,
+) -> _Parsed:
+    """Parse by the cached function; by the other what is long, or wrong: it says in which place."""
+    if len(message) <= _MAX_CACHED_BYTES:
+        try:
+            return known(bytes(message))
+        except RecordError:
+            pass
+    return parse(reader, message, offset)
 
 
 def _dimension(name: str, length: int) -> bytes:
@@ -244,58 +287,3 @@ def _chunk(field: int, data: bytes) -> bytes:
 
 def _signed(number: int) -> int:
     return number - (1 << 64) if number & _INT64_SIGN else number
-
-
-class _Reader:
-    """Takes values out of fields, with errors that name file and offset."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-
-    def integer(self, value: int | memoryview, wire_type: int, at: int) -> int:
-        if isinstance(value, int):
-            return value
-        raise self._wrong(wire_type, VARINT, at)
-
-    def chunk(
-        self, value: int | memoryview, wire_type: int, at: int, wanted: int = LENGTH_DELIMITED
-    ) -> memoryview:
-        if isinstance(value, memoryview) and wire_type == wanted:
-            return value
-        raise self._wrong(wire_type, wanted, at)
-
-    def only_chunk(
-        self, message: memoryview, offset: int, *, number: int, what: str
-    ) -> tuple[memoryview, int]:
-        found = [
-            (self.chunk(value, wire_type, at), at)
-            for field, wire_type, value, at in fields(message, file=self.file, offset=offset)
-            if field == number
-        ]
-        if len(found) != 1:
-            raise RecordError(
-                f"one {what} expected, {len(found)} found", file=self.file, offset=offset
-            )
-        return found[0]
-
-    def text(self, data: memoryview, at: int) -> str:
-        try:
-            return bytes(data).decode()
-        except UnicodeDecodeError:
-            raise RecordError("a name is no UTF-8 text", file=self.file, offset=at) from None
-
-    def number(self, text: str, at: int) -> int:
-        if (
-            text.removeprefix("-").isascii()
-            and text.removeprefix("-").isdigit()
-            and len(text) <= _MAX_STEP_DIGITS
-        ):
-            return int(text)
-        raise RecordError(f"{text[:40]!r} is no step", file=self.file, offset=at)
-
-    def _wrong(self, found: int, wanted: int, at: int) -> RecordError:
-        return RecordError(
-            f"{_WIRE_TYPE_NAMES[wanted]} expected, wire type {found} found",
-            file=self.file,
-            offset=at,
-        )

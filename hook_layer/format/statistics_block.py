@@ -28,6 +28,7 @@ STATISTICS_COLUMNS: Final = (
 )
 """`size`, `nan` and `inf` count elements; the others are of the finite elements, std population."""
 _VERSION: Final = 1
+_FLOAT64: Final = np.dtype("<f8")
 _MAX_CRC32C: Final = 0xFFFFFFFF
 
 
@@ -81,8 +82,15 @@ class Statistics:
         }
 
 
-def parse_statistics(block: object, document: Document) -> Statistics | None:
+def parse_statistics(
+    block: object, document: Document, like: Statistics | None = None
+) -> Statistics | None:
     """Return the block of an index file, or None for a version that is not known here.
+
+    Args:
+        block: The decoded JSON of the block, not trusted.
+        document: The file, for errors.
+        like: Another file's block; what is equal in both is shared.
 
     Raises:
         FormatError: The block contradicts itself.
@@ -93,17 +101,19 @@ def parse_statistics(block: object, document: Document) -> Statistics | None:
     columns = document.texts(members.get("columns"), "statistics.columns")
     tensors = document.texts(members.get("tensors"), "statistics.tensors")
     dtypes = document.texts(members.get("dtypes"), "statistics.dtypes")
-    shapes = tuple(
-        document.shape(shape, "statistics.shapes")
-        for shape in document.items(members.get("shapes"), "statistics.shapes")
-    )
+    shapes = tuple(map(tuple, document.shapes(members.get("shapes"), "statistics.shapes")))
     checksums = document.items(members.get("crc32c"), "statistics.crc32c")
     present = [checksum for checksum in checksums if checksum is not None]
-    if not document.are_counts(present) or any(checksum > _MAX_CRC32C for checksum in present):
+    if not document.are_counts(present) or max(present, default=0) > _MAX_CRC32C:
         document.fail("statistics.crc32c: not all are null or a number of 32 bits")
     if not len(tensors) == len(dtypes) == len(shapes) == len(checksums):
         document.fail("statistics: tensors, dtypes, shapes and crc32c are not equally long")
     values = _matrix(members.get("values"), len(tensors), len(columns), document)
+    if like is not None:
+        columns = like.columns if columns == like.columns else columns
+        tensors = like.tensors if tensors == like.tensors else tensors
+        dtypes = like.dtypes if dtypes == like.dtypes else dtypes
+        shapes = like.shapes if shapes == like.shapes else shapes
     return Statistics(columns, tensors, dtypes, shapes, values, tuple(checksums))
 
 
@@ -116,4 +126,4 @@ def _matrix(text: object, rows: int, columns: int, document: Document) -> npt.ND
         document.fail(
             f"statistics.values: {len(data)} bytes are not {rows} rows of {columns} numbers"
         )
-    return np.frombuffer(data, dtype="<f8").reshape(rows, columns)
+    return np.frombuffer(data, dtype=_FLOAT64).reshape(rows, columns)

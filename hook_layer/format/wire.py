@@ -7,12 +7,23 @@ from functools import lru_cache
 
 from hook_layer.format.errors import RecordError
 
-__all__ = ["FIXED32", "FIXED64", "LENGTH_DELIMITED", "VARINT", "fields", "key", "varint"]
+__all__ = [
+    "FIXED32",
+    "FIXED64",
+    "LENGTH_DELIMITED",
+    "VARINT",
+    "FieldReader",
+    "fields",
+    "key",
+    "varint",
+]
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
 _MAX_BYTE = 0x7F  # of a byte that no other follows
 _UINT64 = 1 << 64
+_MAX_STEP_DIGITS = 19
+_WIRE_TYPE_NAMES = {VARINT: "an integer", FIXED64: "eight bytes", LENGTH_DELIMITED: "bytes"}
 
 
 def varint(number: int) -> bytes:
@@ -94,3 +105,63 @@ def _read_varint(message: memoryview, position: int, *, file: str, offset: int) 
         if byte <= _MAX_BYTE:
             return number % _UINT64, position + count + 1
     raise RecordError("an integer is cut off or too long", file=file, offset=offset + position)
+
+
+class FieldReader:
+    """Takes values out of fields, with errors that name file and offset."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def integer(self, value: int | memoryview, wire_type: int, at: int) -> int:
+        """Return an integer field's value."""
+        if isinstance(value, int):
+            return value
+        raise self._wrong(wire_type, VARINT, at)
+
+    def chunk(
+        self, value: int | memoryview, wire_type: int, at: int, wanted: int = LENGTH_DELIMITED
+    ) -> memoryview:
+        """Return the bytes of a field of the wire type `wanted`."""
+        if isinstance(value, memoryview) and wire_type == wanted:
+            return value
+        raise self._wrong(wire_type, wanted, at)
+
+    def only_chunk(
+        self, message: memoryview, offset: int, *, number: int, what: str
+    ) -> tuple[memoryview, int]:
+        """Return the bytes and the offset of the one field `number` of a message."""
+        found = [
+            (self.chunk(value, wire_type, at), at)
+            for field, wire_type, value, at in fields(message, file=self.file, offset=offset)
+            if field == number
+        ]
+        if len(found) != 1:
+            raise RecordError(
+                f"one {what} expected, {len(found)} found", file=self.file, offset=offset
+            )
+        return found[0]
+
+    def text(self, data: memoryview, at: int) -> str:
+        """Return UTF-8 text."""
+        try:
+            return bytes(data).decode()
+        except UnicodeDecodeError:
+            raise RecordError("a name is no UTF-8 text", file=self.file, offset=at) from None
+
+    def number(self, text: str, at: int) -> int:
+        """Return the integer that a text spells."""
+        if (
+            text.removeprefix("-").isascii()
+            and text.removeprefix("-").isdigit()
+            and len(text) <= _MAX_STEP_DIGITS
+        ):
+            return int(text)
+        raise RecordError(f"{text[:40]!r} is no step", file=self.file, offset=at)
+
+    def _wrong(self, found: int, wanted: int, at: int) -> RecordError:
+        return RecordError(
+            f"{_WIRE_TYPE_NAMES[wanted]} expected, wire type {found} found",
+            file=self.file,
+            offset=at,
+        )

@@ -12,7 +12,7 @@ from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.run_steps import current_run
+from rule_runtime.trial.run_files import current_run, read_end_marker
 
 __all__ = ["ExitStatus", "evaluate_run", "exit_status", "parse_rule"]
 
@@ -60,8 +60,11 @@ def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, E
     """
     store = open_store(path)
     run = current_run(store)
+    marker = read_end_marker(store)
+    last = marker.sequences if marker is not None and marker.run_id == run else None
+    initial = EvaluationState.initial()
     return {
-        name: Reconciler(store, rule, run).advance(EvaluationState.initial(), (), ended=True)
+        name: Reconciler(store, rule, run).advance(initial, (), ended=True, last_sequences=last)
         for name, rule in rules
     }
 

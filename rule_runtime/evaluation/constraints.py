@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
+
+from rule_runtime.trial.name_pattern import PatternError, check_pattern
 
 __all__ = [
     "AtLeast",
@@ -75,16 +76,23 @@ class AtMost:
 
 @dataclass(frozen=True)
 class Regex:
-    """Each value must be a regular expression; commas inside brackets do not part a list."""
+    """Each value must be a regular expression; commas inside brackets do not part a list.
+
+    It must be one that cannot take forever either: a job's own configuration may name it.
+    """
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value, or every one of a list, compiles."""
+        """Tell whether a value, or every one of a list, is valid and bounded in time."""
+        return not self.problem(value)
+
+    def problem(self, value: Any) -> str:
+        """Return what is wrong with a value, or with the first bad one of a list; else ""."""
         try:
             for pattern in (value,) if isinstance(value, str) else value:
-                re.compile(pattern)
-        except re.error:
-            return False
-        return True
+                check_pattern(pattern)
+        except PatternError as error:
+            return str(error)
+        return ""
 
     def __str__(self) -> str:
         return "a regular expression"

@@ -196,6 +196,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             text += f", the last because {counts.last_reason}"
         if counts.unreadable:
             text += f"; {counts.unreadable} files unreadable: {counts.last_problem}"
+        if counts.missing:
+            text += f"; {counts.missing} steps that were to be saved are missing"
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text

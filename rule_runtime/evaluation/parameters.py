@@ -89,9 +89,10 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
         for constraint in parameter.constraints:
             if not constraint.accepts(result):
                 unit = f" {parameter.unit}" if parameter.unit else ""
+                why = f": {constraint.problem(result)}" if isinstance(constraint, Regex) else ""
                 raise ParameterError(
                     f"{owner}: parameter {parameter.name} is {result!r}{unit}, "
-                    f"but must be {constraint}"
+                    f"but must be {constraint}{why}"
                 )
     return result
 

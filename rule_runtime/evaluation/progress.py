@@ -48,6 +48,7 @@ class WorkerTrack:
         self.listed = progress.listed
         self.forgotten = progress.forgotten
         self.unsequenced = progress.unsequenced
+        self.lost = progress.lost
 
     @property
     def contiguous(self) -> int:
@@ -78,20 +79,21 @@ class WorkerTrack:
         at = bisect_left(self.seen, (sequence + 1,)) - 1
         return at >= 0 and self.seen[at][0] <= sequence <= self.seen[at][1]
 
-    def add(self, sequence: int) -> None:
+    def add(self, sequence: int, skipped: int = 0) -> None:
         """Note a file as seen.
 
         Args:
             sequence: Its number.
+            skipped: How many numbers right before it never come, as it says.
         """
-        at = bisect_left(self.seen, (sequence,))
-        first = last = sequence
-        if at < len(self.seen) and self.seen[at][0] == sequence + 1:
-            last = self.seen.pop(at)[1]
-        if at > 0 and self.seen[at - 1][1] == sequence - 1:
-            at -= 1
-            first = self.seen.pop(at)[0]
-        self.seen.insert(at, (first, last))
+        first, last = sequence - skipped, sequence
+        begin = bisect_left(self.seen, first - 1, key=lambda pair: pair[1])
+        end = bisect_left(self.seen, last + 2, lo=begin, key=lambda pair: pair[0])
+        touched = self.seen[begin:end]
+        known = (min(high + 1, last) - max(low, first) for low, high in touched)
+        self.lost += skipped - sum(max(count, 0) for count in known)
+        ends = [(first, last), *touched]
+        self.seen[begin:end] = [(min(low for low, _ in ends), max(high for _, high in ends))]
 
     def remove(self, sequence: int) -> None:
         """Take a file back as never seen.
@@ -141,6 +143,7 @@ class WorkerTrack:
             listed=self.listed,
             forgotten=self.forgotten,
             unsequenced=self.unsequenced,
+            lost=self.lost,
         )
 
 
@@ -159,20 +162,21 @@ class ProgressTracker:
         self.replayed = progress.replayed
         self.unreadable: set[tuple[int, str]] = set(progress.unreadable)
 
-    def note(self, worker: str, step: int, sequence: int | None) -> Sighting:
+    def note(self, worker: str, step: int, sequence: int | None, skipped: int = 0) -> Sighting:
         """Note a file of this run.
 
         Args:
             worker: Who wrote it.
             step: Its global step.
             sequence: Its number, None in files of the original client.
+            skipped: How many numbers right before it never come, as it says.
         """
         if sequence is None:
             return self._note_unsequenced(worker, step)
         track = self.workers.setdefault(worker, WorkerTrack())
         if track.has_seen(sequence):
             return Sighting.DUPLICATE
-        track.add(sequence)
+        track.add(sequence, skipped)
         if step <= self.fed_step:
             self.late += 1
             return Sighting.LATE

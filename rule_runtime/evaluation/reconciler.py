@@ -175,7 +175,9 @@ class _Session:
         if tracker.late > tracker.replayed:
             self._replay()
             tracker.replayed = tracker.late
-        return self._conclude(self._feed.state())
+        state = self._feed.state()
+        counts = replace(state.counts, missing=self._last.num_lost)
+        return self._conclude(replace(state, counts=counts))
 
     def _feed_listed(self) -> None:
         """Feed what a listing shows, in order and as it is; memory is bounded however much it is.

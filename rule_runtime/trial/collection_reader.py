@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable
+from collections.abc import Collection
 from typing import Final
 
-from hook_layer.format.collections_file import CollectionsFile, parse_collections
+from hook_layer.format.collections_file import (
+    MAX_COLLECTIONS_BYTES,
+    CollectionsFile,
+    parse_collections,
+)
 from hook_layer.format.errors import FormatError
 from hook_layer.format.paths import (
     COLLECTIONS_PREFIX,
@@ -15,8 +18,9 @@ from hook_layer.format.paths import (
     parse_collections_key,
 )
 from hook_layer.storage.base import ObjectNotFoundError, Store
+from rule_runtime.trial.name_pattern import NameMatcher
 
-__all__ = ["DEFAULT_REGEXES", "CollectionReader", "membership"]
+__all__ = ["DEFAULT_REGEXES", "CollectionReader", "members"]
 
 DEFAULT_REGEXES: Final = {
     "all": (".*",),
@@ -38,10 +42,14 @@ class CollectionReader:
 
     Args:
         store: The trial's root.
+
+    Attributes:
+        matcher: Searches for the collections' regular expressions.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.matcher = NameMatcher()
         self._files: dict[str, CollectionsFile | None] = {}
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
@@ -65,7 +73,8 @@ class CollectionReader:
 
     def _read(self, key: str) -> CollectionsFile | None:
         try:
-            return parse_collections(self._store.get(key), file=f"{self._store.uri}{key}")
+            data = self._store.get(key, 0, MAX_COLLECTIONS_BYTES + 1)
+            return parse_collections(data, file=f"{self._store.uri}{key}")
         except ObjectNotFoundError:
             return None
         except FormatError as error:
@@ -73,8 +82,10 @@ class CollectionReader:
             return None
 
 
-def membership(file: CollectionsFile | None, collection: str) -> Callable[[str], bool]:
-    """Return the test whether a tensor belongs to a collection.
+def members(
+    file: CollectionsFile | None, collection: str, names: Collection[str], matcher: NameMatcher
+) -> set[str]:
+    """Return the tensors that belong to a collection.
 
     A tensor belongs if the file names it, or if one of the collection's regular expressions is
     found in its name: the names hold only what had been seen when the file was written.
@@ -82,14 +93,22 @@ def membership(file: CollectionsFile | None, collection: str) -> Callable[[str],
     Args:
         file: The collections file, if there is one.
         collection: Name of the collection.
+        names: Names of the tensors that are asked about.
+        matcher: Searches for the regular expressions.
+
+    Raises:
+        PatternError: If a regular expression is refused, and so may keep a tensor out.
     """
     entry = None if file is None else file.collections.get(collection)
     patterns = DEFAULT_REGEXES.get(collection, ()) if entry is None else entry.include_regex
     if collection == "all" and not patterns:
         patterns = DEFAULT_REGEXES["all"]
-    names = frozenset(() if entry is None else entry.tensor_names)
-    searches = [search for pattern in patterns if (search := _search(pattern)) is not None]
-    return lambda name: name in names or any(search(name) for search in searches)
+    listed = frozenset(() if entry is None else entry.tensor_names)
+    found = {name for name in names if name in listed}
+    rest = [name for name in names if name not in found]
+    for pattern in patterns if rest else ():
+        found |= matcher.found_in(pattern, rest)
+    return found
 
 
 def _worker_of(key: str) -> str | None:
@@ -97,12 +116,4 @@ def _worker_of(key: str) -> str | None:
         return parse_collections_key(key)
     except FormatError as error:
         _logger.warning("ignored an object among the collections files: %s", error)
-        return None
-
-
-def _search(pattern: str) -> Callable[[str], object] | None:
-    try:
-        return re.compile(pattern).search
-    except (re.error, RecursionError, OverflowError) as error:
-        _logger.warning("ignored the regular expression %.80r of a collection: %s", pattern, error)
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy.typing as npt
@@ -12,12 +13,15 @@ from hook_layer.format.index import IndexFile, TensorLocation
 from hook_layer.format.records import decode_record
 from hook_layer.storage.base import Store
 
-__all__ = ["read_tensors"]
+__all__ = ["MAX_RECORD_BYTES", "iter_tensors", "read_tensors"]
+
+MAX_RECORD_BYTES: Final = 2 << 30
+"""Longest record that is read for a rule: no reader of protocol buffers takes a longer message."""
 
 _MAX_GAP_BYTES: Final = 1 << 16
 """Bytes that are read in vain rather than by another request."""
 
-_MAX_READ_BYTES: Final = 1 << 26
+_MAX_READ_BYTES: Final = 1 << 24
 """Ranges are not joined beyond this; a larger tensor is read by a request of its own."""
 
 
@@ -37,33 +41,61 @@ def read_tensors(
         ObjectNotFoundError: If the event file does not exist.
         RecordError: If a record is damaged, or is not the tensor that the index says it is.
     """
+    return dict(iter_tensors(store, index, names))
+
+
+def iter_tensors(
+    store: Store, index: IndexFile, names: Iterable[str], *, max_record_bytes: int | None = None
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Yield name and value of tensors of one index file, in the order of the event file.
+
+    Small neighbours are read together; the memory needed is that of the largest tensor, or 16 MiB.
+
+    Args:
+        store: The trial's root.
+        index: The index file that says where the values are.
+        names: Names as stored.
+        max_record_bytes: Longest record to be read; None for no limit.
+
+    Raises:
+        ObjectNotFoundError: If the event file does not exist.
+        RecordError: If a record is damaged or too long, or is not the tensor that the index says
+            it is.
+    """
     wanted = frozenset(names)
-    locations = {row.name: row for row in index.locations if row.name in wanted}
+    locations = {row[0]: row for row in index.locations if row[0] in wanted}
     file = index.event_file_name
     if not locations or file is None:
-        return {}
+        return
     checksums = _checksums(index, locations)
-    values: dict[str, npt.NDArray[Any]] = {}
     for group in _coalesced(locations.values()):
         first = group[0].start
         length = max(row.start + row.length for row in group) - first
+        if max_record_bytes is not None and length > max(max_record_bytes, _MAX_READ_BYTES):
+            raise RecordError(
+                f"the record of {group[0].name!r} is said to have {length} bytes, more than the "
+                f"{max_record_bytes} that are read",
+                file=file,
+                offset=first,
+            )
         data = memoryview(store.get(file, first, length))
         for row in group:
-            begin = row.start - first
-            record = decode_record(
-                data[begin : begin + row.length],
-                file=file,
-                offset=row.start,
-                crc32c=checksums.get(row.name),
-            )
-            if record.name != row.name:
-                raise RecordError(
-                    f"the record holds {record.name!r}, where the index says {row.name!r}",
-                    file=file,
-                    offset=row.start,
-                )
-            values[row.name] = record.value
-    return values
+            part = slice(row.start - first, row.start - first + row.length)
+            yield row.name, _value(data[part], row, file, checksums.get(row.name))
+        del data  # before the next is read
+
+
+def _value(
+    data: memoryview, row: TensorLocation, file: str, crc32c: int | None
+) -> npt.NDArray[Any]:
+    record = decode_record(data, file=file, offset=row.start, crc32c=crc32c)
+    if record.name != row.name:
+        raise RecordError(
+            f"the record holds {record.name!r}, where the index says {row.name!r}",
+            file=file,
+            offset=row.start,
+        )
+    return record.value
 
 
 def _checksums(index: IndexFile, names: Collection[str]) -> dict[str, int | None]:
@@ -81,7 +113,7 @@ def _coalesced(locations: Iterable[TensorLocation]) -> Iterator[list[TensorLocat
     """Yield the locations in groups that are worth one request each."""
     group: list[TensorLocation] = []
     end = 0
-    for row in sorted(locations, key=lambda row: row.start):
+    for row in sorted(locations, key=itemgetter(1)):
         is_near = group and row.start - end <= _MAX_GAP_BYTES
         if is_near and row.start + row.length - group[0].start <= _MAX_READ_BYTES:
             group.append(row)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.reductions import split_reduction_name
-from rule_runtime.trial.collection_reader import CollectionReader, membership
+from rule_runtime.trial.collection_reader import CollectionReader, members
 
 __all__ = ["Layout", "SelectionKey"]
 
@@ -53,6 +49,9 @@ class Layout:
 
         Args:
             key: Collections and regular expressions; all tensors if both are empty.
+
+        Raises:
+            PatternError: If a regular expression is refused.
         """
         found = self._selections.get(key)
         if found is None:
@@ -68,12 +67,11 @@ class Layout:
             # New names came up, so the collections file may name more tensors than when it was
             # read.
             file = self._collections.load(self._worker, again=True) if collections else None
-            tests: list[Any] = [membership(file, collection) for collection in collections]
-            tests += [_compiled(pattern).search for pattern in regex]
-            chosen = tuple(name for name in self._rows if any(test(name) for test in tests))
+            matcher = self._collections.matcher
+            found: set[str] = set()
+            for collection in collections:
+                found |= members(file, collection, self._rows, matcher)
+            for pattern in regex:
+                found |= matcher.found_in(pattern, self._rows)
+            chosen = tuple(name for name in self._rows if name in found)
         return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from rule_runtime.numerics.statistics import tensor_statistics
-from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.event_reader import MAX_RECORD_BYTES, iter_tensors
 
 __all__ = ["computed_statistics"]
 
@@ -45,11 +45,13 @@ def computed_statistics(
         names: Names of the tensors.
 
     Raises:
-        RecordError: If the event file is damaged.
+        RecordError: If the event file is damaged, or a record is longer than `MAX_RECORD_BYTES`.
     """
     wanted = list(names)
-    values = _read(store, index, wanted)
-    rows = {name: tensor_statistics(value) for name, value in values.items()}
+    rows: dict[str, npt.NDArray[np.float64]] = {}
+    for name, value in _read(store, index, wanted):
+        rows[name] = tensor_statistics(value)
+        del value  # before the next is read: all tensors may be more than the memory holds
     rest = [name for name in wanted if name not in rows]
     if rest:
         records = {
@@ -57,17 +59,23 @@ def computed_statistics(
             for name in rest
             for reduction, absolute in _FROM_REDUCTIONS.values()
         }
-        reductions = _read(store, index, records)
+        reductions = {
+            name: value.reshape(-1)[:1].copy()
+            for name, value in _read(store, index, records)
+            if value.size == 1
+        }
         for name in rest:
             rows[name] = _from_reductions(name, reductions)
     return rows
 
 
-def _read(store: Store, index: IndexFile, names: Iterable[str]) -> dict[str, npt.NDArray[Any]]:
+def _read(
+    store: Store, index: IndexFile, names: Iterable[str]
+) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     try:
-        return read_tensors(store, index, names)
+        yield from iter_tensors(store, index, names, max_record_bytes=MAX_RECORD_BYTES)
     except ObjectNotFoundError:
-        return {}
+        return
 
 
 def _from_reductions(
@@ -76,8 +84,8 @@ def _from_reductions(
     row = dict.fromkeys(STATISTICS_COLUMNS, math.nan)
     for column, (reduction, absolute) in _FROM_REDUCTIONS.items():
         stored = reductions.get(reduction_tensor_name(name, reduction, absolute=absolute))
-        if stored is not None and stored.size == 1:
-            row[column] = float(stored.reshape(-1)[0])
+        if stored is not None:
+            row[column] = float(stored[0])
     known = [row[column] for column in _FROM_REDUCTIONS if not math.isnan(row[column])]
     stored_count = sum(
         reduction_tensor_name(name, reduction, absolute=absolute) in reductions

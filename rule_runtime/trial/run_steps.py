@@ -6,40 +6,18 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import parse_job_file
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import END_MARKER, JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.base import Store
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import NoMoreData, StepUnavailable
-from rule_runtime.trial.step_index import StepFile, StepIndex, list_index_files, load_step_files
+from rule_runtime.trial.run_files import current_run, read_end_marker
+from rule_runtime.trial.run_index import StepIndex
+from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor_steps import StepState
 
-__all__ = ["RunSteps", "current_run"]
+__all__ = ["RunSteps"]
 
 _POLL_SECONDS: Final = 2.0
-_RUN_ID_BYTES: Final = 256
-
-
-def current_run(store: Store) -> str | None:
-    """Return the RunId of the run that a folder is about; None for files of the original client.
-
-    It is the one that `job.json` names, else the newest among the index files.
-
-    Args:
-        store: The trial's root.
-    """
-    try:
-        return parse_job_file(store.get(JOB_FILE), file=f"{store.uri}{JOB_FILE}").run_id
-    except (ObjectNotFoundError, FormatError):
-        pass
-    keys = [key for key, _ in list_index_files(store)]
-    first = load_step_files(store, keys[:1])
-    if first and first[0].index is not None and first[0].index.run is None:
-        return None  # a client that writes RunIds writes job.json before its first index file
-    runs = [file.index.run for file in load_step_files(store, keys) if file.index is not None]
-    return max((run for run in runs if run is not None), default=None)
 
 
 class RunSteps:
@@ -109,12 +87,10 @@ class RunSteps:
             self.refresh()
 
     def _has_ended(self) -> bool:
-        try:
-            body = self.store.get(END_MARKER, 0, _RUN_ID_BYTES)
-        except ObjectNotFoundError:
-            return False
-        run = body.decode("utf-8", "replace").strip()
-        return not run or self._run is None or run == self._run
+        marker = read_end_marker(self.store)
+        return marker is not None and (
+            marker.run_id is None or self._run is None or marker.run_id == self._run
+        )
 
     def _add(self, file: StepFile) -> None:
         """Take in a file that has come."""

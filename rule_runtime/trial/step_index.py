@@ -1,26 +1,32 @@
-"""The index files of a trial: loading them in parallel, finding new ones, who passed a step."""
+"""The index files of a trial: listing them, and loading them in parallel."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final
 
 from hook_layer.format.errors import FormatError
-from hook_layer.format.index import IndexFile, parse_index
+from hook_layer.format.index import MAX_INDEX_BYTES, IndexFile, parse_index
 from hook_layer.format.paths import INDEX_PREFIX, IndexName, index_key, parse_index_key
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
-__all__ = ["StepFile", "StepIndex", "is_remote", "list_index_files", "load_step_files"]
+__all__ = [
+    "StepFile",
+    "is_remote",
+    "iter_step_files",
+    "list_index_files",
+    "load_step_files",
+]
 
 _logger = logging.getLogger(__name__)
 
 _PARALLEL_GETS: Final = 8
-
-_FOREIGN_LOOKED_AT: Final = 16
-"""Files of another run, for each worker, that a refresh looks at again: they may be overwritten."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +39,7 @@ class StepFile:
         worker: Name of the worker.
         index: The parsed file, None if it could not be parsed.
         problem: Why it could not be parsed, else None.
+        num_bytes: Length of the file, 0 if it could not be parsed.
     """
 
     key: str
@@ -40,6 +47,7 @@ class StepFile:
     worker: str
     index: IndexFile | None
     problem: str | None = None
+    num_bytes: int = 0
 
 
 def load_step_files(
@@ -47,9 +55,28 @@ def load_step_files(
 ) -> list[StepFile]:
     """Read index files, several at a time, and return them in the order of their keys' steps.
 
+    See `iter_step_files`, which needs less memory.
+
+    Args:
+        store: The trial's root.
+        keys: Keys relative to it; each is read once.
+        parallel: Number of simultaneous reads.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    return list(iter_step_files(store, keys, parallel=parallel))
+
+
+def iter_step_files(
+    store: Store, keys: Iterable[str], *, parallel: int = _PARALLEL_GETS
+) -> Iterator[StepFile]:
+    """Yield index files in the order of their keys' steps, reading a few of them ahead.
+
     Objects that do not exist are left out, and so are keys that are no index file's, with a
-    warning. A file that cannot be parsed is returned with its problem: whoever follows a job goes
-    on.
+    warning. A file that cannot be parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its
+    problem: whoever follows a job goes on. Beside the one that is being parsed, no more than
+    `parallel` files are in memory unparsed.
 
     Args:
         store: The trial's root.
@@ -61,12 +88,32 @@ def load_step_files(
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
+    contents: Iterator[tuple[str, bytes | None]]
     if len(ordered) <= 1 or parallel <= 1 or not is_remote(store):
-        loaded = [_load(store, key, names[key]) for key in ordered]
+        contents = ((key, _read(store, key)) for key in ordered)
     else:
-        with ThreadPoolExecutor(max_workers=min(parallel, len(ordered))) as pool:
-            loaded = list(pool.map(lambda key: _load(store, key, names[key]), ordered))
-    return [file for file in loaded if file is not None]
+        contents = _read_ahead(store, ordered, parallel)
+    like: IndexFile | None = None
+    for key, data in contents:
+        if data is not None:
+            file = _parsed(key, names[key], data, like)
+            like = file.index or like
+            yield file
+
+
+def _read_ahead(
+    store: Store, keys: Sequence[str], parallel: int
+) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the files' contents in order while the next ones are being read."""
+    with ThreadPoolExecutor(max_workers=min(parallel, len(keys))) as pool:
+        under_way = deque((key, pool.submit(_read, store, key)) for key in keys[:parallel])
+        for key in chain(keys[parallel:], repeat(None, len(under_way))):
+            first, future = under_way.popleft()
+            data = future.result()
+            del future  # or its content would be kept while it is being parsed
+            if key is not None:
+                under_way.append((key, pool.submit(_read, store, key)))
+            yield first, data
 
 
 def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[str, IndexName]]:
@@ -93,6 +140,7 @@ def is_remote(store: Store) -> bool:
     return not store.uri.startswith(("memory:", "file:"))
 
 
+@lru_cache(maxsize=4096)  # a key is listed first and read then
 def _index_name(key: str) -> IndexName | None:
     try:
         name = parse_index_key(key)
@@ -106,159 +154,16 @@ def _index_name(key: str) -> IndexName | None:
     return name
 
 
-def _load(store: Store, key: str, name: IndexName) -> StepFile | None:
+def _read(store: Store, key: str) -> bytes | None:
     try:
-        data = store.get(key)
+        return store.get(key, 0, MAX_INDEX_BYTES + 1)
     except ObjectNotFoundError:
         return None
+
+
+def _parsed(key: str, name: IndexName, data: bytes, like: IndexFile | None) -> StepFile:
     try:
-        index = parse_index(data, file=key)
+        index = parse_index(data, file=key, like=like)
     except FormatError as error:
         return StepFile(key, name.step, name.worker, None, str(error))
-    return StepFile(key, name.step, name.worker, index)
-
-
-class StepIndex:
-    """All index files of one run, found bit by bit while they are being written.
-
-    A listing begins behind the step up to which nothing can be missing any more, so it stays short
-    however long the run is. For files without a sequence number nothing tells that; they are always
-    listed from the beginning, but each is read once. So a file that comes late is found all the
-    same.
-
-    Args:
-        store: The trial's root.
-        run: RunId of the run; files of other runs are left out.
-        range_steps: Steps to look at, from the first to before the second; None for no limit.
-
-    Attributes:
-        files: The run's files by step and worker.
-        problems: What was wrong with files that could not be parsed, by key.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        run: str | None,
-        range_steps: tuple[int | None, int | None] | None = None,
-    ) -> None:
-        self._store = store
-        self._run = run
-        begin, end = range_steps or (None, None)
-        self._begin = begin or 0
-        self._end = end
-        self.files: dict[int, dict[str, StepFile]] = {}
-        self.problems: dict[str, str] = {}
-        self._workers: dict[str, _WorkerFiles] = {}
-        self._num_workers = 0
-        self._foreign: dict[str, IndexName] = {}
-
-    @property
-    def workers(self) -> list[str]:
-        """The workers seen, sorted."""
-        return sorted(self._workers)
-
-    @property
-    def num_workers(self) -> int:
-        """How many workers write according to the files; 0 if they do not tell."""
-        return self._num_workers
-
-    def refresh(self, *, is_last: bool = False) -> list[StepFile]:
-        """Find and read the files that have come since; return those of this run in step order.
-
-        Args:
-            is_last: True once the run has ended: what other runs left behind is looked at again
-                too.
-
-        Raises:
-            StorageError: If the storage fails otherwise than by a missing object.
-        """
-        new: list[StepFile] = []
-        keys = self._unread_keys() + (list(self._foreign) if is_last else self._overwritten_keys())
-        while keys:
-            own = [file for file in load_step_files(self._store, keys) if self._take(file)]
-            new.extend(own)
-            keys = self._overwritten_keys() if own and not is_last else []
-        return sorted(new, key=lambda file: (file.step, file.worker))
-
-    def passed_step(self, num_workers: int) -> int:
-        """Return the step up to which every worker's files are known; -1 if there is none.
-
-        Args:
-            num_workers: How many workers write.
-        """
-        if not self._workers or len(self._workers) < num_workers:
-            return -1
-        return min(worker.passed_step for worker in self._workers.values())
-
-    def _unread_keys(self) -> list[str]:
-        is_told = self._num_workers > 0 and all(w.is_sequenced for w in self._workers.values())
-        after = self.passed_step(self._num_workers) if is_told else -1
-        keys = []
-        for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
-            if self._end is not None and name.step >= self._end:
-                break
-            is_read = name.worker in self.files.get(name.step, ()) or key in self.problems
-            if not is_read and key not in self._foreign:
-                keys.append(key)
-        return keys
-
-    def _overwritten_keys(self) -> list[str]:
-        """Return keys that held files of another run and may hold this run's by now.
-
-        Those are, of each worker, the next ones behind its last file, and all before it if one of
-        its files is missing.
-        """
-        behind: dict[str, int] = {}
-        keys = []
-        for key, name in sorted(self._foreign.items(), key=lambda item: item[1].step):
-            worker = self._workers.get(name.worker)
-            if worker is not None and name.step <= worker.last_step:
-                keys += [key] if worker.has_hole else []
-            elif behind.setdefault(name.worker, 0) < _FOREIGN_LOOKED_AT:
-                behind[name.worker] += 1
-                keys.append(key)
-        return keys
-
-    def _take(self, file: StepFile) -> bool:
-        if file.index is None:
-            self.problems[file.key] = file.problem or ""
-            return False
-        if file.index.run != self._run:
-            self._foreign[file.key] = IndexName(file.step, file.worker)
-            return False
-        self._foreign.pop(file.key, None)
-        self.files.setdefault(file.step, {})[file.worker] = file
-        self._workers.setdefault(file.worker, _WorkerFiles()).add(file.step, file.index.sequence)
-        self._num_workers = max(self._num_workers, file.index.workers or 0)
-        return True
-
-
-class _WorkerFiles:
-    """The sequence numbers of one worker's files."""
-
-    def __init__(self) -> None:
-        self.is_sequenced = True
-        self.last_step = -1
-        self._contiguous = 0
-        self._contiguous_step = -1
-        self._ahead: dict[int, int] = {}
-
-    @property
-    def has_hole(self) -> bool:
-        return bool(self._ahead)
-
-    @property
-    def passed_step(self) -> int:
-        # Without numbers, the worker's order of writing is all that there is to go by.
-        return self._contiguous_step if self.is_sequenced else self.last_step
-
-    def add(self, step: int, sequence: int | None) -> None:
-        self.last_step = max(self.last_step, step)
-        if sequence is None:
-            self.is_sequenced = False
-            return
-        self._ahead[sequence] = step
-        while (following := self._ahead.pop(self._contiguous + 1, None)) is not None:
-            self._contiguous += 1
-            self._contiguous_step = max(self._contiguous_step, following)
+    return StepFile(key, name.step, name.worker, index, num_bytes=len(data))

@@ -20,7 +20,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
-from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.event_reader import MAX_RECORD_BYTES, iter_tensors
 from rule_runtime.trial.layout import Layout
 from rule_runtime.trial.missing_statistics import computed_statistics
 from rule_runtime.trial.step_index import StepFile
@@ -127,7 +127,7 @@ class StepView:
         Raises:
             InvalidWorker: If no such worker wrote this step.
             TensorUnavailableForStep: If the tensor has no value at this step.
-            RecordError: If the event file is damaged.
+            RecordError: If the event file is damaged, or a record longer than 2 GiB.
         """
         if worker is not None and worker not in self._files:
             raise InvalidWorker(worker)
@@ -146,13 +146,16 @@ class StepView:
 
         Raises:
             InvalidWorker: If no such worker wrote this step.
-            RecordError: If the event file is damaged.
+            RecordError: If the event file is damaged, or a record longer than 2 GiB.
         """
         if worker not in self._files:
             raise InvalidWorker(worker)
         index = _index_of(self._files[worker])
         try:
-            return read_tensors(self._reader.store, index, names)
+            found = iter_tensors(
+                self._reader.store, index, names, max_record_bytes=MAX_RECORD_BYTES
+            )
+            return dict(found)
         except ObjectNotFoundError:
             return {}
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from hook_layer.format.collections_file import CollectionEntry
+from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import Store
-from rule_runtime.trial.collection_reader import membership
+from rule_runtime.trial.collection_reader import members
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.run_steps import RunSteps
 from rule_runtime.trial.step_index import StepFile
@@ -56,6 +57,7 @@ class Trial(RunSteps):
         self.cache = cache
         self._tensors: dict[str, Tensor] = {}
         self._groups: dict[tuple[Any, ...], TensorGroup] = {}
+        self._last_added = (IndexFile(ModeKeys.GLOBAL, 0, None), TensorGroup())
         self.refresh()
 
     def __repr__(self) -> str:
@@ -66,7 +68,17 @@ class Trial(RunSteps):
         index = file.index
         if index is None:
             return
+        last, group = self._last_added
         block = () if index.statistics is None else index.statistics.tensors
+        last_block = () if last.statistics is None else last.statistics.tensors
+        # Files parsed one after the other share what is equal.
+        is_alike = index.locations is last.locations and block is last_block
+        if not (is_alike and index.shapes == last.shapes):
+            group = self._group_of(index, block)
+            self._last_added = (index, group)
+        group.add(file)
+
+    def _group_of(self, index: IndexFile, block: tuple[str, ...]) -> TensorGroup:
         names = (tuple([row.name for row in index.locations]), index.shapes, block)
         group = self._groups.get(names)
         if group is None:
@@ -75,7 +87,7 @@ class Trial(RunSteps):
                 self._tensor_of(name).join(group)
             for shape in index.shapes:
                 self._tensor_of(shape.name).original_name = shape.original_name
-        group.add(file)
+        return group
 
     def _tensor_of(self, stored_name: str) -> Tensor:
         reduction = split_reduction_name(stored_name)
@@ -122,6 +134,9 @@ class Trial(RunSteps):
             mode: Only tensors of this mode; GLOBAL for all.
             regex: Regular expressions, one of which must be found in the name.
             collection: A collection that the tensor must belong to.
+
+        Raises:
+            PatternError: If a regular expression of the collection could take too long.
         """
         self.maybe_refresh()
         global_step = None if step is None else self.global_step(mode, step)
@@ -134,8 +149,7 @@ class Trial(RunSteps):
             and tensor.is_saved(mode, global_step)
         ]
         if regex is not None or collection is not None:
-            tests = self._name_tests(regex, collection)
-            names = [name for name in names if any(test(name) for test in tests)]
+            return sorted(self._selected(names, regex, collection))
         return sorted(names)
 
     def collections(self) -> dict[str, CollectionEntry]:
@@ -160,14 +174,19 @@ class Trial(RunSteps):
         """
         return self.collections().get(coll_name, CollectionEntry(coll_name))
 
-    def _name_tests(
-        self, regex: str | Sequence[str] | None, collection: str | CollectionEntry | None
-    ) -> list[Callable[[str], Any]]:
+    def _selected(
+        self,
+        names: Sequence[str],
+        regex: str | Sequence[str] | None,
+        collection: str | CollectionEntry | None,
+    ) -> set[str]:
         patterns = [regex] if isinstance(regex, str) else list(regex or ())
-        tests: list[Callable[[str], Any]] = [re.compile(pattern).search for pattern in patterns]
+        searches = [re.compile(pattern).search for pattern in patterns]
+        found = {name for name in names if any(search(name) for search in searches)}
         if collection is not None:
-            name = collection if isinstance(collection, str) else collection.name
-            for worker in self._collection_reader.workers() or [""]:
-                file = self._collection_reader.load(worker, again=True) if worker else None
-                tests.append(membership(file, name))
-        return tests
+            wanted = collection if isinstance(collection, str) else collection.name
+            reader = self._collection_reader
+            for worker in reader.workers() or [""]:
+                file = reader.load(worker, again=True) if worker else None
+                found |= members(file, wanted, names, reader.matcher)
+        return found

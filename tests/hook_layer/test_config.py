@@ -49,6 +49,7 @@ def test_out_dir() -> None:
         ({"on_full": "block"}, "on_full='block'"),
         ({"stop_poll_s": 0}, "stop_poll_s=0"),
         ({"queue_bytes": "1"}, "queue_bytes='1'"),
+        ({"max_wait_s": 0}, "max_wait_s=0"),
         ({"statistics": "yes"}, "statistics='yes'"),
     ],
 )

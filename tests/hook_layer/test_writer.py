@@ -1,58 +1,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor, NumpyBackend, StepRecord
+from hook_layer.capture import ArraySnapshot, CapturedTensor
 from hook_layer.format.index import parse_index
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import index_key
 from hook_layer.format.records import decode_record
 from hook_layer.step_files import RunIdentity
-from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.writer import StepWriter
+from tests.hook_layer.doubles import TIMEOUT_S, Clock, CountedSnapshot, Switchable, make_record
 
 IDENTITY = RunIdentity("RUN", "worker_0", 2)
-TIMEOUT_S = 20.0
-
-
-class Switchable(MemoryStore):
-    """Fails while `fails` says so, and waits at a gate."""
-
-    def __init__(self, fails: Callable[[str], bool] = lambda _: False) -> None:
-        super().__init__()
-        self.fails = fails
-        self.gate = threading.Event()
-        self.gate.set()
-        self.order: list[str] = []
-
-    def put(self, key: str, data: Buffers) -> None:
-        assert self.gate.wait(TIMEOUT_S)
-        if self.fails(key):
-            raise StorageError(f"no space for {key}")
-        self.order.append(key)
-        super().put(key, data)
-
-
-class CountedSnapshot(ArraySnapshot):
-    released = 0
-
-    def release(self) -> None:
-        CountedSnapshot.released += 1
-
-
-def make_record(step: int, num_bytes: int = 4000) -> StepRecord:
-    values = np.arange(num_bytes // 4, dtype="f4") + step
-    statistics = NumpyBackend().statistics([values])
-    record = StepRecord(step, ModeKeys.TRAIN, step, wall_time=1.5)
-    record.tensors["w"] = CapturedTensor(
-        "float32", values.shape, raw=CountedSnapshot(values), statistics=statistics
-    )
-    return record
 
 
 def index_keys(store: MemoryStore) -> list[str]:
@@ -101,15 +63,6 @@ def test_a_tensor_without_value_has_a_shape_and_never_both() -> None:
     assert index.statistics.crc32c == (None,)
 
 
-def test_a_step_without_tensors_leaves_no_files_and_no_gap() -> None:
-    store = Switchable()
-    writer = StepWriter(store, IDENTITY)
-    writer.submit(StepRecord(0, ModeKeys.TRAIN, 0))
-    writer.submit(make_record(1))
-    writer.close(TIMEOUT_S)
-    assert [parse_index(store.get(key), file=key).sequence for key in index_keys(store)] == [1]
-
-
 def test_training_waits_for_memory_and_loses_nothing() -> None:
     store = Switchable()
     store.gate.clear()
@@ -153,67 +106,79 @@ def test_whole_steps_are_dropped_and_counted() -> None:
     counters = writer.counters
     assert (counters.steps_written, counters.steps_dropped, counters.waits) == (2, 6, 0)
     assert CountedSnapshot.released == 8
-    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
-    assert sequences == [1, 2]
+    assert store.numbers() == [(1, None), (2, None)]
 
 
 def test_a_store_that_fails_never_holds_training_up() -> None:
     store = Switchable(lambda _: True)
-    writer = StepWriter(store, IDENTITY, queue_bytes=5_000)
+    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, clock=Clock())
     for step in range(50):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
-    assert writer.is_off
     assert writer.counters.steps_undelivered == 50
     assert writer.counters.errors == 3
-    assert "no space" in (writer.counters.first_error or "")
     assert CountedSnapshot.released == 50
+    assert writer.last_sequence == 50
 
 
-def test_after_a_passing_failure_writing_goes_on() -> None:
-    store = Switchable(lambda key: key.startswith("events/000000000001"))
-    writer = StepWriter(store, IDENTITY)
-    for step in range(4):
+def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, queue_bytes=10_000, max_wait_s=0.02)
+    for step in range(12):
+        writer.submit(make_record(step))
+    counters = writer.counters
+    assert (counters.waits, counters.steps_dropped) == (1, 10)
+    assert 0.02 <= counters.wait_s < 1
+    assert sum("waits no more" in record.message for record in caplog.records) == 1
+    store.gate.set()
+    assert writer.wait_until_idle(TIMEOUT_S)
+    for step in range(12, 14):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
-    assert (writer.counters.steps_written, writer.counters.steps_undelivered) == (3, 1)
-    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
-    assert sequences == [1, 2, 3]
+    assert store.numbers() == [(1, None), (2, None), (13, 10), (14, None)]
+    assert CountedSnapshot.released == 14
 
 
-def test_an_index_file_that_may_be_there_keeps_its_number() -> None:
-    store = Switchable(lambda key: key.endswith("000000000001_worker_0.json"))
-    writer = StepWriter(store, IDENTITY)
+def test_training_waits_again_once_something_was_stored() -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, max_wait_s=0.02)
     for step in range(3):
         writer.submit(make_record(step))
-    assert writer.close(TIMEOUT_S)
-    sequences = [parse_index(store.get(key), file=key).sequence for key in index_keys(store)]
-    assert sequences == [1, 3]
-
-
-def test_required_files_are_tried_after_writing_was_given_up() -> None:
-    store = Switchable(lambda key: key.startswith("events/"))
-    writer = StepWriter(store, IDENTITY)
-    for step in range(5):
-        writer.submit(make_record(step))
-    writer.put_file("collections.json", b"c")
-    writer.put_file("end", b"e", required=True)
-    assert writer.close(TIMEOUT_S)
-    assert list(store.list()) == ["end"]
-
-
-def test_a_files_content_may_be_made_when_its_turn_has_come() -> None:
-    failing = index_key(1, "worker_0")
-    store = Switchable(lambda key: key == failing)
+    store.gate.set()
+    assert writer.wait_until_idle(TIMEOUT_S)
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY)
-    for step in range(2):
+    for step in range(3, 6):
         writer.submit(make_record(step))
-    writer.put_file("end", lambda: str(writer.last_sequence).encode())
-    assert writer.last_sequence == 0
+    assert writer.counters.waits == 2
     store.gate.set()
     assert writer.close(TIMEOUT_S)
-    assert store.get("end") == b"2"  # the one that failed has used its number up
+
+
+def test_what_was_dropped_behind_the_last_step_counts_at_the_end() -> None:
+    store = Switchable()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, on_full="drop")
+    for step in range(4):
+        writer.submit(make_record(step))
+    store.gate.set()
+    writer.put_file("end", lambda: str(writer.last_sequence).encode(), is_last=True)
+    assert writer.close(TIMEOUT_S)
+    assert store.get("end") == b"4"
+
+
+def test_a_fork_of_the_process_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    with monkeypatch.context() as patch:
+        patch.setattr("hook_layer.writer.os.getpid", lambda: -1)
+        writer.submit(make_record(0))
+    assert writer.close(TIMEOUT_S)
+    assert not store.order
+    assert CountedSnapshot.released == 1
 
 
 def test_a_store_that_hangs_does_not_hold_close_up() -> None:

@@ -12,18 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hook_layer.format.collections_file import (
-    CollectionEntry,
-    CollectionsFile,
     parse_collections,
 )
-from hook_layer.format.end_marker import EndMarker, parse_end_marker
 from hook_layer.format.errors import (
-    CollectionsFileError,
     FormatError,
     IndexFileError,
-    JobFileError,
 )
 from hook_layer.format.index import (
+    MAX_INDEX_BYTES,
     STATISTICS_COLUMNS,
     IndexFile,
     Statistics,
@@ -32,9 +28,6 @@ from hook_layer.format.index import (
     parse_index,
 )
 from hook_layer.format.job_file import (
-    JobFile,
-    StopFile,
-    new_run_id,
     parse_job_file,
     parse_stop_file,
 )
@@ -271,54 +264,34 @@ def test_an_index_without_a_tensor_is_not_written() -> None:
         IndexFile(ModeKeys.TRAIN, 0, None, (TensorLocation("w", 0, 1),)).encode()
 
 
-def test_a_collections_file_comes_back() -> None:
-    entry = CollectionEntry("gradients", ("^gradient",), ("b", "a"), {"save_raw_tensor": True})
-    back = parse_collections(CollectionsFile({"gradients": entry}, 2).encode(), file="f")
-    assert back.num_workers == 2
-    assert back.collections["gradients"] == CollectionEntry(
-        "gradients", ("^gradient",), ("a", "b"), {"save_raw_tensor": True}
-    )
+def test_an_index_that_no_reader_would_take_is_neither_written_nor_read() -> None:
+    location = TensorLocation("n" * MAX_INDEX_BYTES, 0, 1)
+    with pytest.raises(IndexFileError, match="save fewer tensors a step"):
+        IndexFile(ModeKeys.TRAIN, 0, EVENT, (location,)).encode()
+    with pytest.raises(IndexFileError, match=f"f: longer than the {MAX_INDEX_BYTES} bytes allowed"):
+        parse_index(b"{}" + b" " * MAX_INDEX_BYTES, file="f")
 
 
-def test_the_originals_collections_file_is_read_and_written() -> None:
-    data = (
-        b'{"collections": {"default": {"name": "default", "include_regex": [], '
-        b'"tensor_names": [], "reduction_config": null, "save_config": null, '
-        b'"save_histogram": true}}, "_meta": {"num_workers": 1}}'
-    )
-    assert parse_collections(data, file="f").encode() == data
+@given(first=index_files(), second=index_files())
+def test_what_was_parsed_before_saves_work_and_changes_nothing(
+    first: IndexFile, second: IndexFile
+) -> None:
+    like = parse_index(first.encode(), file="f")
+    for index in (first, second):
+        again = parse_index(index.encode(), file="f", like=like)
+        assert again.encode() == index.encode()
+    again = parse_index(first.encode(), file="f", like=like)
+    assert again.locations is like.locations
+    if like.statistics is not None:
+        assert again.statistics is not None
+        assert again.statistics.tensors is like.statistics.tensors
+        assert again.statistics.shapes is like.statistics.shapes
 
 
-def test_an_unknown_key_of_a_collections_file_is_refused() -> None:
-    with pytest.raises(CollectionsFileError, match="'other'"):
-        parse_collections(b'{"collections": {}, "other": 1}', file="f")
-
-
-def test_job_and_stop_files_come_back() -> None:
-    job = JobFile("mnist-7", new_run_id(), "sagemaker", "2026-11-20T10:00:00Z", "arn:x", ({},))
-    assert parse_job_file(job.encode(), file="f") == job
-    stop = StopFile("loss is NaN", "2026-11-20T10:00:00Z", job.run_id, "R", {"step": 3})
-    assert parse_stop_file(stop.encode(), file="f") == stop
-    assert parse_stop_file(b'{"Reason": "by hand"}', file="f").run_id is None
-
-
-def test_end_markers_come_back_and_the_originals_is_empty() -> None:
-    marker = EndMarker("01JD", {"worker_0": 41, "worker_1": 0})
-    assert parse_end_marker(marker.encode(), file="f") == marker
-    assert EndMarker().encode() == b""
-    assert parse_end_marker(b" \n", file="f") == EndMarker()
-    for data in (b"01JD", b"[]", b'{"RunId": 1}', b'{"RunId": "x", "Sequences": {"w": -1}}'):
-        with pytest.raises(JobFileError, match="the file"):
-            parse_end_marker(data, file="the file")
-
-
-def test_a_job_file_without_a_run_is_refused() -> None:
-    with pytest.raises(JobFileError, match="RunId"):
-        parse_job_file(b'{"TrainingJobName": "x"}', file="f")
-
-
-def test_run_ids_differ_and_sort_by_time() -> None:
-    ids = [new_run_id() for _ in range(50)]
-    assert len(set(ids)) == 50
-    assert {len(run) for run in ids} == {26}
-    assert ids[0][:8] <= ids[-1][:8]
+@pytest.mark.parametrize("wrong", [True, 0.0])
+def test_what_only_compares_equal_is_refused_all_the_same(wrong: object) -> None:
+    content = {**ORIGINAL, "tensor_payload": [{"tensorname": "w", "start_idx": 0, "length": 1}]}
+    like = parsed(content)
+    content["tensor_payload"] = [{"tensorname": "w", "start_idx": wrong, "length": 1}]
+    with pytest.raises(IndexFileError, match="start_idx"):
+        parse_index(json.dumps(content).encode(), file="f", like=like)

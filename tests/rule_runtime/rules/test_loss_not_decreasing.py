@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed, RuleStatus
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
@@ -201,3 +202,21 @@ def test_wrong_parameters_are_refused(parameters: dict[str, str], message: str) 
     with pytest.raises(ParameterError) as caught:
         create_rule("LossNotDecreasing", parameters)
     assert message in str(caught.value)
+
+
+def test_the_memory_of_a_long_distance_is_bounded() -> None:
+    rule = LossNotDecreasing(num_steps=1000, diff_percent=50)
+    trial = TrialBuilder()
+    for step in range(2100):
+        trial.step(step, {"loss_output_0": [1.0]}, mode_step=step, save_values=False)
+    evaluation = Evaluation.fresh(rule)
+    sizes, found = [], []
+    for view in trial.views():
+        outcome = evaluation.feed(view)
+        sizes.append(len(json.dumps(evaluation.memory)))
+        if isinstance(outcome, IssueFound):
+            found.append((view.step, outcome.evidence.sentence))
+    assert max(sizes) < 6_000
+    assert [step for step, _ in found] == [1000, 2000]
+    assert "from 1 at step 0 " in found[0][1]
+    assert "from 1 at step 1000 " in found[1][1]

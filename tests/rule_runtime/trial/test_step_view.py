@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from hook_layer.format.collections_file import MAX_COLLECTIONS_BYTES
 from hook_layer.format.errors import RecordError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key, event_key
@@ -65,7 +66,7 @@ def test_statistics_cost_no_read_and_the_collections_file_is_read_once() -> None
     store.read.clear()
     for view in views:
         assert view.tensors(collections=("gradients",)).column("abs_mean").tolist() == [1.0]
-    assert store.read == [(collections_key("worker_0"), 0, None)]
+    assert store.read == [(collections_key("worker_0"), 0, MAX_COLLECTIONS_BYTES + 1)]
 
 
 def test_new_names_make_the_collections_file_be_read_again() -> None:

@@ -1,0 +1,50 @@
+"""Closing hooks when the process ends, without keeping them alive until then."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["Closable", "ProcessEnd"]
+
+
+class Closable(Protocol):
+    """What is closed when the process ends."""
+
+    def close(self) -> None:
+        """Finish."""
+        ...
+
+
+class ProcessEnd:
+    """Closes an object when the process ends, if it is alive then.
+
+    An object that dies before says what is left to do: that is done when the process ends, not
+    where the garbage collector happened to run, for there no lock may be taken.
+
+    Args:
+        owner: The object; only weakly held.
+    """
+
+    def __init__(self, owner: Closable) -> None:
+        self._owner = weakref.ref(owner)
+        self._rest: Callable[[], None] | None = None
+        atexit.register(self.run)
+
+    def run(self) -> None:
+        """Close the object, or do what it left."""
+        owner = self._owner()
+        if owner is not None:
+            owner.close()
+        elif self._rest is not None:
+            self._rest()
+
+    def leave(self, rest: Callable[[], None]) -> None:
+        """Note what is left to do of an object that dies."""
+        self._rest = rest
+
+    def cancel(self) -> None:
+        """Do nothing when the process ends."""
+        atexit.unregister(self.run)

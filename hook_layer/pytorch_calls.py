@@ -1,0 +1,175 @@
+"""What is registered with torch's modules and optimisers as hooks.
+
+torch copies and stores a module with its hooks. A bound method of ours would drag the whole hook
+along, locks and threads included, so modules get a `ModuleCall`: it knows its owner weakly, and
+turns into something that does nothing where the module is copied, pickled or sent to a process.
+
+torch.compile traces hooks into its graphs, and Python code has no place in them. There a call
+becomes the operator `stepwatch::module_called`, which the compiler treats as a black box: the hook
+decides at run time what to save, and no graph is broken, so `fullgraph=True` works, too. The
+operator is declared to change a token, so that it is neither left out as useless nor moved past
+another one. The hooks of a module whose call itself is compiled are met outside of a graph, and
+must not become graphs of their own. So that compiled code is not used for a module whose hooks are
+others than those it was made with, `torch._dynamo.config.skip_nnmodule_hook_guards` is set to False
+when the first module is registered.
+
+Nothing is called in a model that torch.jit traces or torch.export exports: that is no training.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cache
+from typing import Any, Final
+from weakref import WeakMethod, WeakValueDictionary, ref
+
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+
+__all__ = ["ModuleCall", "ModuleCallback", "optimizer_call", "tensors_in"]
+
+ModuleCallback = Callable[[nn.Module, Any, Any], None]
+"""Called with a module, its inputs, and its outputs (None ahead of its forward pass)."""
+
+_compiler: Final[Callable[[], object]] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
+_keys = itertools.count()
+_calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
+with torch.inference_mode(mode=False):
+    _TOKEN: Final = torch.zeros(1, device="cpu")
+# New in torch 2.7; torch.export of before is not told from torch.compile.
+_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_is_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+class ModuleCall:
+    """A forward hook, or forward pre-hook, that calls a method with its module.
+
+    Args:
+        module: The module that it is registered with.
+        callback: The method; its owner and the module are known weakly.
+        on_compile: Method that is called with the module when torch.compile traces the hook, before
+            it goes on into the module.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        callback: ModuleCallback,
+        on_compile: Callable[[nn.Module], None] | None = None,
+    ) -> None:
+        self._key = str(next(_keys))
+        self._module = ref(module)
+        self._callback = WeakMethod(callback)
+        self._on_compile = None if on_compile is None else WeakMethod(on_compile)
+        _prepare_compiler()
+        self._run = torch.compiler.disable(self.run)  # type: ignore[no-untyped-call]
+        _calls[self._key] = self
+
+    def __call__(self, _: nn.Module, inputs: Any, outputs: Any = None) -> None:
+        """Do what torch wants of a hook; it changes nothing."""
+        if torch.compiler.is_compiling():
+            if not _is_exporting():
+                _at_compilation(self._key)
+                detached = [[t.detach() for t in tensors_in(v)] for v in (inputs, outputs)]
+                torch.ops.stepwatch.module_called(_TOKEN, self._key, *detached)
+        elif not _is_tracing():
+            self._run(inputs, outputs, compiles=_compiler() is not None)
+
+    def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
+        """Call the method, if its owner is still there.
+
+        Args:
+            inputs: Inputs of the module.
+            outputs: Its outputs.
+            compiles: Whether what the module does next is compiled.
+        """
+        if compiles:
+            self.note_compilation()
+        module, callback = self._module(), self._callback()
+        if module is not None and callback is not None:
+            callback(module, inputs, outputs)
+
+    def note_compilation(self) -> None:
+        """Tell the owner that this call is being compiled."""
+        module = self._module()
+        on_compile = None if self._on_compile is None else self._on_compile()
+        if module is not None and on_compile is not None:
+            on_compile(module)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The standard library's way to do nothing: who loads the model need not have this package.
+        return getattr, (nullcontext(), "__exit__")
+
+
+def _note_compilation(key: str) -> bool:
+    call = _calls.get(key)
+    if call is not None:
+        call.note_compilation()
+    return True
+
+
+def optimizer_call(callback: Callable[[Optimizer], None]) -> Callable[..., None]:
+    """Return a step pre-hook for all optimisers, that calls a method with the optimiser.
+
+    It breaks the graph of an optimiser's step that is compiled, as torch does there itself.
+
+    Args:
+        callback: The method; its owner is known weakly.
+    """
+    known = WeakMethod(callback)
+
+    def call(optimizer: Optimizer, _: Any, __: Any) -> None:
+        method = known()
+        if method is not None:
+            method(optimizer)
+
+    uncompiled: Callable[..., None] = torch.compiler.disable(call)  # type: ignore[no-untyped-call]
+    return uncompiled
+
+
+@cache
+def _prepare_compiler() -> None:
+    # Importing it takes seconds; every optimiser does it, too.
+    from torch._dynamo import config, eval_frame  # noqa: PLC0415
+
+    config.skip_nnmodule_hook_guards = False
+    # To be compiled as a part of a graph around it, but not as it stands.
+    eval_frame.skip_code(ModuleCall.__call__.__code__)
+
+
+# It is run while the graph is made, not in the graph.
+_at_compilation: Final[Callable[[str], bool]] = torch.compiler.assume_constant_result(  # type: ignore[no-untyped-call]
+    _note_compilation
+)
+
+
+@torch.library.custom_op(
+    "stepwatch::module_called",
+    mutates_args=("token",),
+    schema="(Tensor(a!) token, str key, Tensor[] inputs, Tensor[] outputs) -> ()",
+)
+def _module_called(_token: Tensor, key: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+    call = _calls.get(key)
+    if call is not None:
+        call.run(inputs, outputs)
+
+
+@_module_called.register_fake
+def _module_is_traced(
+    _token: Tensor, key: str, inputs: list[Tensor], outputs: list[Tensor]
+) -> None:
+    """Do nothing where the compiler only asks for shapes."""
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors in a module's inputs or outputs: nested sequences and dicts of them."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]

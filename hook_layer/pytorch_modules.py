@@ -1,0 +1,97 @@
+"""The modules that were registered, and what they and their parameters are called.
+
+`torch.compile(model)` gives a module around the model, and so does `torch.compile(model.block)`
+within it. Tensors have the same names with and without: the wrappers are looked through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import nn
+
+from hook_layer.errors import HookConfigurationError
+
+__all__ = ["RegisteredModules"]
+
+_WRAPPED = "_orig_mod"
+
+
+class RegisteredModules:
+    """Models and losses that were registered, all without the wrappers of torch.compile.
+
+    Attributes:
+        models: Names of the models.
+        names: Names of the modules of all models; those of the models and of wrappers, too.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[nn.Module, str] = {}
+        self.names: dict[nn.Module, str] = {}
+        self._losses: dict[nn.Module, str] = {}
+
+    def add_model(self, module: nn.Module) -> nn.Module:
+        """Add a model, and return it without its wrapper.
+
+        Raises:
+            HookConfigurationError: It is no module, or was registered before.
+        """
+        if not isinstance(module, nn.Module):
+            raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
+        model = _unwrapped(module)
+        name = type(model).__name__
+        if model in self.names:
+            raise HookConfigurationError(f"this {name} was registered before")
+        self.names.update({part: _plain(path) for path, part in model.named_modules()})
+        self.names[model] = self.names[module] = self.models[model] = name
+        return model
+
+    def add_loss(self, module: nn.Module) -> nn.Module | None:
+        """Add a loss, and return it without its wrapper; None if it was added before.
+
+        Raises:
+            HookConfigurationError: It is no module.
+        """
+        if not isinstance(module, nn.Module):
+            raise HookConfigurationError(
+                f"loss_module={module!r} must be a torch.nn.Module, e.g. nn.CrossEntropyLoss()"
+            )
+        loss = _unwrapped(module)
+        if loss in self._losses:
+            return None
+        self._losses[loss] = type(loss).__name__
+        return loss
+
+    def loss_name(self, loss: nn.Module) -> str:
+        """Return the name of a loss."""
+        return self._losses[loss]
+
+    def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+        """Return a model's parameters with their full names, also those without a shape yet."""
+        prefix = self.models[model]
+        for name, parameter in model.named_parameters():
+            yield f"{prefix}_{_plain(name)}", parameter
+
+    def all_parameters(self) -> Iterator[nn.Parameter]:
+        """Return the parameters of all models."""
+        for model in self.models:
+            yield from model.parameters()
+
+    def named_like(self, is_wanted: Callable[[str], bool]) -> set[nn.Module]:
+        """Return the modules, other than losses and wrappers, whose name is wanted."""
+        return {
+            module
+            for module, name in self.names.items()
+            if module not in self._losses and _unwrapped(module) is module and is_wanted(name)
+        }
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    # The wrapper's class lives in torch._dynamo, which takes seconds to import.
+    while type(module).__name__ == "OptimizedModule":
+        module = module.get_submodule(_WRAPPED)
+    return module
+
+
+def _plain(path: str) -> str:
+    return ".".join(p for p in path.split(".") if p != _WRAPPED) if _WRAPPED in path else path

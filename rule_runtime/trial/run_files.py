@@ -1,0 +1,65 @@
+"""The files of a trial's root that tell which run it is about, and whether it has ended."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
+from hook_layer.format.errors import FormatError
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
+from hook_layer.format.paths import END_MARKER, JOB_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from rule_runtime.trial.step_index import iter_step_files, list_index_files
+
+__all__ = ["current_run", "read_end_marker"]
+
+_logger: Final = logging.getLogger(__name__)
+
+
+def current_run(store: Store) -> str | None:
+    """Return the RunId of the run that a folder is about; None for files of the original client.
+
+    It is the one that `job.json` names, else the newest among the index files.
+
+    Args:
+        store: The trial's root.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    try:
+        data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
+        return parse_job_file(data, file=f"{store.uri}{JOB_FILE}").run_id
+    except (ObjectNotFoundError, FormatError):
+        pass
+    newest: str | None = None
+    for file in iter_step_files(store, [key for key, _ in list_index_files(store)]):
+        run = None if file.index is None else file.index.run
+        if file.index is not None and run is None and newest is None:
+            return None  # a client that writes RunIds writes job.json before its first index file
+        newest = newest if run is None else max(newest or "", run)
+    return newest
+
+
+def read_end_marker(store: Store) -> EndMarker | None:
+    """Return the end marker, None while there is none.
+
+    One of a content that is no end marker's ends a run all the same, as it does for the original's
+    reader, which looks at no content.
+
+    Args:
+        store: The trial's root.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    try:
+        data = store.get(END_MARKER, 0, MAX_END_MARKER_BYTES + 1)
+    except ObjectNotFoundError:
+        return None
+    try:
+        return parse_end_marker(data, file=f"{store.uri}{END_MARKER}")
+    except FormatError as error:
+        _logger.warning("ignored what the end marker says: %s", error)
+        return EndMarker()

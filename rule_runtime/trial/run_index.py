@@ -1,0 +1,162 @@
+"""All index files of one run, found while they are being written: who passed which step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hook_layer.format.paths import IndexName
+from hook_layer.storage.base import Store
+from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+
+__all__ = ["StepIndex"]
+
+_FOREIGN_LOOKED_AT: Final = 16
+"""Files of another run, for each worker, that a refresh looks at again: they may be overwritten."""
+
+
+class StepIndex:
+    """All index files of one run, found bit by bit while they are being written.
+
+    A listing begins behind the step up to which nothing can be missing any more, so it stays short
+    however long the run is. For files without a sequence number nothing tells that; they are always
+    listed from the beginning, but each is read once. So a file that comes late is found all the
+    same.
+
+    Args:
+        store: The trial's root.
+        run: RunId of the run; files of other runs are left out.
+        range_steps: Steps to look at, from the first to before the second; None for no limit.
+
+    Attributes:
+        files: The run's files by step and worker.
+        problems: What was wrong with files that could not be parsed, by key.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: str | None,
+        range_steps: tuple[int | None, int | None] | None = None,
+    ) -> None:
+        self._store = store
+        self._run = run
+        begin, end = range_steps or (None, None)
+        self._begin = begin or 0
+        self._end = end
+        self.files: dict[int, dict[str, StepFile]] = {}
+        self.problems: dict[str, str] = {}
+        self._workers: dict[str, _WorkerFiles] = {}
+        self._num_workers = 0
+        self._foreign: dict[str, IndexName] = {}
+
+    @property
+    def workers(self) -> list[str]:
+        """The workers seen, sorted."""
+        return sorted(self._workers)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers write according to the files; 0 if they do not tell."""
+        return self._num_workers
+
+    def refresh(self, *, is_last: bool = False) -> list[StepFile]:
+        """Find and read the files that have come since; return those of this run in step order.
+
+        Args:
+            is_last: True once the run has ended: what other runs left behind is looked at again
+                too.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        new: list[StepFile] = []
+        keys = self._unread_keys() + (list(self._foreign) if is_last else self._overwritten_keys())
+        while keys:
+            own = [file for file in load_step_files(self._store, keys) if self._take(file)]
+            new.extend(own)
+            keys = self._overwritten_keys() if own and not is_last else []
+        return sorted(new, key=lambda file: (file.step, file.worker))
+
+    def passed_step(self, num_workers: int) -> int:
+        """Return the step up to which every worker's files are known; -1 if there is none.
+
+        Args:
+            num_workers: How many workers write.
+        """
+        if not self._workers or len(self._workers) < num_workers:
+            return -1
+        return min(worker.passed_step for worker in self._workers.values())
+
+    def _unread_keys(self) -> list[str]:
+        is_told = self._num_workers > 0 and all(w.is_sequenced for w in self._workers.values())
+        after = self.passed_step(self._num_workers) if is_told else -1
+        keys = []
+        for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
+            if self._end is not None and name.step >= self._end:
+                break
+            is_read = name.worker in self.files.get(name.step, ()) or key in self.problems
+            if not is_read and key not in self._foreign:
+                keys.append(key)
+        return keys
+
+    def _overwritten_keys(self) -> list[str]:
+        """Return keys that held files of another run and may hold this run's by now.
+
+        Those are, of each worker, the next ones behind its last file, and all before it if one of
+        its files is missing.
+        """
+        behind: dict[str, int] = {}
+        keys = []
+        for key, name in sorted(self._foreign.items(), key=lambda item: item[1].step):
+            worker = self._workers.get(name.worker)
+            if worker is not None and name.step <= worker.last_step:
+                keys += [key] if worker.has_hole else []
+            elif behind.setdefault(name.worker, 0) < _FOREIGN_LOOKED_AT:
+                behind[name.worker] += 1
+                keys.append(key)
+        return keys
+
+    def _take(self, file: StepFile) -> bool:
+        if file.index is None:
+            self.problems[file.key] = file.problem or ""
+            return False
+        if file.index.run != self._run:
+            self._foreign[file.key] = IndexName(file.step, file.worker)
+            return False
+        self._foreign.pop(file.key, None)
+        self.files.setdefault(file.step, {})[file.worker] = file
+        worker = self._workers.setdefault(file.worker, _WorkerFiles())
+        worker.add(file.step, file.index.sequence, file.index.skipped or 0)
+        self._num_workers = max(self._num_workers, file.index.workers or 0)
+        return True
+
+
+class _WorkerFiles:
+    """The sequence numbers of one worker's files."""
+
+    def __init__(self) -> None:
+        self.is_sequenced = True
+        self.last_step = -1
+        self._contiguous = 0
+        self._contiguous_step = -1
+        self._ahead: dict[int, tuple[int, int]] = {}
+
+    @property
+    def has_hole(self) -> bool:
+        return bool(self._ahead)
+
+    @property
+    def passed_step(self) -> int:
+        # Without numbers, the worker's order of writing is all that there is to go by.
+        return self._contiguous_step if self.is_sequenced else self.last_step
+
+    def add(self, step: int, sequence: int | None, skipped: int) -> None:
+        self.last_step = max(self.last_step, step)
+        if sequence is None:
+            self.is_sequenced = False
+        elif sequence > self._contiguous:
+            # The numbers that it skips never come, so it follows on what is before them.
+            self._ahead[max(sequence - skipped, self._contiguous + 1)] = sequence, step
+        while (following := self._ahead.pop(self._contiguous + 1, None)) is not None:
+            self._contiguous, its_step = following
+            self._contiguous_step = max(self._contiguous_step, its_step)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from hook_layer.errors import HookConfigurationError, TrainingStoppedError
+from hook_layer.guard import FailureLog, guarded
+
+
+class Part:
+    is_active = True
+
+    def __init__(self) -> None:
+        self.failures = FailureLog()
+        self.calls = 0
+
+    @guarded("work")
+    def work(self, error: Exception | None = None) -> str:
+        self.calls += 1
+        if error is not None:
+            raise error
+        return "done"
+
+    @guarded("work")
+    def more(self) -> None:
+        """Work that never fails."""
+
+    @guarded("work")
+    def outer(self) -> None:
+        self.work(KeyError("inner"))
+
+
+def test_a_part_is_switched_off_after_three_failures_in_a_row(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    part = Part()
+    for _ in range(2):
+        assert part.work(KeyError("x")) is None
+    assert not part.failures.is_off("work")
+    assert part.work() == "done"
+    for _ in range(6):
+        part.work(KeyError("x"))
+        part.more()
+    assert part.failures.is_off("work")
+    assert part.failures.errors == {"work": 5}
+    assert part.calls == 6
+    assert part.work() is None
+    assert [record.exc_info is None for record in caplog.records] == [False, True]
+
+
+def test_what_fails_inside_is_no_success_outside() -> None:
+    part = Part()
+    for _ in range(5):
+        part.outer()
+    assert part.failures.errors == {"work": 3}
+
+
+@pytest.mark.parametrize("error", [HookConfigurationError("x"), TrainingStoppedError("x")])
+def test_what_is_meant_for_the_training_gets_through(error: Exception) -> None:
+    part = Part()
+    with pytest.raises(type(error)):
+        part.work(error)
+    assert not part.failures.errors
+
+
+def test_bad_tensors_are_counted_and_logged_once_for_each_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failures = FailureLog()
+    for _ in range(3):
+        for number in range(150):
+            failures.tensor_failed(f"t{number}", ValueError("bad"))
+    assert failures.errors == {"tensors": 450}
+    assert len(caplog.records) == 100
+    assert not failures.is_off("tensors")

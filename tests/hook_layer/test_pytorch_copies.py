@@ -1,0 +1,158 @@
+"""Copies of a watched model, in this process and in others."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+from torch import nn  # noqa: E402
+
+import hook_layer.pytorch as smd  # noqa: E402
+
+
+def watched(trial: WrittenTrial) -> tuple[smd.Hook, nn.Module, nn.Module]:
+    """Return a hook in its first step, and its model and loss with hooks on every module."""
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), save_all=True)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    loss = nn.MSELoss()
+    hook.register_module(net)
+    hook.register_loss(loss)
+    train(net, loss)
+    return hook, net, loss
+
+
+def train(net: nn.Module, loss: nn.Module) -> float:
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer.zero_grad()
+    value = loss(net(torch.ones(5, 3)), torch.zeros(5, 2))
+    value.backward()
+    optimizer.step()
+    return float(value.detach())
+
+
+def saved(value: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [
+        copy.deepcopy,
+        lambda value: pickle.loads(pickle.dumps(value)),
+        lambda value: pickle.loads(ForkingPickler.dumps(copy.deepcopy(value))),
+        saved,
+        lambda value: copy.deepcopy(pickle.loads(pickle.dumps(copy.deepcopy(value)))),
+    ],
+    ids=["deepcopy", "pickle", "multiprocessing", "torch.save", "of a copy"],
+)
+def test_a_copy_trains_alike_and_is_not_watched(
+    trial: WrittenTrial, duplicate: Callable[[Any], Any]
+) -> None:
+    hook, net, loss = watched(trial)
+    net2, loss2 = duplicate(net), duplicate(loss)
+    value = train(net2, loss2)
+    assert hook.report().steps_seen == 1
+    assert train(net, loss) == value
+    hook.close()
+    assert list(trial.indexes()) == [0, 1]
+    assert trial.names(0) == trial.names(1)
+    assert "0_output_0" in trial.names(0)
+    assert not hook.report().errors
+    assert not net._forward_pre_hooks
+    assert not loss._forward_hooks
+
+
+def test_a_model_for_another_process_shares_its_parameters(trial: WrittenTrial) -> None:
+    hook, net, loss = watched(trial)
+    shared = pickle.loads(ForkingPickler.dumps(net))
+    assert torch.equal(shared[0].weight, net[0].weight)
+    train(shared, loss)
+    assert torch.equal(shared[0].weight, net[0].weight)
+    hook.close()
+    assert list(trial.indexes()) == [0]
+
+
+def test_an_averaged_model(trial: WrittenTrial) -> None:
+    hook, net, loss = watched(trial)
+    average = torch.optim.swa_utils.AveragedModel(net)
+    average.update_parameters(net)
+    average(torch.ones(5, 3))
+    assert hook.report().steps_seen == 1
+    train(net, loss)
+    hook.close()
+    assert list(trial.indexes()) == [0, 1]
+
+
+def test_a_stored_model_is_loaded_where_this_package_is_not(
+    trial: WrittenTrial, tmp_path: Path
+) -> None:
+    hook, net, _ = watched(trial)
+    torch.save(net, tmp_path / "net.pt")
+    script = (
+        "import sys; sys.modules['hook_layer'] = None; import torch; "
+        "net = torch.load('net.pt', weights_only=False); print(net(torch.ones(5, 3)).shape)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    hook.close()
+    assert done.stdout.strip() == "torch.Size([5, 2])", done.stderr
+
+
+def test_a_model_outlives_its_hook(trial: WrittenTrial) -> None:
+    net, loss = watched(trial)[1:]
+    hook = smd.get_hook()
+    assert hook is not None
+    hook.close()
+    smd.del_hook()
+    del hook
+    train(net, loss)
+    assert list(trial.indexes()) == [0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_child_captures_nothing(trial: WrittenTrial) -> None:
+    hook, net, loss = watched(trial)
+    train(net, loss)
+    hook.set_mode(smd.modes.TRAIN)
+    hook._lock.acquire()  # as another thread of the parent may have done at that moment
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            train(net, loss)
+            hook.save_scalar("lr", 1.0)
+            hook.set_mode(smd.modes.EVAL)
+            train(net, loss)
+            hook.close()
+            assert not hook.is_active
+            assert hook.report().steps_seen == 2
+            assert hook._record is None
+            status = 0
+        finally:
+            os._exit(status)
+    hook._lock.release()
+    assert os.waitpid(child, 0)[1] == 0
+    train(net, loss)
+    hook.close()
+    assert list(trial.indexes()) == [0, 1, 2]
+    assert "scalar/lr" not in trial.names(2)

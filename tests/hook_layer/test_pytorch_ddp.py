@@ -1,0 +1,155 @@
+"""Training on two real workers, over gloo on this machine."""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("torch has no gloo here", allow_module_level=True)
+
+SIZE = 2
+NUM_STEPS = 3
+TRIALS = ("all", "one", "second")
+
+
+def worker(rank: int, folder: str) -> None:
+    """Train several times in one process group, as one of two workers."""
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    root = Path(folder)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{root}/rendezvous",
+        rank=rank,
+        world_size=SIZE,
+        timeout=timedelta(seconds=60),
+    )
+    _close_before_the_first_step(rank, root)
+    _train(rank, root / "all", include_workers="all")
+    _train(rank, root / "one", include_workers="one")
+    _train(rank, root / "second", include_workers="all")
+    _miss_rank_0(rank, root)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _train(rank: int, out_dir: Path, *, include_workers: str) -> None:
+    import hook_layer.pytorch as smd
+
+    hook = smd.Hook(
+        str(out_dir),
+        save_config=smd.SaveConfig(save_interval=1),
+        include_collections=["weights", "gradients"],
+        include_workers=include_workers,
+        stop_poll_s=0.05,
+    )
+    torch.manual_seed(0)
+    net, loss = torch.nn.Linear(3, 2), torch.nn.MSELoss()
+    hook.register_module(net)
+    hook.register_loss(loss)
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    gradients = []
+    for _ in range(NUM_STEPS):
+        optimizer.zero_grad()
+        loss(model(torch.full((4, 3), float(rank + 1))), torch.zeros(4, 2)).backward()
+        gradients.append(net.weight.grad.numpy().copy())
+        optimizer.step()
+    hook.close()
+    assert not hook.report().errors, hook.report()
+    np.save(out_dir.parent / f"{out_dir.name}-{rank}.npy", np.stack(gradients))
+
+
+def _close_before_the_first_step(rank: int, root: Path) -> None:
+    import hook_layer.pytorch as smd
+
+    hook = smd.Hook(str(root / "closed"), include_workers="all")
+    if rank == 0:
+        hook.register_module(torch.nn.Linear(1, 1))
+    hook.save_scalar("never", 1.0)
+    began = time.monotonic()
+    hook.close()
+    assert time.monotonic() - began < 5
+    # The ranks now have made as many hooks, but not as many runs.
+    again = smd.Hook(str(root / "all"), include_workers="all")
+    again.close()
+
+
+def _miss_rank_0(rank: int, root: Path) -> None:
+    """Begin a step in rank 1 only: it waits a moment, and trains on without saving."""
+    import hook_layer.pytorch as smd
+    from hook_layer.pytorch_distributed import SharedRunId
+
+    hook = smd.Hook(str(root / "missed"), include_workers="all")
+    hook._run_id = SharedRunId(hook.out_dir, timedelta(milliseconds=200))
+    if rank == 0:
+        return
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logging.getLogger("stepwatch").addHandler(handler)
+    net = torch.nn.Linear(1, 1)
+    hook.register_module(net)
+    for _ in range(3):
+        net(torch.ones(1)).sum().backward()
+    hook.close()
+    assert hook.report().errors == {"steps": 1}
+    assert "waited 0.2 s for rank 0" in str(records[0].exc_info)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ddp")
+    torch.multiprocessing.spawn(worker, (str(path),), nprocs=SIZE)
+    return path
+
+
+@pytest.mark.parametrize("name", ["all", "second"])
+def test_every_worker_saves_the_averaged_gradients(folder: Path, name: str) -> None:
+    trial = WrittenTrial(str(folder / name))
+    averages = [np.load(folder / f"{name}-{rank}.npy") for rank in range(SIZE)]
+    np.testing.assert_array_equal(*averages)
+    losses = []
+    for rank in range(SIZE):
+        indexes = trial.indexes(f"worker_{rank}")
+        assert list(indexes) == list(range(NUM_STEPS))
+        assert {(index.run, index.workers) for index in indexes.values()} == {
+            (trial.job().run_id, 2)
+        }
+        for step in range(NUM_STEPS):
+            records = trial.records(step, f"worker_{rank}")
+            gradient = records["gradient/Linear_weight"].value
+            np.testing.assert_array_equal(gradient, averages[0][step], strict=True)
+        losses.append(float(trial.records(0, f"worker_{rank}")["MSELoss_output_0"].value))
+        assert trial.collections(f"worker_{rank}").num_workers == 2
+    assert losses[0] != losses[1]
+    assert trial.end_marker() is not None
+
+
+def test_only_the_chief_saves_if_one_is_to(folder: Path) -> None:
+    trial = WrittenTrial(str(folder / "one"))
+    assert list(trial.indexes("worker_0")) == list(range(NUM_STEPS))
+    assert not trial.indexes("worker_1")
+    assert {index.workers for index in trial.indexes().values()} == {1}
+    gradient = trial.records(0)["gradient/Linear_weight"].value
+    np.testing.assert_array_equal(gradient, np.load(folder / "one-1.npy")[0])
+
+
+def test_runs_have_ids_of_their_own(folder: Path) -> None:
+    ids = {WrittenTrial(str(folder / name)).job().run_id for name in TRIALS}
+    assert len(ids) == len(TRIALS)
+
+
+def test_hooks_that_saw_no_step_write_nothing(folder: Path) -> None:
+    for name in ("closed", "missed"):
+        assert not list(WrittenTrial(str(folder / name)).store.list())

@@ -1,0 +1,51 @@
+"""A hook without a framework: an adapter of a few lines takes the place of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import Collection
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig
+from hook_layer.testing.written_trial import WrittenTrial
+
+EVERY_STEP = SaveConfig(save_interval=1)
+
+
+class TinyHook(BaseHook):
+    """Takes the tensors of a step from the test."""
+
+    def train(self, tensors: Mapping[str, Any]) -> None:
+        self._begin_step()
+        plans = {name: self._plan(name) for name in tensors}
+        self._capture({n: (tensors[n], plan) for n, plan in plans.items() if plan is not None})
+        self._step_is_captured()
+
+
+def make_hook(
+    trial: WrittenTrial,
+    *collections: Collection,
+    save_config: SaveConfig = EVERY_STEP,
+    size: int = 1,
+    **options: Any,
+) -> TinyHook:
+    made = {c.name: c for c in (Collection("mine", ["w"]), Collection("default"), *collections)}
+    manager = CollectionManager(
+        made,
+        set(made),
+        save_config,
+        ReductionConfig(save_raw_tensor=True),
+        built_in=frozenset(("default",)),
+    )
+    hook = TinyHook(trial.store, manager, HookOptions(**options), all_workers=size > 1)
+    hook._rank_and_size = lambda: (0, size)  # type: ignore[method-assign]
+    return hook
+
+
+W = {"w": np.ones(2, "f4")}
