@@ -31,11 +31,16 @@ def load_object(
     if len(data) > max_bytes:
         raise error(f"longer than the {max_bytes} bytes allowed", file=file)
     try:
-        document = json.loads(data)
+        text = data.decode()
+        document = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:  # half a character can be written, but not printed
+            json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as failure:
         raise error(f"no JSON: {failure.msg}", file=file, offset=failure.pos) from None
     except UnicodeDecodeError as failure:
         raise error("no UTF-8 text", file=file, offset=failure.start) from None
+    except UnicodeEncodeError:
+        raise error("a text holds half of a surrogate pair", file=file) from None
     except RecursionError:
         raise error("JSON nested too deeply", file=file) from None
     except ValueError as failure:  # an integer of more digits than Python converts

@@ -223,6 +223,9 @@ def test_a_file_that_contradicts_the_format_is_refused(content: object) -> None:
         b"",
         b"{",
         b"\xff\xfe",
+        b'{"meta": {"mode": "\\ud800"}}',
+        b'{"meta": {"mode": "\\uDFFF x"}}',
+        b'{"meta": {"mode": "\xed\xa0\x80"}}',
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b'{"meta": ' + b"9" * 10_000 + b"}",
@@ -232,6 +235,12 @@ def test_bytes_that_are_no_json_object_are_refused(data: bytes) -> None:
     for parse in (parse_index, parse_collections, parse_job_file, parse_stop_file):
         with pytest.raises(FormatError, match="the file"):
             parse(data, file="the file")
+
+
+def test_a_character_that_json_writes_as_a_pair_is_kept() -> None:
+    content = {**ORIGINAL, "run": "\N{GRINNING FACE}"}
+    assert b"\\ud83d" in json.dumps(content).encode()
+    assert parsed(content).run == "\N{GRINNING FACE}"
 
 
 @given(
