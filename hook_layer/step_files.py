@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.capture import CapturedTensor, Snapshot, StepRecord
+from hook_layer.capture import CapturedTensor, Snapshot, StepRecord, checked_name
 from hook_layer.format.index import (
     STATISTICS_COLUMNS,
     IndexFile,
@@ -97,6 +97,11 @@ class EncodedStep:
 
     def add(self, name: str, tensor: CapturedTensor, statistics: Any) -> None:
         """Add a tensor: its value and reductions, or its shape; and its row of statistics."""
+        try:
+            checked_name(name)
+        except ValueError as error:  # no reader would take an index file with this name in it
+            self.errors.append(error)
+            return
         checksum = None
         if tensor.raw is not None and 0 not in tensor.shape:
             stored = self._append(name, tensor.raw, tensor.wall_time)

@@ -189,6 +189,7 @@ def test_a_tensor_that_cannot_be_encoded_costs_nothing_but_its_value(
         delivery.write(record)
     (index,) = store.indexes()
     assert [row.name for row in index.locations] == ["w", "bare"]
+    assert {row.name for row in index.shapes} == {"ragged", "gone"}
     assert delivery.counters.tensors_left_out == 4
     assert len(caplog.records) == 1
 
