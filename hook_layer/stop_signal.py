@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hook_layer.format.errors import JobFileError
-from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
@@ -78,7 +78,7 @@ class StopSignal:
             return self._requested
         first_look, self._first_look = self._first_look, False
         try:
-            content = self._store.get(STOP_FILE)
+            content = self._store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
             if content == self._ignored:
                 return None
             request = parse_stop_file(content, file=f"{self._store.uri}{STOP_FILE}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 
 from hook_layer.format.errors import JobFileError
-from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import StorageError, Store
 from lambdas.shared.state_table import StateKey
@@ -237,7 +237,8 @@ def _sentence(rule: str) -> str:
 def _is_signalled(store: Store, run_id: str | None) -> bool:
     """Tell whether the run has a stop signal, whose reason is then kept."""
     try:
-        signal = parse_stop_file(store.get(STOP_FILE), file=store.uri + STOP_FILE)
+        data = store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
+        signal = parse_stop_file(data, file=store.uri + STOP_FILE)
     except (StorageError, JobFileError):
         # Absent, unreadable (S3 says "access denied" of an absent object to a role that may not
         # list) or not ours: writing the signal matters more than which reason it carries.
