@@ -4,7 +4,7 @@ One row of `STATISTICS_COLUMNS` per tensor: `size`, `nan` and `inf` count elemen
 of the finite elements, with `std` of the population. Everything is accumulated in float64, in two
 passes over chunks that stay in the cache, so that neither large tensors nor cancellation (values
 far from zero that lie close together) cost accuracy. Frameworks have faster implementations of
-their own, e.g. `hook_layer.pytorch_statistics`.
+their own, e.g. `hook_layer.pytorch.statistics`.
 """
 
 from __future__ import annotations

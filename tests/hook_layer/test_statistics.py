@@ -16,8 +16,8 @@ from hook_layer.statistics import NO_STATISTICS, array_statistics
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch_device_statistics import ROW, device_sums  # noqa: E402
-from hook_layer.pytorch_statistics import (  # noqa: E402
+from hook_layer.pytorch.device_statistics import ROW, device_sums  # noqa: E402
+from hook_layer.pytorch.statistics import (  # noqa: E402
     TorchStatistics,
     _row,
     tensor_statistics,

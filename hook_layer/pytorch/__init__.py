@@ -56,8 +56,8 @@ from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.hook_options import HookOptions, HookReport, OnStop, check_arguments
-from hook_layer.pytorch_collections import Collection, make_manager
-from hook_layer.pytorch_events import TorchEvents
+from hook_layer.pytorch.collections import Collection, make_manager
+from hook_layer.pytorch.events import TorchEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S

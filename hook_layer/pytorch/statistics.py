@@ -25,7 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.pytorch_device_statistics import device_sums
+from hook_layer.pytorch.device_statistics import device_sums
 from hook_layer.statistics import NO_STATISTICS, number_statistics, statistics_row
 
 __all__ = ["TorchStatistics", "tensor_statistics"]

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
-from hook_layer.pytorch_statistics import TorchStatistics
+from hook_layer.pytorch.statistics import TorchStatistics
 from hook_layer.reductions import Reduction
 
 __all__ = ["BufferPool", "TorchBackend", "is_capturable"]

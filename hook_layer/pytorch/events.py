@@ -19,13 +19,13 @@ from hook_layer.format.job_file import new_run_id
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
-from hook_layer.pytorch_amp import is_scaling, parameters_of, unscaled, watch_scalers
-from hook_layer.pytorch_calls import ModuleCall, optimizer_call, tensors_in
-from hook_layer.pytorch_capture import BufferPool, TorchBackend, is_capturable
-from hook_layer.pytorch_collections import included, may_match, resolve_modules
-from hook_layer.pytorch_distributed import SharedRunId, rank_and_size
-from hook_layer.pytorch_modules import RegisteredModules
-from hook_layer.pytorch_watch import GradientWatch, ModuleWatch
+from hook_layer.pytorch.amp import is_scaling, parameters_of, unscaled, watch_scalers
+from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
+from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
+from hook_layer.pytorch.collections import included, may_match, resolve_modules
+from hook_layer.pytorch.distributed import SharedRunId, rank_and_size
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
 from hook_layer.recorder import INIT_STEP
 from hook_layer.storage.base import Store
 

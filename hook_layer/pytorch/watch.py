@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from hook_layer.pytorch_calls import ModuleCall, ModuleCallback
+from hook_layer.pytorch.calls import ModuleCall, ModuleCallback
 
 __all__ = ["GradientWatch", "ModuleWatch"]
 

@@ -88,7 +88,7 @@ def _close_before_the_first_step(rank: int, root: Path) -> None:
 def _miss_rank_0(rank: int, root: Path) -> None:
     """Begin a step in rank 1 only: it waits a moment, and trains on without saving."""
     import hook_layer.pytorch as smd
-    from hook_layer.pytorch_distributed import SharedRunId
+    from hook_layer.pytorch.distributed import SharedRunId
 
     hook = smd.Hook(str(root / "missed"), include_workers="all")
     hook._run_id = SharedRunId(hook.out_dir, timedelta(milliseconds=200))
