@@ -1,8 +1,53 @@
 """The part of Stepwatch that runs inside the training process.
 
-`from hook_layer.pytorch import Hook` is the way in; this package itself imports no framework.
+`from hook_layer.pytorch import Hook` is the way in; this package itself imports no framework. Its
+names are imported when they are first used, for evaluators need its parts and not these.
 """
 
 from __future__ import annotations
 
-__all__: list[str] = []
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from hook_layer.collections import CollectionKeys
+    from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
+    from hook_layer.reductions import ReductionConfig
+    from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+    __version__: str
+
+__all__ = [
+    "CollectionKeys",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "__version__",
+    "modes",
+]
+
+_HOMES: Final = {
+    "CollectionKeys": ("hook_layer.collections", "CollectionKeys"),
+    "ReductionConfig": ("hook_layer.reductions", "ReductionConfig"),
+    "SaveConfig": ("hook_layer.save_config", "SaveConfig"),
+    "SaveConfigMode": ("hook_layer.save_config", "SaveConfigMode"),
+    "modes": ("hook_layer.format.modes", "ModeKeys"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - slow to import
+
+    try:
+        return version("stepwatch")
+    except PackageNotFoundError:  # a checkout, or a layer of a Lambda function
+        return "0+unknown"

@@ -7,13 +7,14 @@ The training thread takes snapshots (copies) and starts the statistics; whatever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hook_layer.collection_manager import SummaryPlan
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import to_array
 from hook_layer.reductions import Reduction, reduce_array
@@ -27,10 +28,12 @@ __all__ = [
     "StatisticsBatch",
     "StepRecord",
     "TensorBackend",
+    "TensorStatistics",
     "checked_name",
 ]
 
 _MAX_NAME_BYTES: Final = 1024
+_REAL_NUMBERS: Final = ("float", "bfloat", "int", "uint", "qint", "quint")
 
 
 def checked_name(name: str) -> str:
@@ -82,8 +85,16 @@ class TensorBackend(Protocol):
         """Return type name and shape."""
         ...
 
-    def statistics(self, values: Sequence[Any]) -> StatisticsBatch:
-        """Start computing the statistics of several tensors."""
+    def statistics(
+        self, values: Sequence[Any], copies: Sequence[Snapshot | None]
+    ) -> StatisticsBatch:
+        """Start computing the statistics of several tensors.
+
+        Args:
+            values: The tensors.
+            copies: For each its snapshot, where one was taken: what can be computed of that is left
+                to the writer.
+        """
         ...
 
     def snapshot(self, value: Any) -> Snapshot:
@@ -107,6 +118,8 @@ class CapturedTensor:
         statistics: The batch that its statistics are in, None when it has none.
         row: Its row there.
         wall_time: Its own time, seconds since 1970; None: when the step began.
+        summaries: What TensorBoard shows of it; None: nothing.
+        shown: The value that this is of; `raw` where that is saved, too.
     """
 
     dtype: str
@@ -116,11 +129,20 @@ class CapturedTensor:
     statistics: StatisticsBatch | None = None
     row: int = 0
     wall_time: float | None = None
+    summaries: SummaryPlan | None = None
+    shown: Snapshot | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it has real numbers, and at least one."""
+        return self.dtype.startswith(_REAL_NUMBERS) and 0 not in self.shape
 
     @property
     def snapshots(self) -> list[Snapshot]:
         """All memory that this tensor holds until it is written."""
         own = [] if self.raw is None else [self.raw]
+        if self.shown is not None and self.shown is not self.raw:
+            own.append(self.shown)
         return own + [snapshot for _, snapshot in self.reductions]
 
 
@@ -172,16 +194,27 @@ class ArraySnapshot:
         """Nothing to give back."""
 
 
-class _LazyStatistics:
-    """Statistics that are computed when they are asked for."""
+class TensorStatistics:
+    """Statistics that are known, or computed of a snapshot, once, when they are asked for.
 
-    __slots__ = ("_compute",)
+    Args:
+        entries: For each tensor its row, or its snapshot, which must live until then.
+    """
 
-    def __init__(self, compute: Callable[[], NDArray[np.float64]]) -> None:
-        self._compute = compute
+    __slots__ = ("_entries", "_rows")
+
+    def __init__(self, entries: Sequence[tuple[float, ...] | Snapshot]) -> None:
+        self._entries = entries
+        self._rows: NDArray[np.float64] | None = None
 
     def rows(self) -> NDArray[np.float64]:
-        return self._compute()
+        """Return the statistics, [tensors, STATISTICS_COLUMNS]."""
+        if self._rows is None:
+            rows = [
+                e if isinstance(e, tuple) else array_statistics(e.array()) for e in self._entries
+            ]
+            self._rows, self._entries = np.array(rows, dtype=np.float64), ()
+        return self._rows
 
 
 class NumpyBackend:
@@ -192,10 +225,12 @@ class NumpyBackend:
         array = to_array(value)
         return array.dtype.name, array.shape
 
-    def statistics(self, values: Sequence[Any]) -> StatisticsBatch:
-        """Copy the arrays and leave the rest to the writer."""
-        arrays = [np.array(to_array(value)) for value in values]
-        return _LazyStatistics(lambda: np.array([array_statistics(array) for array in arrays]))
+    def statistics(
+        self, values: Sequence[Any], copies: Sequence[Snapshot | None]
+    ) -> StatisticsBatch:
+        """Compute the statistics of arrays of which there is no copy."""
+        pairs = zip(values, copies, strict=True)
+        return TensorStatistics([copy or array_statistics(to_array(v)) for v, copy in pairs])
 
     def snapshot(self, value: Any) -> Snapshot:
         """Copy the array."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from hook_layer.collection_set import CollectionSet
 from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
 from hook_layer.errors import HookConfigurationError, InvalidCollectionConfigurationError, nearest
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
@@ -13,22 +14,44 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import Reduction, ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["CollectionManager", "TensorPlan"]
+__all__ = ["CollectionManager", "SummaryPlan", "TensorPlan"]
 
 _AS_THEY_ARE: Final = ReductionConfig(save_raw_tensor=True)
+_WITHOUT_HISTOGRAMS: Final = SCALARS | {CollectionKeys.TENSORFLOW_SUMMARIES}
+
+
+@dataclass(frozen=True)
+class SummaryPlan:
+    """What TensorBoard shows of one tensor in a step.
+
+    Attributes:
+        scalar: Whether it is shown as a number, if it is one.
+        histograms: Names of the collections among which its histogram is shown.
+    """
+
+    scalar: bool = False
+    histograms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class TensorPlan:
-    """What is stored of one tensor in a step."""
+    """What is stored of one tensor in a step.
+
+    Attributes:
+        raw: Whether its value is.
+        reductions: The reductions that are.
+        shape: Whether its shape is.
+        summaries: What TensorBoard shows of it; None: nothing.
+    """
 
     raw: bool
     reductions: tuple[Reduction, ...] = ()
     shape: bool = False
+    summaries: SummaryPlan | None = None
 
 
 @dataclass
-class CollectionManager:
+class CollectionManager(CollectionSet):
     """All collections of a hook, which of them are saved, and what that means for a tensor.
 
     Attributes:
@@ -38,40 +61,25 @@ class CollectionManager:
         save_config: When, for collections that do not say it.
         reduction_config: What, for collections that do not say it.
         collection_type: Class of the collections that `get` makes.
+        has_summaries: Whether TensorBoard's files are written.
+        num_workers: How many workers write.
         version: Grows whenever the collections were found changed.
     """
 
-    collections: dict[str, Collection]
-    include: set[str]
-    save_config: SaveConfig
-    reduction_config: ReductionConfig
+    collections: dict[str, Collection] = field(default_factory=dict)
+    include: set[str] = field(default_factory=set)
+    save_config: SaveConfig = field(default_factory=SaveConfig)
+    reduction_config: ReductionConfig = field(
+        default_factory=lambda: ReductionConfig(save_raw_tensor=True)
+    )
     built_in: frozenset[str] = frozenset()
     collection_type: type[Collection] = Collection
+    has_summaries: bool = False
+    num_workers: int = 1
     version: int = 0
     _prepared_for: tuple[Any, ...] | None = None
     _saved: list[Collection] = field(default_factory=list)
     _plans: dict[tuple[str, ...], dict[str, TensorPlan | None]] = field(default_factory=dict)
-
-    def get(self, name: str, create: bool = True) -> Collection:
-        """Return a collection, made on the way if `create`.
-
-        Raises:
-            HookConfigurationError: It does not exist, and `create` is False.
-        """
-        if name not in self.collections:
-            if not create:
-                raise HookConfigurationError(
-                    f"Collection {name} has not been created: {nearest(name, self.collections)}"
-                )
-            self.collections[name] = self.collection_type(name)
-        return self.collections[name]
-
-    def add(self, collection: Collection | str) -> None:
-        """Add a collection, in place of one of the same name; or make one by its name."""
-        if isinstance(collection, Collection):
-            self.collections[collection.name] = collection
-        else:
-            self.get(collection)
 
     def due(self, mode: ModeKeys, mode_step: int) -> tuple[Collection, ...]:
         """Return the collections that are saved in this step.
@@ -120,11 +128,11 @@ class CollectionManager:
             if collection.matches(name):
                 collection.add_tensor_name(name)
 
-    def to_file(self, num_workers: int) -> CollectionsFile:
+    def to_file(self, num_workers: int | None = None) -> CollectionsFile:
         """Return the collections as they are written beside the tensors."""
         return CollectionsFile(
             collections={name: self._entry(c) for name, c in self.collections.items()},
-            num_workers=num_workers,
+            num_workers=self.num_workers if num_workers is None else num_workers,
         )
 
     def _prepare(self) -> None:
@@ -142,7 +150,7 @@ class CollectionManager:
                 and not collection.include_regex
                 and not collection.tensor_names
             ):
-                raise InvalidCollectionConfigurationError(name)
+                raise InvalidCollectionConfigurationError(name, self.built_in)
         everything = CollectionKeys.ALL in self.include
         self._saved = [c for n, c in self.collections.items() if everything or n in self.include]
         self._plans.clear()
@@ -178,6 +186,7 @@ class CollectionManager:
             raw=any(config.save_raw_tensor for config in configs),
             reductions=tuple(reductions),
             shape=any(config.save_shape for config in configs),
+            summaries=_summaries_for(collections) if self.has_summaries else None,
         )
 
     def _entry(self, collection: Collection) -> CollectionEntry:
@@ -185,7 +194,20 @@ class CollectionManager:
         configs = {mode: self._save_config_of(collection, mode) for mode in ModeKeys}
         return replace(
             collection.to_entry(),
-            reduction_config=self._reduction_config_of(collection).to_json_dict(),
+            reduction_config=self._reduction_config_of(collection).to_file_dict(),
             save_config=SaveConfig(configs).to_json_dict(),
-            save_histogram=collection.save_histogram and collection.name not in SCALARS,
+            save_histogram=_has_histograms(collection),
         )
+
+
+def _has_histograms(collection: Collection) -> bool:
+    return collection.save_histogram and collection.name not in _WITHOUT_HISTOGRAMS
+
+
+def _summaries_for(collections: Sequence[Collection]) -> SummaryPlan | None:
+    """Return what the collections that a tensor is in ask for together; None for nothing."""
+    names = [collection.name for collection in collections if _has_histograms(collection)]
+    # Everything is in `all`: that says nothing where another collection says more.
+    histograms = tuple(name for name in names if name != CollectionKeys.ALL) or tuple(names)
+    scalar = any(collection.name in SCALARS for collection in collections)
+    return SummaryPlan(scalar, histograms) if scalar or histograms else None

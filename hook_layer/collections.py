@@ -10,10 +10,11 @@ from typing import Any, Final
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.collections_file import CollectionEntry
 from hook_layer.format.modes import ModeKeys
+from hook_layer.json_values import as_object, as_text, load_json, refuse
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["OF_TRAINING", "SCALARS", "Collection", "CollectionKeys"]
+__all__ = ["OF_TRAINING", "SCALARS", "Collection", "CollectionKeys", "checked_pattern"]
 
 
 class CollectionKeys:
@@ -70,19 +71,20 @@ class Collection:
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
         name: str,
-        include_regex: Sequence[str] | None = None,
+        include_regex: str | Sequence[str] | None = None,
         tensor_names: Iterable[str] | None = None,
         reduction_config: ReductionConfig | None = None,
         save_config: SaveConfig | Mapping[ModeKeys, SaveConfigMode] | None = None,
         save_histogram: bool = True,
     ) -> None:
+        as_text("name of a collection", name)
         self.name = name
         self.include_regex: list[str] = []
-        self.tensor_names: set[str] = set(tensor_names or ())
+        self.tensor_names: set[str] = _texts("tensor_names", tensor_names or ())
         self.reduction_config = reduction_config
         self.save_config = save_config
         self.save_histogram = save_histogram
-        self.include(list(include_regex or ()))
+        self.include([] if include_regex is None else include_regex)
 
     @property
     def reduction_config(self) -> ReductionConfig | None:
@@ -110,14 +112,10 @@ class Collection:
         Raises:
             HookConfigurationError: It is no regular expression.
         """
+        if not isinstance(t, (str, Iterable)):
+            refuse("include_regex", t, "must be a regular expression, or a list of them")
         for pattern in [t] if isinstance(t, str) else t:
-            try:
-                re.compile(pattern)
-            except (re.error, TypeError) as error:
-                raise HookConfigurationError(
-                    f"{pattern!r} in collection {self.name} is no regular expression: {error}"
-                ) from error
-            self.include_regex.append(pattern)
+            self.include_regex.append(checked_pattern(pattern, f"collection {self.name}"))
 
     def add_tensor_name(self, tname: str) -> None:
         """Add a tensor by its name."""
@@ -165,9 +163,14 @@ class Collection:
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> Collection:
-        """Build from the entry of a collections file."""
+        """Build from the entry of a collections file.
+
+        Raises:
+            HookConfigurationError: It is none.
+        """
+        params = as_object("params", params)
         return cls(
-            params["name"],
+            params.get("name"),  # type: ignore[arg-type]  # checked there
             include_regex=params.get("include_regex"),
             tensor_names=params.get("tensor_names"),
             reduction_config=ReductionConfig.from_dict(params.get("reduction_config")),
@@ -178,7 +181,7 @@ class Collection:
     @classmethod
     def from_json(cls, json_str: str) -> Collection:
         """Build from the string that `to_json` gives."""
-        return cls.from_dict(json.loads(json_str))
+        return cls.from_dict(load_json("json_str", json_str))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Collection):
@@ -190,3 +193,31 @@ class Collection:
 
     def __repr__(self) -> str:
         return f"Collection(name={self.name!r}, include_regex={self.include_regex!r})"
+
+
+def _texts(name: str, value: object) -> set[str]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        refuse(name, value, "must be a list of texts")
+    texts = set(value)
+    if not all(isinstance(text, str) for text in texts):
+        refuse(name, value, "must be a list of texts")
+    return texts
+
+
+def checked_pattern(pattern: str, where: str) -> str:
+    """Return a regular expression, once it is known to be one.
+
+    Args:
+        pattern: The expression.
+        where: Where it stands, for the message.
+
+    Raises:
+        HookConfigurationError: It is none.
+    """
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError, OverflowError, RecursionError) as error:
+        raise HookConfigurationError(
+            f"{pattern!r:.200} in {where} is no regular expression: {error}"
+        ) from error
+    return pattern

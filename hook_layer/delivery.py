@@ -45,7 +45,10 @@ class WriterCounters:
     Attributes:
         steps_written: Steps whose index file is stored.
         steps_dropped: Steps given up because there was no memory for them (in time).
-        steps_undelivered: Steps that could not be stored.
+        steps_undelivered: Steps that could not be stored, nor kept to be stored later.
+        steps_spooled: Steps that had to wait on local disk, since the store was away.
+        steps_in_spool: Those of them that wait there still.
+        tensors_written: Tensors in written steps.
         tensors_left_out: Tensors of written steps, or values of them, that could not be encoded.
         bytes_written: Bytes of event and index files.
         waits: How often training waited for memory.
@@ -54,11 +57,15 @@ class WriterCounters:
         first_error: The first of them.
         file_errors: Errors while storing or removing other files.
         files_undelivered: Other files that could not be stored until the end.
+        export_errors: Errors of exporters.
     """
 
     steps_written: int = 0
     steps_dropped: int = 0
     steps_undelivered: int = 0
+    steps_spooled: int = 0
+    steps_in_spool: int = 0
+    tensors_written: int = 0
     tensors_left_out: int = 0
     bytes_written: int = 0
     waits: int = 0
@@ -67,6 +74,7 @@ class WriterCounters:
     first_error: str | None = None
     file_errors: int = 0
     files_undelivered: int = 0
+    export_errors: int = 0
 
     @property
     def steps_lost(self) -> int:
@@ -192,10 +200,10 @@ class StepDelivery:
     def _store(self, encoded: EncodedStep, number: int) -> None:
         """Store the event file, then the index file; it takes its number before it is stored."""
         step, worker = encoded.record.step, self._identity.worker
-        data = encoded.index(self._identity, number, self._skipped).encode()
-        if encoded.events:
+        if encoded.events.nbytes:
             self._target.put(event_key(step, worker), encoded.events)
-        num_bytes = encoded.num_event_bytes + len(data)
+        data = encoded.index(self._identity, number, self._skipped).encode()
+        num_bytes = encoded.events.nbytes + len(data)
         index = _Index(index_key(step, worker), data, self._skipped, num_bytes)
         self.last_sequence = number
         self._skipped = 0

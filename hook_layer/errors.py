@@ -10,10 +10,12 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "ConfigurationFileNotFoundError",
     "HookConfigurationError",
     "InvalidCollectionConfigurationError",
     "NotSupportedYetError",
     "TrainingStoppedError",
+    "close_match",
     "nearest",
 ]
 
@@ -22,13 +24,24 @@ class HookConfigurationError(ValueError):
     """A hook was configured with a value that makes no sense."""
 
 
-class InvalidCollectionConfigurationError(HookConfigurationError):
-    """A collection of the user names neither tensors nor regular expressions."""
+class ConfigurationFileNotFoundError(HookConfigurationError, FileNotFoundError):
+    """There is no configuration file."""
 
-    def __init__(self, name: str) -> None:
+
+class InvalidCollectionConfigurationError(HookConfigurationError):
+    """A collection of the user names neither tensors nor regular expressions.
+
+    Args:
+        name: Name of the collection.
+        valid: Names of those that may stay empty, for the hint.
+    """
+
+    def __init__(self, name: str, valid: Iterable[str] = ()) -> None:
+        close = close_match(name, valid)
         super().__init__(
             f"Collection {name} has not been configured. Please fill in tensor_name or "
             f"include_regex, e.g. hook.get_collection({name!r}).include('relu')"
+            + (f"; or did you mean {close!r}?" if close else "")
         )
 
 
@@ -52,8 +65,14 @@ class TrainingStoppedError(RuntimeError):
         self.rule = rule
 
 
+def close_match(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that `name` may be a misspelling of, if there is one."""
+    close = difflib.get_close_matches(name, sorted(valid), n=1)
+    return close[0] if close else None
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return a hint with the nearest valid name, or with all of them."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"valid are {', '.join(names)}"
+    close = close_match(name, names)
+    return f"did you mean {close!r}?" if close else f"valid are {', '.join(names)}"

@@ -7,6 +7,7 @@ nothing but itself, however often it fails.
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import update_wrapper
@@ -14,7 +15,7 @@ from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
 
-__all__ = ["FailureLog", "Guarded", "guarded"]
+__all__ = ["FailureLog", "Guarded", "Stopwatch", "guarded"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -77,10 +78,38 @@ class FailureLog:
             logger.warning("%.200r cannot be saved and is left out: %s", name, error)
 
 
+class Stopwatch:
+    """The time spent in guarded methods; in one that another calls it is not counted twice.
+
+    Attributes:
+        seconds: The time so far.
+    """
+
+    __slots__ = ("_is_running", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._is_running = False
+
+    def start(self) -> float:
+        """Begin to count, and return what `stop` is to be given."""
+        if self._is_running:
+            return 0.0
+        self._is_running = True
+        return time.perf_counter()
+
+    def stop(self, started: float) -> None:
+        """Count the time since `start` returned `started`."""
+        if started:
+            self.seconds += time.perf_counter() - started
+            self._is_running = False
+
+
 class Guarded(Protocol):
     """What `guarded` needs of the object that it guards."""
 
     failures: FailureLog
+    stopwatch: Stopwatch
 
     @property
     def is_active(self) -> bool:
@@ -105,6 +134,7 @@ def guarded(
         def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
             if not self.is_active or self.failures.is_off(part):
                 return None
+            started = self.stopwatch.start()
             try:
                 result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
@@ -112,6 +142,8 @@ def guarded(
             except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
                 self.failures.failed(part, error, where=method.__name__)
                 return None
+            finally:
+                self.stopwatch.stop(started)
             self.failures.succeeded(part, where=method.__name__)
             return result
 

@@ -1,15 +1,31 @@
-"""Options of a hook that the original client does not have, and the account it gives."""
+"""Options of a hook that the original client does not have."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Literal
+import math
+import threading
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from hook_layer.errors import HookConfigurationError, NotSupportedYetError, nearest
+from typing_extensions import TypedDict
+
+from hook_layer.json_values import as_choice, refuse
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
-from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull, WriterCounters
+from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 
-__all__ = ["HookOptions", "HookReport", "OnStop", "check_arguments"]
+__all__ = [
+    "DEFAULT_SPOOL_BYTES",
+    "DEFAULT_TERMINATION_TIMEOUT_S",
+    "HookOptions",
+    "OnStop",
+    "OptionArguments",
+]
+
+DEFAULT_SPOOL_BYTES: Final = 2 << 30
+
+DEFAULT_TERMINATION_TIMEOUT_S: Final = 20.0
+_OPTIONAL_TIMES: Final = ("close_timeout_s", "termination_timeout_s")
+_TIMES: Final = (*_OPTIONAL_TIMES, "stop_poll_s", "max_wait_s")
 
 OnStop = Literal["raise", "flag"]
 """What a stop request does: raise `TrainingStoppedError`, or only set `hook.should_stop`."""
@@ -28,6 +44,11 @@ class HookOptions:
         close_timeout_s: How long `close` waits for what is not written yet, seconds; None: forever.
         max_wait_s: With `on_full="wait"`, how long training waits at most for memory while nothing
             is stored, seconds; after that steps are dropped.
+        spool_bytes: How much of what the store does not take is kept on this machine's disk until
+            it does, bytes; 0: nothing.
+        spool_dir: Folder for that; None: a temporary one.
+        termination_timeout_s: How long the process lives on after SIGTERM to store what was
+            captured, seconds; None: SIGTERM is none of the hook's business.
     """
 
     statistics: bool = True
@@ -37,66 +58,43 @@ class HookOptions:
     queue_bytes: int = DEFAULT_QUEUE_BYTES
     close_timeout_s: float | None = 600.0
     max_wait_s: float = DEFAULT_MAX_WAIT_S
+    spool_bytes: int = DEFAULT_SPOOL_BYTES
+    spool_dir: str | None = None
+    termination_timeout_s: float | None = DEFAULT_TERMINATION_TIMEOUT_S
 
     def __post_init__(self) -> None:
-        _one_of("stop", self.stop, ("raise", "flag"))
-        _one_of("on_full", self.on_full, ("wait", "drop"))
+        as_choice("stop", self.stop, ("raise", "flag"))
+        as_choice("on_full", self.on_full, ("wait", "drop"))
         if not isinstance(self.statistics, bool):
-            raise HookConfigurationError(f"statistics={self.statistics!r} must be True or False")
-        for name in ("stop_poll_s", "queue_bytes", "close_timeout_s", "max_wait_s"):
+            refuse("statistics", self.statistics, "must be True or False")
+        if not isinstance(self.spool_dir, (str, type(None))):
+            refuse("spool_dir", self.spool_dir, "must be a path, or None")
+        for name in _TIMES:
             value = getattr(self, name)
-            if value is None and name == "close_timeout_s":
+            if value is None and name in _OPTIONAL_TIMES:
                 continue
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0:
-                raise HookConfigurationError(f"{name}={value!r} must be a number above 0")
+            if not _is_number(value) or not 0 < value <= threading.TIMEOUT_MAX:
+                refuse(name, value, f"must be a number above 0, up to {threading.TIMEOUT_MAX:g}")
+        if not _is_number(self.queue_bytes) or not 0 < self.queue_bytes < math.inf:
+            refuse("queue_bytes", self.queue_bytes, "must be a number above 0")
+        if not _is_number(self.spool_bytes) or not 0 <= self.spool_bytes < math.inf:
+            refuse("spool_bytes", self.spool_bytes, "must be a number of 0 or more")
 
 
-@dataclass(frozen=True)
-class HookReport:
-    """What a hook did so far.
+class OptionArguments(TypedDict, total=False):
+    """The fields of `HookOptions`, as keyword arguments that every hook takes."""
 
-    Attributes:
-        steps_seen: Steps of training, saved or not.
-        late_tensors: Tensors that came after their step had been handed over and are not saved.
-        errors: Errors by part of the hook; `tensors` counts those that cost one tensor each.
-        writer: What became of the saved steps.
-    """
-
-    steps_seen: int = 0
-    late_tensors: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    writer: WriterCounters = field(default_factory=WriterCounters)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether every step that was to be saved is stored, or still waits to be."""
-        return not self.writer.steps_lost
-
-    def __str__(self) -> str:
-        counters = {f.name: getattr(self.writer, f.name) for f in fields(self.writer)}
-        facts = {"steps_seen": self.steps_seen, "late_tensors": self.late_tensors, **counters}
-        facts |= {f"errors in {part}": count for part, count in self.errors.items()}
-        text = ", ".join(f"{name} {value}" for name, value in facts.items() if value)
-        return text if self.is_complete else f"not complete: {text}"
+    statistics: bool
+    stop: OnStop
+    stop_poll_s: float
+    on_full: OnFull
+    queue_bytes: int
+    close_timeout_s: float | None
+    max_wait_s: float
+    spool_bytes: int
+    spool_dir: str | None
+    termination_timeout_s: float | None
 
 
-def check_arguments(
-    export_tensorboard: bool, tensorboard_dir: str | None, include_workers: str
-) -> None:
-    """Refuse arguments that all hooks have in common and that make no sense.
-
-    Raises:
-        NotSupportedYetError: TensorBoard output was asked for.
-        HookConfigurationError: `include_workers` is neither `one` nor `all`.
-    """
-    if export_tensorboard or tensorboard_dir is not None:
-        raise NotSupportedYetError(
-            f"export_tensorboard={export_tensorboard!r}, tensorboard_dir={tensorboard_dir!r}: this "
-            "version writes no TensorBoard files; leave both out"
-        )
-    _one_of("include_workers", include_workers, ("one", "all"))
-
-
-def _one_of(name: str, value: object, valid: tuple[str, ...]) -> None:
-    if value not in valid:
-        raise HookConfigurationError(f"{name}={value!r}: {nearest(str(value), valid)}")
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

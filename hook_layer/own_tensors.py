@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from hook_layer.capture import TensorBackend, checked_name
-from hook_layer.collection_manager import TensorPlan
+from hook_layer.collection_manager import SummaryPlan, TensorPlan
 from hook_layer.collections import CollectionKeys
 from hook_layer.guard import guarded
 from hook_layer.recorder import StepRecorder
@@ -17,7 +17,7 @@ __all__ = ["OwnTensors"]
 logger = logging.getLogger("stepwatch")
 
 _SCALAR_PREFIX: Final = "scalar/"
-_SCALAR_PLAN: Final = TensorPlan(raw=True)
+_SCALAR_PLAN: Final = TensorPlan(raw=True, summaries=SummaryPlan(scalar=True))
 
 
 class OwnTensors(StepRecorder):

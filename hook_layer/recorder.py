@@ -21,6 +21,7 @@ from typing import Any, Final
 from hook_layer.capture import (
     CapturedTensor,
     NumpyBackend,
+    Snapshot,
     StepRecord,
     TensorBackend,
     checked_name,
@@ -30,7 +31,7 @@ from hook_layer.collections import Collection
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import reduction_tensor_name
-from hook_layer.guard import FailureLog
+from hook_layer.guard import FailureLog, Stopwatch
 from hook_layer.reductions import Reduction
 
 __all__ = ["INIT_STEP", "StepRecorder"]
@@ -52,20 +53,23 @@ class StepRecorder:
         mode: Current mode.
         mode_steps: Step of each mode; that of GLOBAL is the global step.
         failures: Which parts failed and are switched off.
+        stopwatch: The time that this took of training.
     """
 
     def __init__(self, manager: CollectionManager, *, with_statistics: bool) -> None:
-        self.step = INIT_STEP
+        self.step = self._init_step = INIT_STEP
         self.mode = ModeKeys.GLOBAL
         self.mode_steps = {ModeKeys.GLOBAL: INIT_STEP}
         self.failures = FailureLog()
+        self.stopwatch = Stopwatch()
         self.collection_manager = manager
         self._with_statistics = with_statistics
         self._numpy_backend = NumpyBackend()
         self._due: tuple[Collection, ...] = ()
         self._record: StepRecord | None = None
         self._pending: dict[str, CapturedTensor] = {}
-        self._is_captured = self._saw_a_step = self._saw_late_tensors = False
+        self._is_captured = self._saw_late_tensors = False
+        self._modes_seen: set[ModeKeys] = set()
         self._num_late = 0
         self._lock = threading.RLock()
 
@@ -76,6 +80,11 @@ class StepRecorder:
     def _backend_of(self, value: Any) -> TensorBackend:  # noqa: ARG002 - for adapters
         """Return the backend that captures this value."""
         return self._numpy_backend
+
+    def _go_on_behind(self, step: int, mode_steps: Mapping[ModeKeys, int]) -> None:
+        """Let the next step follow those of an interrupted training."""
+        self.step = self._init_step = step
+        self.mode_steps |= {**mode_steps, ModeKeys.GLOBAL: step}
 
     def _count_step(self) -> None:
         """Count a step of the current mode."""
@@ -99,15 +108,16 @@ class StepRecorder:
             record, self._record = self._record, None
             if record is None:
                 return
-            self._saw_a_step = True
             if record.tensors:
+                self._modes_seen.add(record.mode)
                 self._hand_over(record)
 
     def _step_is_captured(self) -> None:
         """Note that normally nothing follows in this step, and hand it over if that holds here."""
         with self._lock:
             self._is_captured = True
-            if self._saw_a_step and not self._saw_late_tensors:
+            is_known = self._record is not None and self._record.mode in self._modes_seen
+            if is_known and not self._saw_late_tensors:
                 self._end_step()
 
     def _plan(self, name: str, member_of: Sequence[str] = ()) -> TensorPlan | None:
@@ -161,14 +171,21 @@ class StepRecorder:
         backend = self._backend_of(next(iter(tensors.values()))[0])
         described = {name: self._described(backend, name, v) for name, (v, _) in tensors.items()}
         captured = {name: tensor for name, tensor in described.items() if tensor is not None}
-        if self._with_statistics:
-            self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
         for name, tensor in list(captured.items()):
             value, plan = tensors[name]
-            if plan.raw and not self._take_snapshot(backend, name, value, tensor):
-                del captured[name]
-            elif plan.reductions:
+            if plan.raw:
+                tensor.raw = self._snapshot(backend, name, value)
+                if tensor.raw is None:
+                    del captured[name]
+                    continue
+            if plan.reductions:
                 tensor.reductions = self._reduced(backend, name, value, plan.reductions)
+            if plan.summaries is not None:
+                tensor.summaries, tensor.shown = plan.summaries, tensor.raw
+                if tensor.raw is None and plan.summaries.histograms and tensor.is_numeric:
+                    tensor.shown = self._snapshot(backend, name, value)
+        if self._with_statistics:
+            self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
         return captured
 
     def _described(self, backend: TensorBackend, name: str, value: Any) -> CapturedTensor | None:
@@ -179,14 +196,12 @@ class StepRecorder:
             self.failures.tensor_failed(name, error)
             return None
 
-    def _take_snapshot(
-        self, backend: TensorBackend, name: str, value: Any, tensor: CapturedTensor
-    ) -> bool:
+    def _snapshot(self, backend: TensorBackend, name: str, value: Any) -> Snapshot | None:
         try:
-            tensor.raw = backend.snapshot(value)
+            return backend.snapshot(value)
         except Exception as error:  # noqa: BLE001 - as above
             self.failures.tensor_failed(name, error)
-        return tensor.raw is not None
+            return None
 
     def _add_statistics(
         self,
@@ -198,7 +213,8 @@ class StepRecorder:
         if not values:
             return
         try:
-            batch = backend.statistics(list(values.values()))
+            copies = [captured[name].raw or captured[name].shown for name in values]
+            batch = backend.statistics(list(values.values()), copies)
         except Exception as error:  # noqa: BLE001 - the values are worth saving without
             if len(values) == 1:
                 self.failures.tensor_failed(next(iter(values)), error)
@@ -230,7 +246,7 @@ class StepRecorder:
         try:
             return self.collection_manager.due(self.mode, mode_step)
         except HookConfigurationError as error:
-            if self.step == 0:
+            if self.step == self._init_step + 1:
                 raise
             # A mistake made while training runs must not end it.
             self.failures.failed("collections", error)

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.errors import nearest
+from hook_layer.json_values import as_flag, as_object, as_texts, known_keys, load_json, refuse
 
 __all__ = ["Reduction", "ReductionConfig", "reduce_array"]
 
 Reduction = tuple[str, bool]
 """Name of a reduction (`mean`, `l2`, ...), and whether it is of the absolute values."""
 
-_REDUCTIONS: Final = ("min", "max", "mean", "std", "variance", "sum", "prod")
+_MEDIAN: Final = "median"
+_REDUCTIONS: Final = ("min", "max", "mean", _MEDIAN, "std", "variance", "sum", "prod")
 _NORMS: Final = ("l1", "l2")
 _NORM_SUFFIX: Final = "_norm"
 _ABSOLUTE_PREFIX: Final = "abs_"
-_FIELDS: Final = ("save_raw_tensor", "reductions", "save_shape")
+_NAMES: Final = tuple(
+    f"{prefix}{name}"
+    for prefix in ("", _ABSOLUTE_PREFIX)
+    for name in (*_REDUCTIONS, *_NORMS, *(norm + _NORM_SUFFIX for norm in _NORMS))
+)
+_FLAGS: Final = ("save_raw_tensor", "save_shape")
+_FIELDS: Final = ("reductions", *_FLAGS)
 
 
 class ReductionConfig:
     """Which reductions are stored for a tensor, and whether its value is.
 
     Args:
-        reductions: Of `min max mean std variance sum prod`.
+        reductions: Of `min max mean median std variance sum prod`. The original documents the
+            median and refuses it.
         abs_reductions: The same, of the absolute values.
         norms: Of `l1 l2`.
         abs_norms: The same, of the absolute values.
@@ -74,6 +83,12 @@ class ReductionConfig:
             "save_shape": self.save_shape,
         }
 
+    def to_file_dict(self) -> dict[str, Any]:
+        """Return `to_json_dict()` without the median, for which the original refuses the file."""
+        names = str(self.to_json_dict()["reductions"]).split(",")
+        known = [name for name in names if name.removeprefix(_ABSOLUTE_PREFIX) != _MEDIAN]
+        return {**self.to_json_dict(), "reductions": ",".join(known)}
+
     def to_json(self) -> str:
         """Return `to_json_dict()` as a string."""
         return json.dumps(self.to_json_dict())
@@ -82,35 +97,37 @@ class ReductionConfig:
     def from_dict(cls, params: Mapping[str, Any] | None) -> ReductionConfig | None:
         """Build from `{"reductions": "mean,abs_l2_norm", "save_raw_tensor": ...}`; None gives None.
 
+        Norms may be spelled `l2` or `l2_norm`; the flags may be strings, as SageMaker passes them.
+
         Raises:
             HookConfigurationError: An unknown key or reduction.
         """
         if params is None:
             return None
-        if not isinstance(params, Mapping):
-            raise HookConfigurationError(f"params={params!r} must be a dict")
-        for key in params:
-            if key not in _FIELDS:
-                raise HookConfigurationError(f"unknown key {key!r}: {nearest(str(key), _FIELDS)}")
+        members = known_keys("params.", as_object("params", params), _FIELDS)
+        given = members.get("reductions", [])
         lists: dict[tuple[bool, bool], list[str]] = {}
-        for entry in str(params.get("reductions") or "").replace(" ", "").split(","):
-            if entry:
-                name = entry.removeprefix(_ABSOLUTE_PREFIX).removesuffix(_NORM_SUFFIX)
-                kind = (entry.startswith(_ABSOLUTE_PREFIX), name in _NORMS)
-                lists.setdefault(kind, []).append(name)
+        for entry in as_texts("reductions", given):
+            name = entry.strip().removeprefix(_ABSOLUTE_PREFIX)
+            norm = name.removesuffix(_NORM_SUFFIX)
+            if name not in _REDUCTIONS and norm not in _NORMS:
+                refuse("reductions", given, f"has the unknown {entry!r}: {nearest(entry, _NAMES)}")
+            is_norm = norm in _NORMS
+            kind = (entry.strip() != name, is_norm)
+            lists.setdefault(kind, []).append(norm if is_norm else name)
+        flags = {key: as_flag(key, members[key]) for key in _FLAGS if key in members}
         return cls(
             reductions=lists.get((False, False)),
             abs_reductions=lists.get((True, False)),
             norms=lists.get((False, True)),
             abs_norms=lists.get((True, True)),
-            save_raw_tensor=params.get("save_raw_tensor", False),
-            save_shape=params.get("save_shape", False),
+            **flags,
         )
 
     @classmethod
     def from_json(cls, json_str: str) -> ReductionConfig | None:
         """Build from the string that `to_json` gives."""
-        return cls.from_dict(json.loads(json_str))
+        return cls.from_dict(load_json("json_str", json_str))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReductionConfig):
@@ -141,22 +158,24 @@ def reduce_array(array: NDArray[Any], reduction: Reduction) -> NDArray[Any]:
         return np.asarray(np.abs(values).sum())
     if name == "l2":
         return np.asarray(np.sqrt(np.square(np.abs(values)).sum()))
+    if name == _MEDIAN:
+        return np.asarray(np.median(values))
     function = {"variance": "var"}.get(name, name)
     return np.asarray(getattr(values, function)())
 
 
 def _names(argument: str, names: Sequence[str] | None, valid: Sequence[str]) -> list[str]:
-    if isinstance(names, str):
-        raise HookConfigurationError(f"{argument}={names!r} must be a list, e.g. [{names!r}]")
-    for name in names or ():
+    if names is None:
+        return []
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        refuse(argument, names, f"must be a list, e.g. [{valid[0]!r}]")
+    for name in names:
         if name not in valid:
-            raise HookConfigurationError(
-                f"{argument} has the unknown {name!r}: {nearest(str(name), valid)}"
-            )
-    return list(names or ())
+            refuse(argument, names, f"has the unknown {name!r}: {nearest(str(name), valid)}")
+    return list(names)
 
 
 def _flag(argument: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise HookConfigurationError(f"{argument}={value!r} must be True or False")
+        refuse(argument, value, "must be True or False")
     return value

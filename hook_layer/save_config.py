@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
+from hook_layer.json_values import as_integer, as_object, known_keys, load_json
 
 __all__ = ["DEFAULT_SAVE_INTERVAL", "SaveConfig", "SaveConfigMode"]
 
@@ -41,16 +42,22 @@ class SaveConfigMode:
         save_steps: Sequence[int] | None = None,
     ) -> None:
         default = DEFAULT_SAVE_INTERVAL
-        self.save_interval = _integer("save_interval", save_interval, default, minimum=1)
-        self.start_step = _integer("start_step", start_step, 0, minimum=0)
-        self.end_step = None if end_step is None else _integer("end_step", end_step, 0, minimum=0)
+        self.save_interval = (
+            default
+            if save_interval is None
+            else as_integer("save_interval", save_interval, minimum=1)
+        )
+        self.start_step = (
+            0 if start_step is None else as_integer("start_step", start_step, minimum=0)
+        )
+        self.end_step = None if end_step is None else as_integer("end_step", end_step, minimum=0)
         if isinstance(save_steps, (str, bytes)) or not isinstance(
             save_steps, (Sequence, type(None))
         ):
             raise HookConfigurationError(
                 f"save_steps={save_steps!r} must be a list of integers, e.g. [0, 10]"
             )
-        self.save_steps = [_integer("save_steps", step, 0, minimum=0) for step in save_steps or ()]
+        self.save_steps = [as_integer("save_steps", step, minimum=0) for step in save_steps or ()]
 
     def should_save_step(self, step_num: int) -> bool:
         """Tell whether step `step_num` of this mode is saved."""
@@ -80,12 +87,11 @@ class SaveConfigMode:
         """
         if params is None:
             return None
-        if not isinstance(params, Mapping):
-            raise HookConfigurationError(f"params={params!r} must be a dict")
-        for key in params:
-            if key not in _FIELDS:
-                raise HookConfigurationError(f"unknown field {key!r}: {nearest(str(key), _FIELDS)}")
-        return cls(**{**(default_values or {}), **params})
+        given = {
+            **known_keys("default_values.", as_object("default_values", default_values), _FIELDS),
+            **known_keys("params.", as_object("params", params), _FIELDS),
+        }
+        return cls(**given)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SaveConfigMode):
@@ -180,11 +186,15 @@ class SaveConfig:
     def from_dict(
         cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
     ) -> SaveConfig | None:
-        """Build from a mapping of modes (or their names) to configurations (or dicts)."""
+        """Build from a mapping of modes (or their names) to configurations (or dicts).
+
+        Raises:
+            HookConfigurationError: It is none.
+        """
         if params is None:
             return None
         configs: dict[ModeKeys, SaveConfigMode | None] = {}
-        for key, value in params.items():
+        for key, value in as_object("params", params).items():
             mode = _mode(key)
             is_config = isinstance(value, SaveConfigMode)
             configs[mode] = value if is_config else SaveConfigMode.from_dict(value, default_values)
@@ -193,7 +203,7 @@ class SaveConfig:
     @classmethod
     def from_json(cls, json_str: str) -> SaveConfig | None:
         """Build from the string that `to_json` gives."""
-        return cls.from_dict(json.loads(json_str))
+        return cls.from_dict(load_json("json_str", json_str))
 
     @classmethod
     def parse(cls, obj: object) -> SaveConfig:
@@ -232,15 +242,3 @@ def _mode(key: object) -> ModeKeys:
     if key not in names:
         raise HookConfigurationError(f"unknown mode {key!r}: {nearest(str(key), names)}")
     return ModeKeys[str(key)]
-
-
-def _integer(name: str, value: object, default: int, *, minimum: int) -> int:
-    if value is None:
-        return default
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        number = None
-    if number is None or isinstance(value, bool) or number < minimum or number != float(value):  # type: ignore[arg-type]
-        raise HookConfigurationError(f"{name}={value!r} must be an integer of at least {minimum}")
-    return int(number)

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from hook_layer.capture import StepRecord
-from hook_layer.config import JobEnvironment
+from hook_layer.checkpoint import RunStart
+from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
+from hook_layer.hook_options import HookOptions
+from hook_layer.resume import numbering, run_in
 from hook_layer.step_files import RunIdentity
 from hook_layer.stop_signal import StopSignal
-from hook_layer.storage.base import Store
-from hook_layer.writer import OnFull, StepWriter
+from hook_layer.tensorboard import TensorBoardExporter
+from hook_layer.time_limit import within
+from hook_layer.writer import StepWriter, WriterOptions
 
-__all__ = ["SessionOptions", "TrialSession"]
+__all__ = ["TrialSession"]
 
 logger = logging.getLogger("stepwatch")
 
-
-@dataclass(frozen=True)
-class SessionOptions:
-    """How a session writes and listens.
-
-    Attributes:
-        queue_bytes: Memory bound of the writer.
-        on_full: What happens when it is reached.
-        max_wait_s: How long training may wait then, seconds.
-        stop_poll_s: Time between two looks for a stop request, seconds.
-    """
-
-    queue_bytes: int
-    on_full: OnFull
-    max_wait_s: float
-    stop_poll_s: float
+_CHIEF: Final = "worker_0"
+_LOOK_TIMEOUT_S: Final = 10.0
 
 
 class TrialSession:
@@ -50,33 +40,47 @@ class TrialSession:
     writes `job.json`, before any step.
 
     Args:
-        store: The trial's root.
-        identity: Run and worker.
-        is_chief: Whether this worker writes what there is once per job, and listens for the stop.
+        targets: Where to.
+        identity: Run and worker; `worker_0` writes what there is once per job, and listens for the
+            stop.
+        start: Where the run begins or goes on.
+        job: The job as its environment describes it.
         options: How.
     """
 
     def __init__(
-        self, store: Store, identity: RunIdentity, *, is_chief: bool, options: SessionOptions
+        self,
+        targets: HookTargets,
+        identity: RunIdentity,
+        start: RunStart,
+        job: JobEnvironment,
+        options: HookOptions,
     ) -> None:
+        store = targets.out
         self.identity = identity
         self._store = store
-        self._is_chief = is_chief
-        self._job = JobEnvironment.detect(store.uri)
+        self._is_chief = identity.worker == _CHIEF
+        self._job = job
         self._is_remote = not store.uri.startswith("file:")
         self._collections: bytes | None = None
+        self._tensorboard: TensorBoardExporter | None = None
+        if targets.tensorboard is not None:
+            worker = None if self._is_chief else identity.worker
+            self._tensorboard = TensorBoardExporter(targets.tensorboard, worker=worker)
+        numbers = numbering(store, identity, start)
         self.writer = StepWriter(
             store,
             identity,
-            queue_bytes=options.queue_bytes,
-            on_full=options.on_full,
-            max_wait_s=options.max_wait_s,
+            options=_writer_options(options),
+            sequence=numbers.last + 1,
+            exporters=() if self._tensorboard is None else (self._tensorboard,),
         )
+        self.writer.skip(numbers.num_lost)
         self.stop_signal = StopSignal(store, identity.run_id, poll_s=options.stop_poll_s)
-        if is_chief:
+        if self._is_chief:
             self.writer.housekeep("looking for other runs", self._look_for_other_runs)
             self.writer.housekeep(f"removing {END_MARKER}", partial(store.delete, END_MARKER))
-            self.writer.put_file(JOB_FILE, self._job_file().encode())
+            self.writer.put_file(JOB_FILE, _job_file(start, job).encode())
             self.stop_signal.start()
 
     @property
@@ -91,9 +95,17 @@ class TrialSession:
             self._collections = content
             self.writer.put_file(collections_key(self.identity.worker), content)
 
+    def store_all(self, timeout_s: float) -> bool:
+        """Wait until everything handed over is stored; False if it took longer than this time."""
+        if self._tensorboard is not None:
+            self.writer.housekeep("storing TensorBoard's files", self._tensorboard.close)
+        return self.writer.wait_until_idle(timeout_s)
+
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:
         """Write what waits, then the end marker if training ended, and report what is missing."""
         self.stop_signal.close()
+        if self._tensorboard is not None:
+            self.writer.housekeep("storing TensorBoard's files", self._tensorboard.close)
         if end_of_training and self._is_chief and self._marks_the_end:
             self.writer.put_file(END_MARKER, self._end_marker, is_last=True)
         in_time = self.writer.close(timeout_s)
@@ -117,14 +129,31 @@ class TrialSession:
         records: Sequence[StepRecord],
         collections: CollectionsFile,
         *,
+        end_of_training: bool,
         timeout_s: float | None,
     ) -> None:
-        """Write the last steps of a training that ended, and close."""
+        """Write the last steps of a training whose hook is gone, and close.
+
+        Another hook may have begun a run in the folder since: that is left alone.
+        """
+        if not self._is_folder_ours():
+            logger.warning("%s was taken over by another run", self._store.uri)
+            records, end_of_training = (), False
         for record in records:
             if record.tensors:
                 self.writer.submit(record)
-        self.write_collections(collections)
-        self.close(end_of_training=True, timeout_s=timeout_s)
+        if end_of_training:
+            self.write_collections(collections)
+        self.close(end_of_training=end_of_training, timeout_s=timeout_s)
+
+    def _is_folder_ours(self) -> bool:
+        if not self.writer.wait_until_idle(_LOOK_TIMEOUT_S):
+            return True
+        try:
+            found = within(_LOOK_TIMEOUT_S, lambda: run_in(self._store))
+        except Exception:  # noqa: BLE001 - nobody can tell
+            return True
+        return found in (None, self.identity.run_id)
 
     def _look_for_other_runs(self) -> None:
         """Warn if the first index file in the folder is not of this run."""
@@ -152,11 +181,26 @@ class TrialSession:
         sequences = {self.identity.worker: self.writer.last_sequence}
         return EndMarker(self.identity.run_id, sequences).encode()
 
-    def _job_file(self) -> JobFile:
-        return JobFile(
-            training_job_name=self._job.training_job_name,
-            run_id=self.identity.run_id,
-            platform=self._job.platform,
-            started_at=dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            training_job_arn=self._job.training_job_arn,
-        )
+
+def _job_file(start: RunStart, job: JobEnvironment) -> JobFile:
+    """Return the run's name tag; a run that goes on keeps the time when it began."""
+    return JobFile(
+        training_job_name=job.training_job_name,
+        run_id=start.run_id,
+        platform=job.platform,
+        started_at=start.started_at or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        training_job_arn=job.training_job_arn,
+        debug_rule_configurations=job.debug_rule_configurations,
+        actions=job.actions,
+        opt_out_of_stop=job.opt_out_of_stop,
+    )
+
+
+def _writer_options(options: HookOptions) -> WriterOptions:
+    return WriterOptions(
+        queue_bytes=int(options.queue_bytes),
+        on_full=options.on_full,
+        max_wait_s=options.max_wait_s,
+        spool_bytes=int(options.spool_bytes),
+        spool_dir=options.spool_dir,
+    )

@@ -1,16 +1,24 @@
-"""The summary of a tensor that goes into the index: the numpy implementation.
+"""The summary of a tensor that goes into the index: its definition, and how it is computed.
 
 One row of `STATISTICS_COLUMNS` per tensor: `size`, `nan` and `inf` count elements; the others are
-of the finite elements, with `std` of the population. Everything is accumulated in float64, in two
-passes over chunks that stay in the cache, so that neither large tensors nor cancellation (values
-far from zero that lie close together) cost accuracy. Frameworks have faster implementations of
-their own, e.g. `hook_layer.pytorch.statistics`.
+of the finite elements, with `std` of the population.
+
+An array is read once from memory, in chunks that stay in the cache while all reductions run over
+them. The sum is added up in float64; squares and absolute values, which cannot cancel, in float32
+within rows of 1,024 elements and in float64 from there on. What that does not do well is done again
+in float64 and several passes: NaN and Inf among the elements, squares that overflow or vanish, and
+a std that would be the difference of two nearly equal numbers.
+
+All of this runs in one thread. BLAS and OpenMP would divide long vectors among theirs, which then
+wait for each other on cores that training keeps busy; batches of short products stay in one.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +26,28 @@ from numpy.typing import NDArray
 from hook_layer.format.index import STATISTICS_COLUMNS
 
 __all__ = [
+    "CHUNK",
     "NO_STATISTICS",
+    "Chunks",
     "array_statistics",
+    "chunked_statistics",
     "has_statistics",
     "number_statistics",
     "statistics_row",
 ]
 
-_CHUNK: Final = 1 << 16
+Chunks: TypeAlias = Callable[[], Iterable[NDArray[Any]]]
+"""Returns the elements of a tensor as arrays [n] of at most `CHUNK` each, anew at every call."""
+
+CHUNK: Final = 1 << 17
+_ROW: Final = 1024
+_SHORT: Final = 4096  # up to here the number of calls matters, not the number of elements
 _NUMERIC_KINDS: Final = "fiub"
+_SHORT_BYTES: Final = 2  # types of that size have their values in float32, too
+# Where the largest is at least that large, squares in float32 that vanish do not count.
+SMALLEST_SQUARED: Final = 1e-15
+# var / mean(x^2) below which the difference of squares has lost too many digits.
+_CANCELLATION: Final = 0.1
 
 NO_STATISTICS: Final[tuple[float, ...]] = (math.nan,) * len(STATISTICS_COLUMNS)
 """Row of a tensor without statistics (complex numbers, strings): only its checksum counts."""
@@ -49,37 +70,42 @@ def array_statistics(array: NDArray[Any]) -> tuple[float, ...]:
     if not has_statistics(array.dtype):
         return NO_STATISTICS
     if array.size == 1:
-        return number_statistics(float(array.reshape(())))
-    flat = array.reshape(-1)
-    chunks = [flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK)]
-    num_nan, num_inf, low, high = _count_and_bound(chunks)
-    count = flat.size - num_nan - num_inf
-    if count == 0:
-        return statistics_row(flat.size, num_nan, num_inf)
-    # Scaled, so that neither the squares of huge values overflow nor those of tiny ones vanish.
-    scale = max(abs(low), abs(high)) or 1.0
-    total = absolute = squares = 0.0
-    for chunk in chunks:
-        values = _finite(chunk) / scale
-        total += float(values.sum())
-        np.abs(values, out=values)
-        absolute += float(values.sum())
-        squares += float(np.dot(values, values))
-    mean = total / count
-    deviation = 0.0
-    for chunk in chunks:
-        values = _finite(chunk) / scale - mean
-        deviation += float(np.dot(values, values))
+        return number_statistics(float(array.item()))
+    flat = array.ravel(order="K")  # any order of the elements will do
+    return chunked_statistics(flat.size, lambda: _split(flat))
+
+
+def chunked_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
+    """Return the statistics of a tensor that comes in pieces, of real numbers or booleans.
+
+    Args:
+        size: Number of its elements.
+        chunks: Returns them.
+    """
+    if size == 0:
+        return statistics_row(0, 0, 0)
+    with np.errstate(all="ignore"):
+        sums = _Sums()
+        for chunk in chunks():
+            sums.add(_computable(chunk))
+        if not sums.are_sound():
+            return _exact_statistics(size, chunks)
+        mean = sums.total / size
+        variance = sums.squares / size - mean * mean
+        if sums.low == sums.high:
+            variance = 0.0
+        elif variance < _CANCELLATION * sums.squares / size:
+            variance = _squared_deviations(chunks, mean) / size
     return statistics_row(
-        flat.size,
-        num_nan,
-        num_inf,
-        low=low,
-        high=high,
-        mean=mean * scale,
-        std=math.sqrt(deviation / count) * scale,
-        l1=absolute * scale,
-        l2=math.sqrt(squares) * scale,
+        size,
+        0,
+        0,
+        low=sums.low,
+        high=sums.high,
+        mean=mean,
+        std=math.sqrt(variance),
+        l1=sums.absolute,
+        l2=math.sqrt(sums.squares),
     )
 
 
@@ -114,15 +140,139 @@ def statistics_row(
     return (float(size), float(num_nan), float(num_inf), low, high, mean, std, abs_mean, l1, l2)
 
 
-def _count_and_bound(chunks: list[NDArray[Any]]) -> tuple[int, int, float, float]:
+# The fast way -------------------------------------------------------------------------------------
+
+
+class _Scratch(threading.local):
+    """Memory of each thread that needs some: new memory for every chunk would cost page faults."""
+
+    def __init__(self) -> None:
+        self.float64 = np.empty(CHUNK, np.float64)
+        self.float32 = self.float64.view(np.float32)[:CHUNK]
+
+
+_scratch = _Scratch()
+_ones: Final = {np.dtype(kind): np.ones((_ROW, 1), kind) for kind in (np.float32, np.float64)}
+
+
+class _Sums:
+    """Bounds and sums over chunks of float32 or float64."""
+
+    __slots__ = ("absolute", "high", "low", "squares", "total")
+
+    def __init__(self) -> None:
+        self.low, self.high = math.inf, -math.inf
+        self.total = self.absolute = self.squares = 0.0
+
+    def add(self, chunk: NDArray[Any]) -> None:
+        """Add elements, [n]."""
+        if chunk.size <= _SHORT:
+            self._add_short(chunk.astype(np.float64))
+            return
+        whole = chunk.size // _ROW * _ROW
+        scratch = _scratch.float32 if chunk.dtype == np.float32 else _scratch.float64
+        absolute = scratch[: chunk.size]
+        rows = chunk[:whole].reshape(-1, 1, _ROW)
+        self.squares += _total(np.matmul(rows, rows.reshape(-1, _ROW, 1)).reshape(-1))
+        self.low = min(self.low, float(np.minimum.reduce(chunk)))
+        self.high = max(self.high, float(np.maximum.reduce(chunk)))
+        self.total += _total(chunk)
+        np.abs(chunk, out=absolute)
+        rows = absolute[:whole].reshape(-1, 1, _ROW)
+        self.absolute += _total(np.matmul(rows, _ones[chunk.dtype]).reshape(-1))
+        rest = absolute[whole:]
+        self.absolute += _total(rest)
+        self.squares += float(rest.dot(rest))
+
+    def _add_short(self, chunk: NDArray[np.float64]) -> None:
+        self.low = min(self.low, float(np.minimum.reduce(chunk)))
+        self.high = max(self.high, float(np.maximum.reduce(chunk)))
+        self.total += float(np.add.reduce(chunk))
+        self.squares += float(chunk.dot(chunk))
+        np.abs(chunk, out=chunk)
+        self.absolute += float(np.add.reduce(chunk))
+
+    def are_sound(self) -> bool:
+        """Tell whether all elements are finite, and their squares are neither Inf nor lost."""
+        magnitude = max(-self.low, self.high)
+        return (
+            math.isfinite(self.total)
+            and math.isfinite(self.squares)
+            and (magnitude == 0 or magnitude >= SMALLEST_SQUARED)
+        )
+
+
+def _total(values: NDArray[Any]) -> float:
+    # Of numpy's ways to add float32 up in float64 the one that needs the least time.
+    return float(np.einsum("i->", values, dtype=np.float64))
+
+
+def _squared_deviations(chunks: Chunks, mean: float) -> float:
+    """Return the sum of (x - mean)^2."""
+    total = 0.0
+    for chunk in chunks():
+        values = _scratch.float64[: chunk.size]
+        np.subtract(chunk, mean, out=values, dtype=np.float64)
+        total += float(np.einsum("i,i->", values, values))
+    return total
+
+
+def _split(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    for start in range(0, flat.size, CHUNK):
+        yield flat[start : start + CHUNK]
+
+
+def _computable(chunk: NDArray[Any]) -> NDArray[Any]:
+    """Return the chunk as float32 if that has its values, else as float64."""
+    if chunk.dtype in _ones:
+        return chunk
+    return chunk.astype(np.float32 if chunk.dtype.itemsize <= _SHORT_BYTES else np.float64)
+
+
+# The exact way ------------------------------------------------------------------------------------
+
+
+def _exact_statistics(size: int, chunks: Chunks) -> tuple[float, ...]:
+    """Return the statistics of the finite elements, in float64 and several passes."""
+    num_nan, num_inf, low, high = _count_and_bound(chunks)
+    count = size - num_nan - num_inf
+    if count == 0:
+        return statistics_row(size, num_nan, num_inf)
+    # Scaled, so that neither the squares of huge values overflow nor those of tiny ones vanish.
+    scale = max(abs(low), abs(high)) or 1.0
+    total = absolute = squares = 0.0
+    for chunk in chunks():
+        values = _finite(chunk) / scale
+        total += _total(values)
+        squares += float(np.einsum("i,i->", values, values))
+        absolute += _total(np.abs(values, out=values))
+    mean = total / count
+    deviation = 0.0
+    for chunk in chunks():
+        values = _finite(chunk) / scale - mean
+        deviation += float(np.einsum("i,i->", values, values))
+    return statistics_row(
+        size,
+        num_nan,
+        num_inf,
+        low=low,
+        high=high,
+        mean=mean * scale,
+        std=math.sqrt(deviation / count) * scale,
+        l1=absolute * scale,
+        l2=math.sqrt(squares) * scale,
+    )
+
+
+def _count_and_bound(chunks: Chunks) -> tuple[int, int, float, float]:
     """Return the number of NaN and of Inf, and the least and greatest finite value."""
     num_nan = num_inf = 0
     low, high = math.inf, -math.inf
-    for chunk in chunks:
+    for chunk in chunks():
         values = chunk
         if chunk.dtype.kind == "f" and not np.isfinite(chunk).all():
-            num_nan += int(np.isnan(chunk).sum())
-            num_inf += int(np.isinf(chunk).sum())
+            num_nan += int(np.count_nonzero(np.isnan(chunk)))
+            num_inf += int(np.count_nonzero(np.isinf(chunk)))
             values = chunk[np.isfinite(chunk)]
         if values.size:
             low = min(low, float(values.min()))

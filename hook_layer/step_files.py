@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +20,16 @@ from hook_layer.format.index import (
     TensorShape,
 )
 from hook_layer.format.paths import event_key
-from hook_layer.format.records import encode_record
-from hook_layer.statistics import NO_STATISTICS
+from hook_layer.format.records import EncodedRecord, EventBuffers, StepEncoder
 
 __all__ = ["EncodedStep", "RunIdentity", "encode_step"]
+
+_MAX_REMEMBERED: Final = 4
+
+_Row: TypeAlias = (
+    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int]"
+)
+"""A row of the statistics block: name, type, shape, value, batch and row of the statistics."""
 
 
 @dataclass(frozen=True)
@@ -39,32 +47,43 @@ class RunIdentity:
     num_workers: int = 1
 
 
-_Row = tuple[str, str, tuple[int, ...], Any, "int | None"]
-
-
-@dataclass
 class EncodedStep:
     """The files of a step.
 
     Attributes:
-        events: Content of the event file in pieces; empty when no value is stored.
-        locations: The values in it.
+        record: What was captured.
+        events: Content of the event file; empty when no value is stored.
         shapes: Tensors of which no value is stored.
         errors: What could not be encoded and was left out.
+        num_tensors: How many tensors are stored, in whatever form.
     """
 
-    record: StepRecord
-    events: list[bytes | memoryview] = field(default_factory=list)
-    num_event_bytes: int = 0
-    locations: list[TensorLocation] = field(default_factory=list)
-    shapes: list[TensorShape] = field(default_factory=list)
-    errors: list[Exception] = field(default_factory=list)
-    _rows: list[_Row] = field(default_factory=list)
+    def __init__(self, record: StepRecord) -> None:
+        self.record = record
+        self.events = EventBuffers()
+        self.shapes: list[TensorShape] = []
+        self.errors: list[Exception] = []
+        self.num_tensors = 0
+        self._stored: list[str] = []
+        self._rows: list[_Row] = []
+        self._encoder = StepEncoder(
+            step=record.step,
+            mode=record.mode,
+            mode_step=record.mode_step,
+            wall_time=record.wall_time,
+        )
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to store."""
-        return not self.locations and not self.shapes
+        return not self._stored and not self.shapes
+
+    @property
+    def locations(self) -> tuple[TensorLocation, ...]:
+        """The values in the event file."""
+        return _locations(
+            tuple(self._stored), tuple([record.length for record in self.events.records])
+        )
 
     def index(self, identity: RunIdentity, sequence: int, skipped: int = 0) -> IndexFile:
         """Return the index file of this step.
@@ -74,72 +93,73 @@ class EncodedStep:
             sequence: Its number among those of this worker.
             skipped: How many numbers right before it will never come.
         """
-        names, dtypes, shapes, values, checksums = _columns(self._rows)
+        record = self.record
         return IndexFile(
-            mode=self.record.mode,
-            mode_step=self.record.mode_step,
-            event_file_name=event_key(self.record.step, identity.worker) if self.events else None,
-            locations=tuple(self.locations),
+            mode=record.mode,
+            mode_step=record.mode_step,
+            event_file_name=event_key(record.step, identity.worker) if self._stored else None,
+            locations=self.locations,
             shapes=tuple(self.shapes),
-            statistics=Statistics(
-                columns=STATISTICS_COLUMNS,
-                tensors=names,
-                dtypes=dtypes,
-                shapes=shapes,
-                values=np.array(values, dtype=np.float64).reshape(-1, len(STATISTICS_COLUMNS)),
-                crc32c=checksums,
-            ),
+            statistics=self._statistics(),
             run=identity.run_id,
             workers=identity.num_workers,
             sequence=sequence,
             skipped=skipped or None,
         )
 
-    def add(self, name: str, tensor: CapturedTensor, statistics: Any) -> None:
-        """Add a tensor: its value and reductions, or its shape; and its row of statistics."""
+    def add(
+        self, name: str, tensor: CapturedTensor, statistics: NDArray[np.float64] | None
+    ) -> None:
+        """Add a tensor: its value and reductions, or its shape; and its row of statistics.
+
+        Args:
+            name: Its name.
+            tensor: What was captured of it.
+            statistics: The batch that its statistics are in, [tensors, STATISTICS_COLUMNS].
+        """
         try:
             checked_name(name)
         except ValueError as error:  # no reader would take an index file with this name in it
             self.errors.append(error)
             return
-        checksum = None
+        self.num_tensors += 1
+        record = None
         if tensor.raw is not None and 0 not in tensor.shape:
-            stored = self._append(name, tensor.raw, tensor.wall_time)
-            checksum = None if stored is None else stored[1]
+            record = self._append(name, tensor.raw, tensor.wall_time)
         for reduced_name, snapshot in tensor.reductions:
             reduced = self._append(reduced_name, snapshot)
             if reduced is not None:
-                value, crc32c = reduced
-                shape = tuple(value.shape)
-                self._rows.append((reduced_name, value.dtype.name, shape, NO_STATISTICS, crc32c))
-        if checksum is None:
+                value = snapshot.array()
+                self._rows.append((reduced_name, value.dtype.name, value.shape, reduced, None, 0))
+        if record is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
-        row = NO_STATISTICS if statistics is None else statistics
-        if statistics is not None or checksum is not None:
-            self._rows.append((name, tensor.dtype, tensor.shape, row, checksum))
+        if record is not None or statistics is not None:
+            self._rows.append((name, tensor.dtype, tensor.shape, record, statistics, tensor.row))
 
     def _append(
         self, name: str, snapshot: Snapshot, wall_time: float | None = None
-    ) -> tuple[NDArray[Any], int] | None:
-        """Append a record, return value and checksum; None when it cannot be had or encoded."""
-        record = self.record
+    ) -> EncodedRecord | None:
+        """Append a record and return it; None when the value cannot be had or encoded."""
         try:
-            value = snapshot.array()
-            encoded = encode_record(
-                name,
-                value,
-                step=record.step,
-                mode=record.mode,
-                mode_step=record.mode_step,
-                wall_time=record.wall_time if wall_time is None else wall_time,
-            )
+            record = self._encoder.encode(name, snapshot.array(), wall_time=wall_time)
         except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
             self.errors.append(error)
             return None
-        self.locations.append(TensorLocation(name, self.num_event_bytes, encoded.length))
-        self.events.extend(encoded.buffers)
-        self.num_event_bytes += encoded.length
-        return value, encoded.crc32c
+        self._stored.append(name)
+        self.events.append(record)
+        return record
+
+    def _statistics(self) -> Statistics:
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 6
+        names, dtypes, shapes, records, batches, rows = columns
+        return Statistics(
+            columns=STATISTICS_COLUMNS,
+            tensors=names,
+            dtypes=dtypes,
+            shapes=shapes,
+            values=_matrix(batches, rows),
+            crc32c=tuple([None if record is None else record.crc32c for record in records]),
+        )
 
 
 def encode_step(record: StepRecord) -> EncodedStep:
@@ -160,10 +180,27 @@ def encode_step(record: StepRecord) -> EncodedStep:
             except Exception as error:  # noqa: BLE001 - the values are worth storing without
                 encoded.errors.append(error)
                 batches[id(batch)] = None
-        rows = batches[id(batch)]
-        encoded.add(name, tensor, None if rows is None else rows[tensor.row])
+        encoded.add(name, tensor, batches[id(batch)])
     return encoded
 
 
-def _columns(rows: Sequence[_Row]) -> tuple[tuple[Any, ...], ...]:
-    return tuple(zip(*rows, strict=True)) if rows else ((), (), (), (), ())
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _locations(names: tuple[str, ...], lengths: tuple[int, ...]) -> tuple[TensorLocation, ...]:
+    """Return where records are that stand one behind the other; often as in the step before."""
+    starts = accumulate(lengths, initial=0)
+    return tuple(map(TensorLocation, names, starts, lengths))
+
+
+def _matrix(
+    batches: Sequence[NDArray[np.float64] | None], rows: Sequence[int]
+) -> NDArray[np.float64]:
+    """Return a row of each batch, [rows, STATISTICS_COLUMNS]; NaN where there is no batch."""
+    matrix = np.full((len(rows), len(STATISTICS_COLUMNS)), np.nan)
+    targets: dict[int, list[int]] = {}
+    for target, batch in enumerate(batches):
+        targets.setdefault(id(batch), []).append(target)
+    for places in targets.values():
+        batch = batches[places[0]]
+        if batch is not None:
+            matrix[places] = batch[[rows[place] for place in places]]
+    return matrix

@@ -13,26 +13,59 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from hook_layer.capture import StepRecord
 from hook_layer.delivery import Content, StepDelivery, WriterCounters
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import Store
 
-__all__ = ["DEFAULT_MAX_WAIT_S", "DEFAULT_QUEUE_BYTES", "OnFull", "StepWriter", "WriterCounters"]
+__all__ = [
+    "DEFAULT_MAX_WAIT_S",
+    "DEFAULT_QUEUE_BYTES",
+    "DEFAULT_SPOOL_BYTES",
+    "Exporter",
+    "OnFull",
+    "StepWriter",
+    "WriterCounters",
+    "WriterOptions",
+]
 
 logger = logging.getLogger("stepwatch")
 
 OnFull = Literal["wait", "drop"]
 """What happens to a step for which there is no memory: training waits, or the step is dropped."""
 
+Exporter: TypeAlias = "Callable[[StepRecord], None]"
+"""Puts a step into some other form."""
+
 DEFAULT_QUEUE_BYTES: Final = 512 << 20
+DEFAULT_SPOOL_BYTES: Final = 2 << 30
 DEFAULT_MAX_WAIT_S: Final = 30.0
 _ALIVE_CHECK_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """How much a writer may hold, and where.
+
+    Attributes:
+        queue_bytes: How much captured data may wait in memory; one step alone may be larger.
+        on_full: What happens to a step that does not fit.
+        max_wait_s: How long training may wait for memory, seconds: at one step, and at all steps
+            together between one that left the memory and the next.
+        spool_bytes: How much may wait on local disk while the store is away; 0: nothing.
+        spool_dir: Folder for that; None: one of the system's folder for temporary files.
+    """
+
+    queue_bytes: int = DEFAULT_QUEUE_BYTES
+    on_full: OnFull = "wait"
+    max_wait_s: float = DEFAULT_MAX_WAIT_S
+    spool_bytes: int = DEFAULT_SPOOL_BYTES
+    spool_dir: str | None = None
 
 
 @dataclass
@@ -45,17 +78,19 @@ class _Task:
     dropped_before: int = 0
 
 
+_DEFAULTS: Final = WriterOptions()
+
+
 class StepWriter:
     """Writes steps in the order in which they are handed over.
 
     Args:
         store: Where to.
         identity: Run and worker.
-        queue_bytes: How much captured data may wait; one step alone may be larger.
-        on_full: What happens to a step that does not fit.
-        max_wait_s: How long training may wait for memory, seconds: at one step, and at all steps
-            together between one that was stored and the next.
+        options: How much it may hold, and where.
         sequence: Number of this worker's next index file.
+        exporters: Called on the writer's thread with every step, also while the store is away. The
+            record must not be kept; an error is counted, and logged once.
         clock: Returns a time that only grows, seconds.
     """
 
@@ -64,16 +99,17 @@ class StepWriter:
         store: Store,
         identity: RunIdentity,
         *,
-        queue_bytes: int = DEFAULT_QUEUE_BYTES,
-        on_full: OnFull = "wait",
-        max_wait_s: float = DEFAULT_MAX_WAIT_S,
+        options: WriterOptions = _DEFAULTS,
         sequence: int = 1,
+        exporters: Sequence[Exporter] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._delivery = StepDelivery(store, identity, sequence=sequence, clock=clock)
-        self._queue_bytes = queue_bytes
-        self._on_full = on_full
-        self._patience = _Patience(max_wait_s, self.counters)
+        self._queue_bytes = options.queue_bytes
+        self._on_full = options.on_full
+        self._patience = _Patience(options.max_wait_s, self.counters)
+        self._exporters = tuple(exporters)
+        self._submitted_sequence = sequence - 1
         self._clock = clock
         self._pid = os.getpid()
         self._tasks: deque[_Task] = deque()
@@ -94,6 +130,11 @@ class StepWriter:
         """Number of the last step that was dealt with, stored or lost; 0 before the first."""
         return self._delivery.last_sequence
 
+    @property
+    def submitted_sequence(self) -> int:
+        """Number of the newest step handed over, written, lost or waiting; 0 before the first."""
+        return self._submitted_sequence
+
     def submit(self, record: StepRecord) -> None:
         """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
         if os.getpid() != self._pid:
@@ -101,6 +142,7 @@ class StepWriter:
             return
         nbytes = record.nbytes
         with self._changed:
+            self._submitted_sequence += 1
             if not self._make_room(nbytes):
                 self._num_dropped += 1
                 self.counters.steps_dropped += 1
@@ -108,6 +150,12 @@ class StepWriter:
                 return
             self._held_bytes += nbytes
             self._enqueue(_Task(partial(self._delivery.write, record), nbytes, record))
+
+    def skip(self, num_steps: int) -> None:
+        """Leave out the numbers of steps that were lost elsewhere, before the next one."""
+        with self._changed:
+            self._num_dropped += num_steps
+            self._submitted_sequence += num_steps
 
     def put_file(self, key: str, data: Content, *, is_last: bool = False) -> None:
         """Store a small file behind the steps handed over so far.
@@ -211,11 +259,22 @@ class StepWriter:
         try:
             self._delivery.skip(task.dropped_before)
             task.run()
+            if task.record is not None:
+                for export in self._exporters:  # afterwards: nobody waits for these
+                    self._export(export, task.record)
         except Exception:  # nothing may end this thread
             logger.exception("the writer failed; training goes on")
         finally:
             if task.record is not None:
                 task.record.release()
+
+    def _export(self, export: Exporter, record: StepRecord) -> None:
+        try:
+            export(record)
+        except Exception:
+            if not self.counters.export_errors:
+                logger.exception("exporting a step failed; training goes on")
+            self.counters.export_errors += 1
 
 
 class _Patience:

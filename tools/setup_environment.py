@@ -1,6 +1,6 @@
 """Make the virtual environments that the Makefile's targets need; standard library only.
 
-`python3 tools/setup_environment.py demo|dev|interop|oldest` creates the environment when its
+`python3 tools/setup_environment.py demo|dev|interop|oldest|peers` creates the environment when its
 inputs changed since the last time, and does nothing otherwise.
 """
 
@@ -23,12 +23,14 @@ ENVIRONMENTS = {
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
     "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
     "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
+    "peers": (".venv-peers", [TORCH, "-r", "benchmarks/peers-requirements.txt"]),
 }
 INPUTS = [
     "pyproject.toml",
     "constraints.txt",
     "tests/interop/requirements.txt",
     "tests/architecture/oldest-requirements.txt",
+    "benchmarks/peers-requirements.txt",
 ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 
 import google_crc32c
 import numpy as np
 
-__all__ = ["PAYLOAD_CHECKSUM", "crc32c", "masked_crc32c"]
+__all__ = ["PAYLOAD_CHECKSUM", "crc32c", "frame_header", "masked_crc32c"]
 
 _MASK_DELTA = 0xA282EAD8
 
@@ -21,6 +22,13 @@ def crc32c(buffers: Iterable[bytes | memoryview]) -> int:
         data = buffer if isinstance(buffer, bytes) else np.frombuffer(buffer, np.uint8)
         checksum = google_crc32c.extend(checksum, data)
     return checksum
+
+
+@lru_cache(maxsize=1 << 14)
+def frame_header(payload_bytes: int) -> bytes:
+    """Return what stands before a payload: its length, and the masked CRC-32C of the length."""
+    length = struct.pack("<Q", payload_bytes)
+    return length + struct.pack("<I", masked_crc32c(length))
 
 
 def masked_crc32c(data: bytes) -> int:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hook_layer.format.errors import UnsupportedDtypeError
 
-__all__ = ["STRING_TAGS", "array_from_content", "normalized", "tag_of"]
+__all__ = ["PLAIN_TAGS", "STRING_TAGS", "array_from_content", "normalized", "tag_of"]
 
 # Tags are those of TensorFlow's DataType enumeration.
 _NUMPY_BY_TAG: Final[dict[int, np.dtype[Any]]] = {
@@ -52,6 +52,9 @@ _CODES_BY_TAG: Final[dict[int, np.dtype[Any]]] = {
 }
 _WIDENED_NAMES: Final = ("bfloat16", "float8_e5m2", "float8_e4m3fn")
 _E4M3FN_EXPONENT_BIAS, _E4M3FN_MANTISSA_BITS = 7, 3
+
+PLAIN_TAGS: Final = {dtype: tag for tag, dtype in _NUMPY_BY_TAG.items() if dtype.kind != "V"}
+"""Tags of the types that are stored as they are in memory."""
 
 STRING_TAGS: Final = (0, 7)
 """Strings are stored without a tag (0) by the original, and as DT_STRING by others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -28,6 +29,8 @@ MAX_INDEX_BYTES: Final = 8 << 20
 """Longest index file. Of 5,000 tensors it is about 1.3 MB long."""
 
 _MAX_WORKERS: Final = 1 << 20
+_MAX_REMEMBERED: Final = 4
+"""Parts of files in JSON that are remembered: they are often equal in a worker's next file."""
 _LOCATION_MEMBERS: Final = itemgetter("tensorname", "start_idx", "length")
 
 
@@ -90,40 +93,41 @@ class IndexFile:
         meta: dict[str, Any] = {"mode": self.mode.name, "mode_step": self.mode_step}
         if self.event_file_name is not None:
             meta["event_file_name"] = self.event_file_name
-        content: dict[str, Any] = {
-            "meta": meta,
-            "tensor_payload": [
-                {"tensorname": row.name, "start_idx": row.start, "length": row.length}
-                for row in self.locations
-            ],
-            "shape_payload": [
-                {
-                    "tensorname": row.name,
-                    "originalname": row.original_name,
-                    "shape": list(row.shape),
-                }
-                for row in self.shapes
-            ],
-        }
-        for name in ("tensor_payload", "shape_payload"):
-            if not content[name]:
-                del content[name]
-        ours = {
-            "run": self.run,
-            "workers": self.workers,
-            "sequence": self.sequence,
-            "skipped": self.skipped,
-        }
-        content |= {name: value for name, value in ours.items() if value is not None}
+        members = [f'"meta": {json.dumps(meta)}']
+        if self.locations:
+            members.append(f'"tensor_payload": {_locations_json(self.locations)}')
+        if self.shapes:
+            members.append(f'"shape_payload": {_shapes_json(self.shapes)}')
+        for name in ("run", "workers", "sequence", "skipped"):
+            value = getattr(self, name)
+            if value is not None:
+                members.append(f'"{name}": {json.dumps(value)}')
         if self.statistics is not None:
-            content["statistics"] = self.statistics.to_json()
-        data = json.dumps(content).encode()
+            members.append(f'"statistics": {self.statistics.to_json()}')
+        data = f"{{{', '.join(members)}}}".encode()
         if len(data) > MAX_INDEX_BYTES:
             raise IndexFileError(
                 f"an index file of {len(data)} bytes is longer than the {MAX_INDEX_BYTES} that "
                 "readers take; save fewer tensors a step"
             )
         return data
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _locations_json(rows: tuple[TensorLocation, ...]) -> str:
+    return json.dumps(
+        [{"tensorname": row.name, "start_idx": row.start, "length": row.length} for row in rows]
+    )
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _shapes_json(rows: tuple[TensorShape, ...]) -> str:
+    return json.dumps(
+        [
+            {"tensorname": row.name, "originalname": row.original_name, "shape": list(row.shape)}
+            for row in rows
+        ]
+    )
 
 
 def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> IndexFile:

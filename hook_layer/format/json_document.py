@@ -9,15 +9,13 @@ from typing import Any, Final, NoReturn
 
 from hook_layer.format.errors import FormatError
 
-__all__ = ["Document", "load_object"]
+__all__ = ["Document", "load_json", "load_object"]
 
 _MAX_INTEGER: Final = (1 << 63) - 1
 
 
-def load_object(
-    data: bytes, *, file: str, error: type[FormatError], max_bytes: int
-) -> dict[str, Any]:
-    """Return the JSON object that `data` holds.
+def load_json(data: bytes, *, file: str, error: type[FormatError], max_bytes: int) -> Any:
+    """Return what the JSON in `data` says.
 
     Args:
         data: The file's bytes, not trusted. A reader fetches no more than `max_bytes + 1` of them.
@@ -26,7 +24,7 @@ def load_object(
         max_bytes: Longest file of its kind. Parsed, it may take some 25 times as much memory.
 
     Raises:
-        FormatError: Of the type `error`, when the data is too long or not one JSON object.
+        FormatError: Of the type `error`, when the data is too long or no JSON.
     """
     if len(data) > max_bytes:
         raise error(f"longer than the {max_bytes} bytes allowed", file=file)
@@ -45,6 +43,18 @@ def load_object(
         raise error("JSON nested too deeply", file=file) from None
     except ValueError as failure:  # an integer of more digits than Python converts
         raise error(f"no JSON: {failure}", file=file) from None
+    return document
+
+
+def load_object(
+    data: bytes, *, file: str, error: type[FormatError], max_bytes: int
+) -> dict[str, Any]:
+    """Return the JSON object that `data` holds; as `load_json`, for one object.
+
+    Raises:
+        FormatError: Of the type `error`, when the data is too long or not one JSON object.
+    """
+    document = load_json(data, file=file, error=error, max_bytes=max_bytes)
     if not isinstance(document, dict):
         raise error(f"a JSON object expected, {type(document).__name__} found", file=file)
     return document

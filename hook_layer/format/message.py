@@ -1,7 +1,4 @@
-"""The event message of a tensor record: TensorFlow's Event, Summary and TensorProto.
-
-Only the fields that the original writes are encoded, in its order; a reader must accept more.
-"""
+"""Reading the event message of a tensor record: TensorFlow's Event, Summary and TensorProto."""
 
 from __future__ import annotations
 
@@ -14,30 +11,33 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.dtypes import STRING_TAGS, array_from_content, normalized, tag_of
-from hook_layer.format.errors import RecordError, UnsupportedDtypeError
-from hook_layer.format.modes import ModeKeys
-from hook_layer.format.wire import (
-    FIXED64,
-    LENGTH_DELIMITED,
-    VARINT,
-    FieldReader,
-    fields,
-    key,
-    varint,
+from hook_layer.format.dtypes import STRING_TAGS, array_from_content
+from hook_layer.format.errors import RecordError
+from hook_layer.format.event_fields import (
+    CONTENT,
+    DIMENSION,
+    DTYPE,
+    METADATA,
+    MODE_PLUGIN,
+    MODE_STEP_PLUGIN,
+    PLUGIN,
+    PLUGIN_CONTENT,
+    PLUGIN_NAME,
+    SHAPE,
+    SIZE,
+    STEP,
+    STRING,
+    SUMMARY,
+    TAG,
+    TENSOR,
+    VALUE,
+    WALL_TIME,
 )
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.wire import FIXED64, FieldReader, fields
 
-__all__ = ["TensorRecord", "encode_event", "parse_event"]
+__all__ = ["TensorRecord", "parse_event"]
 
-# Field numbers of the messages Event, Summary.Value, TensorProto and TensorShapeProto.
-_WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
-_TAG, _TENSOR, _METADATA = 1, 8, 9
-_DTYPE, _SHAPE, _CONTENT, _STRING = 1, 2, 4, 8
-_DIMENSION, _SIZE, _DIMENSION_NAME = 2, 1, 2
-_VALUE, _PLUGIN, _PLUGIN_NAME, _PLUGIN_CONTENT = 1, 1, 1, 2
-
-_MODE_PLUGIN: Final = "mode"
-_MODE_STEP_PLUGIN: Final = "mode_step"
 _MAX_RANK: Final = 32  # of numpy before 2.0
 _MAX_CACHED_BYTES: Final = 256
 _MAX_PADDING: Final = 16  # times the strings' own size
@@ -67,52 +67,6 @@ class TensorRecord:
     wall_time: float
 
 
-def encode_event(event: TensorRecord) -> tuple[bytes, memoryview, bytes]:
-    """Return the message as bytes before the tensor's content, the content, and bytes after it.
-
-    Raises:
-        UnsupportedDtypeError: The format has no tag for the array's type.
-    """
-    if event.value.dtype.kind in "USO":
-        strings = b"".join(_chunk(_STRING, _string_bytes(text)) for text in event.value.flat)
-        content = memoryview(b"")
-        head = _value_head(event.name, event.value.shape, 0, len(strings)) + strings
-    else:
-        array = normalized(event.value)
-        content = array.reshape(-1).view(np.uint8).data if array.nbytes else memoryview(b"")
-        head = _value_head(event.name, array.shape, tag_of(array.dtype), array.nbytes)
-    tail = _metadata(event.mode, event.mode_step)
-    value_bytes = len(head) + content.nbytes + len(tail)
-    value_key = key(_VALUE, LENGTH_DELIMITED) + varint(value_bytes)
-    parts = [
-        key(_WALL_TIME, FIXED64) + struct.pack("<d", event.wall_time) if event.wall_time else b"",
-        key(_STEP, VARINT) + varint(event.step) if event.step else b"",
-        key(_SUMMARY, LENGTH_DELIMITED) + varint(len(value_key) + value_bytes),
-        value_key,
-        head,
-    ]
-    return b"".join(parts), content, tail
-
-
-@lru_cache(maxsize=8192)
-def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int) -> bytes:
-    """Return the bytes of a summary value before its content; the same at every step."""
-    tensor = key(_DTYPE, VARINT) + varint(tag) if tag else b""
-    tensor += _chunk(_SHAPE, b"".join(_dimension(name, length) for length in shape))
-    if tag and content_bytes:
-        tensor += key(_CONTENT, LENGTH_DELIMITED) + varint(content_bytes)
-    tensor_key = key(_TENSOR, LENGTH_DELIMITED) + varint(len(tensor) + content_bytes)
-    return _chunk(_TAG, name.encode()) + tensor_key + tensor
-
-
-@lru_cache(maxsize=64)
-def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
-    """Return the metadata of a summary value; the same for all tensors of a step."""
-    return _chunk(
-        _METADATA, _plugin(_MODE_STEP_PLUGIN, mode_step) + _plugin(_MODE_PLUGIN, mode.value)
-    )
-
-
 def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     """Parse the message of one tensor.
 
@@ -122,15 +76,15 @@ def parse_event(message: memoryview, *, file: str, offset: int) -> TensorRecord:
     reader = FieldReader(file)
     step, wall_time, summary = 0, 0.0, None
     for field, wire_type, value, at in fields(message, file=file, offset=offset):
-        if field == _WALL_TIME:
+        if field == WALL_TIME:
             (wall_time,) = struct.unpack("<d", reader.chunk(value, wire_type, at, FIXED64))
-        elif field == _STEP:
+        elif field == STEP:
             step = _signed(reader.integer(value, wire_type, at))
-        elif field == _SUMMARY:
+        elif field == SUMMARY:
             summary = (reader.chunk(value, wire_type, at), at)
     if summary is None:
         raise RecordError("the event holds no tensor", file=file, offset=offset)
-    entry = reader.only_chunk(*summary, number=_VALUE, what="summary value")
+    entry = reader.only_chunk(*summary, number=VALUE, what="summary value")
     return _parse_value(reader, *entry, step=step, wall_time=wall_time)
 
 
@@ -139,16 +93,16 @@ def _parse_value(
 ) -> TensorRecord:
     name, tensor, plugins = "", None, {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field == _TAG:
+        if field == TAG:
             name = reader.text(reader.chunk(value, wire_type, at), at)
-        elif field == _TENSOR:
+        elif field == TENSOR:
             tensor = (reader.chunk(value, wire_type, at), at)
-        elif field == _METADATA:
+        elif field == METADATA:
             plugins = _parse_plugins(reader, reader.chunk(value, wire_type, at), at)
     if tensor is None:
         raise RecordError(f"{name!r} is no tensor record", file=reader.file, offset=offset)
-    mode_step = reader.number(plugins.get(_MODE_STEP_PLUGIN, str(step)), offset)
-    mode = reader.number(plugins.get(_MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
+    mode_step = reader.number(plugins.get(MODE_STEP_PLUGIN, str(step)), offset)
+    mode = reader.number(plugins.get(MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
     if mode not in ModeKeys._value2member_map_:
         raise RecordError(f"{mode} is no mode", file=reader.file, offset=offset)
     array = _parse_tensor(reader, *tensor)
@@ -160,13 +114,13 @@ def _parse_tensor(reader: FieldReader, message: memoryview, offset: int) -> npt.
     shape: tuple[int, ...] = ()
     strings: list[memoryview] = []
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field == _DTYPE:
+        if field == DTYPE:
             tag = reader.integer(value, wire_type, at)
-        elif field == _SHAPE:
+        elif field == SHAPE:
             shape = _cached(_shape_of, _parse_shape, reader, reader.chunk(value, wire_type, at), at)
-        elif field == _CONTENT:
+        elif field == CONTENT:
             content = reader.chunk(value, wire_type, at)
-        elif field == _STRING:
+        elif field == STRING:
             strings.append(reader.chunk(value, wire_type, at))
     if tag in STRING_TAGS:
         return _string_array(reader, strings, shape, offset)
@@ -207,12 +161,12 @@ def _shape_of(message: bytes) -> tuple[int, ...]:
 def _parse_shape(reader: FieldReader, message: memoryview, offset: int) -> tuple[int, ...]:
     lengths: list[int] = []
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field != _DIMENSION:
+        if field != DIMENSION:
             continue
         length = 0
         dimension = reader.chunk(value, wire_type, at)
         for part, part_type, size, size_at in fields(dimension, file=reader.file, offset=at):
-            if part == _SIZE:
+            if part == SIZE:
                 length = _signed(reader.integer(size, part_type, size_at))
         if length < 0 or len(lengths) == _MAX_RANK:
             raise RecordError("a shape is negative or too long", file=reader.file, offset=at)
@@ -223,7 +177,7 @@ def _parse_shape(reader: FieldReader, message: memoryview, offset: int) -> tuple
 def _parse_plugins(reader: FieldReader, message: memoryview, offset: int) -> dict[str, str]:
     plugins: dict[str, str] = {}
     for field, wire_type, value, at in fields(message, file=reader.file, offset=offset):
-        if field != _PLUGIN:
+        if field != PLUGIN:
             continue
         entry = reader.chunk(value, wire_type, at)
         name, content = _cached(_plugin_of, _parse_plugin, reader, entry, at)
@@ -238,11 +192,11 @@ def _plugin_of(message: bytes) -> tuple[str, str]:
 
 
 def _parse_plugin(reader: FieldReader, message: memoryview, offset: int) -> tuple[str, str]:
-    texts = {_PLUGIN_NAME: "", _PLUGIN_CONTENT: ""}
+    texts = {PLUGIN_NAME: "", PLUGIN_CONTENT: ""}
     for part, part_type, text, text_at in fields(message, file=reader.file, offset=offset):
         if part in texts:
             texts[part] = reader.text(reader.chunk(text, part_type, text_at), text_at)
-    return texts[_PLUGIN_NAME], texts[_PLUGIN_CONTENT]
+    return texts[PLUGIN_NAME], texts[PLUGIN_CONTENT]
 
 
 def _cached(
@@ -259,30 +213,6 @@ def _cached(
         except RecordError:
             pass
     return parse(reader, message, offset)
-
-
-def _dimension(name: str, length: int) -> bytes:
-    size = key(_SIZE, VARINT) + varint(length) if length else b""
-    return _chunk(_DIMENSION, size + _chunk(_DIMENSION_NAME, f"{name}_{length}".encode()))
-
-
-def _string_bytes(text: object) -> bytes:
-    if isinstance(text, bytes):
-        return text
-    if isinstance(text, str):
-        return text.encode("utf-8", "surrogateescape")
-    raise UnsupportedDtypeError(
-        f"an object array may hold strings only, this one holds a {type(text).__name__}"
-    )
-
-
-def _plugin(name: str, content: int) -> bytes:
-    entry = _chunk(_PLUGIN_NAME, name.encode()) + _chunk(_PLUGIN_CONTENT, str(content).encode())
-    return _chunk(_PLUGIN, entry)
-
-
-def _chunk(field: int, data: bytes) -> bytes:
-    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
 
 
 def _signed(number: int) -> int:

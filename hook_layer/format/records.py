@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.checksum import PAYLOAD_CHECKSUM, crc32c, masked_crc32c
+from hook_layer.format.checksum import PAYLOAD_CHECKSUM, crc32c, frame_header, masked_crc32c
+from hook_layer.format.encoding import EncodedRecord, EventBuffers, StepEncoder
 from hook_layer.format.errors import RecordError
-from hook_layer.format.message import TensorRecord, encode_event, parse_event
+from hook_layer.format.message import TensorRecord, parse_event
 from hook_layer.format.modes import ModeKeys
 
 __all__ = [
     "EncodedRecord",
+    "EventBuffers",
+    "StepEncoder",
     "TensorRecord",
     "decode_record",
     "encode_record",
@@ -35,21 +36,6 @@ _LENGTH: Final = struct.Struct("<Q")
 _FOOTER_BYTES: Final = 4
 
 
-@dataclass(frozen=True)
-class EncodedRecord:
-    """A record ready to be written.
-
-    Attributes:
-        buffers: The record in pieces; a large tensor's piece is a view of the tensor's memory.
-        length: Length of the whole record in bytes.
-        crc32c: CRC-32C of the whole record.
-    """
-
-    buffers: tuple[bytes | memoryview, ...]
-    length: int
-    crc32c: int
-
-
 def encode_record(
     name: str,
     value: npt.NDArray[Any],
@@ -59,25 +45,13 @@ def encode_record(
     mode_step: int,
     wall_time: float,
 ) -> EncodedRecord:
-    """Encode one tensor of any shape; little-endian contiguous arrays are not copied.
+    """Encode one tensor of one step; of several tensors `StepEncoder` does it faster.
 
     Raises:
         UnsupportedDtypeError: The format has no tag for the array's type.
     """
-    head, content, tail = encode_event(TensorRecord(name, step, mode, mode_step, value, wall_time))
-    payload_bytes = len(head) + content.nbytes + len(tail)
-    header = _header(payload_bytes)
-    buffers: tuple[bytes | memoryview, ...] = (header + head, content, tail + PAYLOAD_CHECKSUM)
-    if content.nbytes == 0:
-        buffers = (header + head + tail + PAYLOAD_CHECKSUM,)
-    length = _HEADER.size + payload_bytes + _FOOTER_BYTES
-    return EncodedRecord(buffers, length, crc32c(buffers))
-
-
-@lru_cache(maxsize=4096)
-def _header(payload_bytes: int) -> bytes:
-    length_field = struct.pack("<Q", payload_bytes)
-    return length_field + struct.pack("<I", masked_crc32c(length_field))
+    encoder = StepEncoder(step=step, mode=mode, mode_step=mode_step, wall_time=wall_time)
+    return encoder.encode(name, value)
 
 
 def decode_record(
@@ -130,7 +104,7 @@ def _decode_at(
     if available < _HEADER.size + _FOOTER_BYTES:
         raise RecordError(f"truncated record of {available} bytes", file=file, offset=offset)
     (payload_bytes,) = _LENGTH.unpack_from(view, position)
-    if _header(payload_bytes) != view[position : position + _HEADER.size]:
+    if frame_header(payload_bytes) != view[position : position + _HEADER.size]:
         raise RecordError("the checksum of the record's length is wrong", file=file, offset=offset)
     if payload_bytes > available - _HEADER.size - _FOOTER_BYTES:
         raise RecordError(

@@ -6,7 +6,18 @@ from typing import Final
 
 __all__ = ["REDUCTION_NAMES", "reduction_tensor_name", "split_reduction_name"]
 
-REDUCTION_NAMES: Final = ("min", "max", "mean", "std", "variance", "sum", "prod", "l1", "l2")
+REDUCTION_NAMES: Final = (
+    "min",
+    "max",
+    "mean",
+    "median",
+    "std",
+    "variance",
+    "sum",
+    "prod",
+    "l1",
+    "l2",
+)
 _PREFIX: Final = "smdebug/reductions/"
 _ABSOLUTE: Final = "abs_"
 

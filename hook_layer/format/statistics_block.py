@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,7 @@ STATISTICS_COLUMNS: Final = (
 _VERSION: Final = 1
 _FLOAT64: Final = np.dtype("<f8")
 _MAX_CRC32C: Final = 0xFFFFFFFF
+_MAX_REMEMBERED: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,18 +71,27 @@ class Statistics:
             return np.full(len(self.tensors), np.nan)
         return self.values[:, self.columns.index(name)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """Return the block as it stands in the index file."""
-        matrix = np.ascontiguousarray(self.values, dtype="<f8")
-        return {
-            "version": _VERSION,
-            "columns": list(self.columns),
-            "tensors": list(self.tensors),
-            "dtypes": list(self.dtypes),
-            "shapes": [list(shape) for shape in self.shapes],
-            "crc32c": list(self.crc32c),
-            "values": base64.b64encode(matrix.tobytes()).decode("ascii"),
-        }
+        matrix = np.ascontiguousarray(self.values, dtype=_FLOAT64)
+        description = _description_json(self.columns, self.tensors, self.dtypes, self.shapes)
+        checksums = json.dumps(self.crc32c)
+        values = binascii.b2a_base64(matrix.tobytes(), newline=False).decode("ascii")
+        return (
+            f'{{"version": {_VERSION}, {description}, "crc32c": {checksums}, "values": "{values}"}}'
+        )
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _description_json(
+    columns: tuple[str, ...],
+    tensors: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    shapes: tuple[tuple[int, ...], ...],
+) -> str:
+    """Return what is often the same in a worker's next file."""
+    lists = {"columns": columns, "tensors": tensors, "dtypes": dtypes, "shapes": shapes}
+    return json.dumps(lists)[1:-1]
 
 
 def parse_statistics(

@@ -45,24 +45,30 @@ their class name), `scalar/{name}`.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
+from typing_extensions import Unpack
 
 from hook_layer.collections import CollectionKeys
-from hook_layer.config import hook_enabled, resolve_out_dir
-from hook_layer.errors import HookConfigurationError, TrainingStoppedError
+from hook_layer.current_hook import CurrentHook
+from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.hook_options import HookOptions, HookReport, OnStop, check_arguments
-from hook_layer.pytorch.collections import Collection, make_manager
+from hook_layer.guard import guarded
+from hook_layer.hook_json import HookConfiguration
+from hook_layer.hook_options import OptionArguments
+from hook_layer.hook_setup import HookArguments, set_up
+from hook_layer.original_api import OriginalApi
+from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.events import TorchEvents
 from hook_layer.reductions import ReductionConfig
+from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
-from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
-from hook_layer.storage.base import open_store
-from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 
 __all__ = [
     "Collection",
@@ -79,14 +85,16 @@ __all__ = [
     "set_hook",
 ]
 
+logger = logging.getLogger("stepwatch")
 
-class Hook(TorchEvents):
+
+class Hook(OriginalApi, TorchEvents):
     """Captures tensors of a PyTorch training job; see this module for when and under which names.
 
     Args:
         out_dir: Folder, or `s3://bucket/prefix`.
-        export_tensorboard: Not available yet.
-        tensorboard_dir: Not available yet.
+        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
+        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
         dry_run: Decide everything and store nothing.
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 500 steps.
@@ -94,24 +102,23 @@ class Hook(TorchEvents):
         include_collections: Save also these collections; `losses` always is.
         save_all: Save everything.
         include_workers: `one` or `all` of the workers of torch.distributed.
-        statistics: Whether the index gets statistics of every captured tensor.
-        stop: `raise` lets a stop request raise `TrainingStoppedError` where the next step would
-            begin; `flag` only sets `hook.should_stop`.
-        stop_poll_s: Time between two looks for a stop request, seconds.
-        on_full: `wait` holds training up while the writer's memory is full, `drop` drops steps.
-        queue_bytes: The writer's memory bound, bytes.
-        close_timeout_s: How long `close` waits for the writer, seconds; None: for ever.
-        max_wait_s: How long `wait` waits while nothing is stored, seconds; then steps are dropped.
+        configuration: What a configuration file says, as `create_from_json_file` passes it; then
+            none of the other arguments may be given.
+        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
+            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
+            termination_timeout_s`.
 
     Raises:
         HookConfigurationError: An argument makes no sense.
     """
 
+    _defaults = DEFAULTS
+
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
         out_dir: str | os.PathLike[str] | None = None,
         export_tensorboard: bool = False,
-        tensorboard_dir: str | None = None,
+        tensorboard_dir: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
         reduction_config: ReductionConfig | None = None,
         save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
@@ -120,29 +127,29 @@ class Hook(TorchEvents):
         save_all: bool = False,
         include_workers: str = "one",
         *,
-        statistics: bool = True,
-        stop: OnStop = "raise",
-        stop_poll_s: float = DEFAULT_STOP_POLL_S,
-        on_full: OnFull = "wait",
-        queue_bytes: int = DEFAULT_QUEUE_BYTES,
-        close_timeout_s: float | None = 600.0,
-        max_wait_s: float = DEFAULT_MAX_WAIT_S,
+        configuration: HookConfiguration | None = None,
+        **options: Unpack[OptionArguments],
     ) -> None:
-        check_arguments(export_tensorboard, tensorboard_dir, include_workers)
-        options = HookOptions(
-            statistics, stop, stop_poll_s, on_full, queue_bytes, close_timeout_s, max_wait_s
+        arguments = HookArguments(
+            out_dir,
+            export_tensorboard,
+            tensorboard_dir,
+            dry_run,
+            reduction_config,
+            save_config,
+            include_regex,
+            include_collections,
+            save_all,
+            include_workers,
         )
-        manager = make_manager(
-            reduction_config=reduction_config,
-            save_config=save_config,
-            include_regex=include_regex,
-            include_collections=include_collections,
-            save_all=save_all,
-        )
-        where = resolve_out_dir(out_dir) if hook_enabled() else "memory://switched-off"
-        all_workers = include_workers == "all"
+        setup = set_up(arguments, options, DEFAULTS, configuration)
         super().__init__(
-            open_store(where), manager, options, dry_run=dry_run, all_workers=all_workers
+            setup.targets,
+            setup.manager,
+            setup.options,
+            job=setup.job,
+            dry_run=setup.dry_run,
+            all_workers=setup.all_workers,
         )
         set_hook(self)
 
@@ -170,28 +177,92 @@ class Hook(TorchEvents):
         if self.is_active and loss is not None:
             self._watch_loss(loss)
 
+    def register_optimizer(self, optimizer: Optimizer) -> None:
+        """Make a step one step of this optimiser, and of all others that are registered.
+
+        Then all forward passes whose gradients are accumulated are one step, see
+        `hook_layer.pytorch.steps`.
+
+        Args:
+            optimizer: An optimiser, or a wrapper around one with an attribute `optimizer`.
+
+        Raises:
+            HookConfigurationError: It is no optimiser.
+        """
+        self._steps.add(optimizer)
+
     def record_tensor_value(self, tensor_name: str, tensor_value: Tensor) -> None:
         """Capture the value of a functional loss, e.g. `F.mse_loss(...)`, as `<name>_output_0`."""
-        self._capture_loss(tensor_name, (), tensor_value)
+        self._record_loss(tensor_name, tensor_value)
+
+    def count_parameters(self, model: nn.Module) -> int:
+        """Return how many elements the parameters have that are trained, and log them by name."""
+        counts = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
+        for name, count in counts.items():
+            logger.info("%s has %d elements", name, count)
+        logger.info("%d elements are trained", sum(counts.values()))
+        return sum(counts.values())
+
+    # What the original registers with torch, for scripts that do so themselves --------------------
+
+    def forward_pre_hook(self, module: nn.Module, inputs: Any) -> None:
+        """Begin a step and capture the parameters of a registered model."""
+        if module in self._registered.models:
+            self._on_forward(module, inputs, None)
+
+    def forward_hook(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Capture inputs and outputs of a part of a registered model."""
+        if module in self._registered.names:
+            self._on_module_forward(module, inputs, outputs)
+
+    def backward_hook(self, tname: str) -> Callable[[Tensor], None]:
+        """Return a hook for `Tensor.register_hook` that captures `gradient/<tname>`."""
+
+        def back(grad: Tensor) -> None:
+            self._capture_gradient(tname, grad)
+
+        return back
+
+    @guarded("gradients")
+    def _capture_gradient(self, name: str, gradient: Tensor) -> None:
+        if self._due:
+            self._capture_all({f"gradient/{name}": gradient})
 
 
-_hook: Hook | None = None
+_current: Final[CurrentHook[Hook]] = CurrentHook()
 
 
-def get_hook() -> Hook | None:
-    """Return the hook that was made or set last, None without one or where hooks are off."""
-    return _hook if hook_enabled() else None
+def get_hook(
+    json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = False
+) -> Hook | None:
+    """Return the hook that was made or set last, or one that is made of a configuration file.
+
+    Args:
+        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
+        create_if_not_exists: Whether one is made if there is none.
+
+    Returns:
+        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
+
+    Raises:
+        HookConfigurationError: The file has a mistake.
+    """
+    return _current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
 
 
 def set_hook(custom_hook: Hook) -> None:
     """Make a hook the one that `get_hook` returns."""
-    if not isinstance(custom_hook, Hook):
-        raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a Hook")
-    global _hook  # noqa: PLW0603 - the original's interface
-    _hook = custom_hook
+    _current.set(Hook, custom_hook)
 
 
 def del_hook() -> None:
     """Forget the hook that `get_hook` returns; the hook itself goes on."""
-    global _hook  # noqa: PLW0603 - the original's interface
-    _hook = None
+    _current.forget()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "create_trial":
+        raise AttributeError(
+            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,50 +1,73 @@
-"""Gradients of a training that scales its loss (`torch.amp.GradScaler`).
+"""Losses and gradients of a training that scales its loss (`torch.amp.GradScaler`).
 
 Between the backward pass and the optimiser's step such gradients are some 65,536 times as large as
 they are, and infinite again and again while the scaler searches for a scale; it leaves those steps
 out. Neither must be taken for the gradients of the model. Right they are when the scaler lets the
 optimiser step; only fused optimisers get them still scaled, together with the scale.
 
-A scaler leaves no trace in the model, the loss or the optimiser. So `watch_scalers` wraps
-`GradScaler.scale`, once in a process; the wrapper remembers the scaler and calls the original.
+A scaler leaves no trace in the model, the loss or the optimiser. So `GradScaler.scale` and
+`GradScaler.step` are listened to, see `hook_layer.pytorch.watched_functions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import wraps
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 
-__all__ = ["is_scaling", "parameters_of", "unscaled", "watch_scalers"]
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.watched_functions import SCALER_SCALE, Listening
 
-_MARK = "_is_watched_by_stepwatch"
-_scalers: WeakSet[GradScaler] = WeakSet()
+__all__ = ["LossScaling", "parameters_of", "unscaled"]
 
-
-def watch_scalers() -> None:
-    """Notice from now on which scalers scale a loss."""
-    original = GradScaler.scale
-    if hasattr(original, _MARK):
-        return
-
-    @wraps(original)
-    def scale(self: GradScaler, outputs: Any) -> Any:
-        if self.is_enabled():
-            _scalers.add(self)
-        return original(self, outputs)
-
-    setattr(scale, _MARK, True)
-    GradScaler.scale = scale  # type: ignore[method-assign]
+_SCALE: Final = "_stepwatch_scale"
 
 
-def is_scaling() -> bool:
-    """Tell whether a loss was scaled, by a scaler that is still there."""
-    return len(_scalers) > 0
+class LossScaling:
+    """Notices which losses are scaled, by how much."""
+
+    def __init__(self) -> None:
+        self._scalers: WeakSet[GradScaler] = WeakSet()
+        self._newest_scale: Tensor | None = None
+
+    def listen(self) -> Listening:
+        """Notice it from now on, until what is returned is removed."""
+        return SCALER_SCALE.listen(self._on_scale)
+
+    @property
+    def is_scaling(self) -> bool:
+        """Whether a loss was scaled, by a scaler that is still there."""
+        return len(self._scalers) > 0
+
+    def unscaled_loss(self, tensor: Tensor) -> Tensor:
+        """Return what a backward pass starts from as it was before it was scaled, detached.
+
+        That is known of what a scaler returned. What was computed of it, as a sum, is unscaled if
+        no backward pass began since.
+        """
+        scale = getattr(tensor, _SCALE, self._newest_scale)
+        value = tensor.detach()
+        return value if scale is None else value / scale.to(value.device)
+
+    def backward_began(self) -> None:
+        """Note that the losses that were scaled before are used by now."""
+        self._newest_scale = None
+
+    def _on_scale(self, args: tuple[Any, ...], result: Any) -> None:
+        scaler = args[0]
+        if not scaler.is_enabled():
+            return
+        self._scalers.add(scaler)
+        scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
+        if not isinstance(scale, Tensor):
+            return
+        self._newest_scale = scale
+        for tensor in tensors_in(result):
+            setattr(tensor, _SCALE, scale)
 
 
 def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:

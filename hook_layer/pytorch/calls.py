@@ -29,7 +29,14 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
-__all__ = ["ModuleCall", "ModuleCallback", "optimizer_call", "tensors_in"]
+__all__ = [
+    "ModuleCall",
+    "ModuleCallback",
+    "optimizer_call",
+    "run_uncompiled",
+    "skip_compilation",
+    "tensors_in",
+]
 
 ModuleCallback = Callable[[nn.Module, Any, Any], None]
 """Called with a module, its inputs, and its outputs (None ahead of its forward pass)."""
@@ -73,8 +80,9 @@ class ModuleCall:
         if torch.compiler.is_compiling():
             if not _is_exporting():
                 _at_compilation(self._key)
+                with_grad = torch.is_grad_enabled()  # is off wherever a compiled graph runs
                 detached = [[t.detach() for t in tensors_in(v)] for v in (inputs, outputs)]
-                torch.ops.stepwatch.module_called(_TOKEN, self._key, *detached)
+                torch.ops.stepwatch.module_called(_TOKEN, self._key, with_grad, *detached)
         elif not _is_tracing():
             self._run(inputs, outputs, compiles=_compiler() is not None)
 
@@ -111,20 +119,22 @@ def _note_compilation(key: str) -> bool:
     return True
 
 
-def optimizer_call(callback: Callable[[Optimizer], None]) -> Callable[..., None]:
-    """Return a step pre-hook for all optimisers, that calls a method with the optimiser.
+def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[..., None]:
+    """Return a step hook for all optimisers, that calls a method.
 
     It breaks the graph of an optimiser's step that is compiled, as torch does there itself.
 
     Args:
-        callback: The method; its owner is known weakly.
+        callback: The method; called with the optimiser, and whether its step was given a closure
+            that computes the loss. Its owner is known weakly.
     """
     known = WeakMethod(callback)
 
-    def call(optimizer: Optimizer, _: Any, __: Any) -> None:
+    def call(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         method = known()
         if method is not None:
-            method(optimizer)
+            closure = args[1] if len(args) > 1 else kwargs.get("closure")
+            method(optimizer, callable(closure))
 
     uncompiled: Callable[..., None] = torch.compiler.disable(call)  # type: ignore[no-untyped-call]
     return uncompiled
@@ -133,11 +143,37 @@ def optimizer_call(callback: Callable[[Optimizer], None]) -> Callable[..., None]
 @cache
 def _prepare_compiler() -> None:
     # Importing it takes seconds; every optimiser does it, too.
-    from torch._dynamo import config, eval_frame  # noqa: PLC0415
+    from torch._dynamo import config  # noqa: PLC0415
 
     config.skip_nnmodule_hook_guards = False
     # To be compiled as a part of a graph around it, but not as it stands.
-    eval_frame.skip_code(ModuleCall.__call__.__code__)
+    skip_compilation(ModuleCall.__call__)
+
+
+def skip_compilation(*functions: Callable[..., Any]) -> None:
+    """Let functions never be compiled as they stand, at no cost in calling them.
+
+    What they call may still be.
+    """
+    from torch._dynamo import eval_frame  # noqa: PLC0415 - see above
+
+    for function in functions:
+        eval_frame.skip_code(function.__code__)
+
+
+def run_uncompiled(method: Callable[[], None]) -> None:
+    """Call a method; neither it nor what it calls is compiled."""
+    _uncompiled()(method)
+
+
+@cache
+def _uncompiled() -> Callable[[Callable[[], None]], None]:
+    disabled: Callable[[Callable[[], None]], None] = torch.compiler.disable(_call)  # type: ignore[no-untyped-call]
+    return disabled
+
+
+def _call(method: Callable[[], None]) -> None:
+    method()
 
 
 # It is run while the graph is made, not in the graph.
@@ -149,17 +185,20 @@ _at_compilation: Final[Callable[[str], bool]] = torch.compiler.assume_constant_r
 @torch.library.custom_op(
     "stepwatch::module_called",
     mutates_args=("token",),
-    schema="(Tensor(a!) token, str key, Tensor[] inputs, Tensor[] outputs) -> ()",
+    schema="(Tensor(a!) token, str key, bool with_grad, Tensor[] inputs, Tensor[] outputs) -> ()",
 )
-def _module_called(_token: Tensor, key: str, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+def _module_called(
+    _token: Tensor, key: str, with_grad: bool, inputs: list[Tensor], outputs: list[Tensor]
+) -> None:
     call = _calls.get(key)
     if call is not None:
-        call.run(inputs, outputs)
+        with torch.set_grad_enabled(with_grad):
+            call.run(inputs, outputs)
 
 
 @_module_called.register_fake
 def _module_is_traced(
-    _token: Tensor, key: str, inputs: list[Tensor], outputs: list[Tensor]
+    _token: Tensor, key: str, with_grad: bool, inputs: list[Tensor], outputs: list[Tensor]
 ) -> None:
     """Do nothing where the compiler only asks for shapes."""
 

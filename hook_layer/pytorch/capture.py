@@ -13,17 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
-from hook_layer.pytorch.statistics import TorchStatistics
+from hook_layer.pytorch.statistics import SAVED_AS_FLOAT32, plain, torch_statistics
 from hook_layer.reductions import Reduction
 
 __all__ = ["BufferPool", "TorchBackend", "is_capturable"]
 
 _POOLED_BYTES: Final = 64 << 10  # smaller buffers are quicker made than kept
-_SAVED_AS_FLOAT32: Final = frozenset(
-    getattr(torch, name)
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-    if hasattr(torch, name)
-)
 _METHODS: Final = {"variance": "var"}
 _NORMS: Final = {"l1": 1, "l2": 2}
 
@@ -114,9 +109,11 @@ class TorchBackend:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
         return str(value.dtype).removeprefix("torch."), tuple(map(int, value.shape))
 
-    def statistics(self, values: Sequence[Tensor]) -> StatisticsBatch:
-        """Start computing the statistics of several tensors."""
-        return TorchStatistics(values)
+    def statistics(
+        self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
+    ) -> StatisticsBatch:
+        """Compute the statistics of several tensors, or leave them to the writer."""
+        return torch_statistics(values, copies)
 
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""
@@ -131,9 +128,17 @@ class TorchBackend:
             values = values.abs() if absolute else values
             if name in _NORMS:
                 reduced = torch.linalg.vector_norm(values, _NORMS[name])
+            elif name == "median":
+                reduced = _median(values)
             else:
                 reduced = getattr(values, _METHODS.get(name, name))()
             return _TorchSnapshot(reduced, self._pool)
+
+
+def _median(values: Tensor) -> Tensor:
+    """Return the mean of both middle values, as numpy does; torch's own median is the lower one."""
+    values = values if values.is_floating_point() else values.double()
+    return values.median() / 2 - values.neg().median() / 2
 
 
 def is_capturable(tensor: Tensor) -> bool:
@@ -151,9 +156,5 @@ def is_capturable(tensor: Tensor) -> bool:
 
 
 def _storable(tensor: Tensor) -> Tensor:
-    value = tensor.detach()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    if value.is_quantized:
-        value = value.dequantize()
-    return value.to(torch.float32) if value.dtype in _SAVED_AS_FLOAT32 else value
+    value = plain(tensor)
+    return value.to(torch.float32) if value.dtype in SAVED_AS_FLOAT32 else value

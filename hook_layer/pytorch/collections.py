@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from torch import nn
 
@@ -12,29 +12,17 @@ from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection as BaseCollection
 from hook_layer.collections import CollectionKeys
 from hook_layer.errors import HookConfigurationError
-from hook_layer.reductions import ReductionConfig
-from hook_layer.save_config import SaveConfig
+from hook_layer.hook_setup import FrameworkDefaults
 
-__all__ = ["Collection", "included", "make_manager", "may_match", "resolve_modules"]
+__all__ = ["DEFAULTS", "Collection", "included", "may_match", "resolve_modules"]
 
-_BUILT_IN: Final[dict[str, list[str]]] = {
-    CollectionKeys.DEFAULT: [],
-    CollectionKeys.ALL: [],
-    CollectionKeys.WEIGHTS: ["^(?!gradient).*weight"],
-    CollectionKeys.BIASES: ["^(?!gradient).*bias"],
-    CollectionKeys.GRADIENTS: ["^gradient"],
-    CollectionKeys.LOSSES: ["[Ll]oss_(?!input).*output"],
-}
-_ALWAYS_SAVED: Final = (CollectionKeys.LOSSES,)
 _TRIED_INDEXES: Final = 16
 
 
 class Collection(BaseCollection):
     """A collection that can take the inputs and outputs of modules; else as the base class."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._modules: list[tuple[nn.Module, bool, bool]] = []
+    _modules: tuple[tuple[nn.Module, bool, bool], ...] = ()
 
     def add_module_tensors(
         self, module: nn.Module, inputs: bool = False, outputs: bool = True
@@ -42,7 +30,7 @@ class Collection(BaseCollection):
         """Add the inputs, outputs or both of a module that is (part of) a registered one."""
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
-        self._modules.append((module, inputs, outputs))
+        self._modules = (*self._modules, (module, inputs, outputs))
 
     def resolve_modules(self, names: Mapping[nn.Module, str]) -> None:
         """Turn the modules that were added into regular expressions.
@@ -60,42 +48,22 @@ class Collection(BaseCollection):
             for wanted, kind in ((inputs, "input"), (outputs, "output")):
                 if wanted:
                     self.include(f"^{re.escape(names[module])}_{kind}_")
-            del self._modules[0]
+            self._modules = self._modules[1:]
 
 
-def make_manager(
-    *,
-    reduction_config: ReductionConfig | None,
-    save_config: object,
-    include_regex: str | Iterable[str] | None,
-    include_collections: str | Iterable[str] | None,
-    save_all: bool,
-) -> CollectionManager:
-    """Return PyTorch's collections, configured by the arguments of the hook.
-
-    Raises:
-        HookConfigurationError: An argument is of the wrong type, or no regular expression.
-    """
-    if reduction_config is not None and not isinstance(reduction_config, ReductionConfig):
-        raise HookConfigurationError(
-            f"reduction_config={reduction_config!r} must be a ReductionConfig"
-        )
-    collections: dict[str, BaseCollection] = {n: Collection(n, r) for n, r in _BUILT_IN.items()}
-    include = {*_as_list(include_collections), *_ALWAYS_SAVED}
-    if include_regex is not None:
-        collections[CollectionKeys.DEFAULT].include(_as_list(include_regex))
-        include.add(CollectionKeys.DEFAULT)
-    if save_all:
-        collections[CollectionKeys.ALL].include(".*")
-        include.add(CollectionKeys.ALL)
-    return CollectionManager(
-        collections=collections,
-        include=include,
-        save_config=SaveConfig.parse(save_config),
-        reduction_config=reduction_config or ReductionConfig(save_raw_tensor=True),
-        built_in=frozenset(_BUILT_IN),
-        collection_type=Collection,
-    )
+DEFAULTS: Final = FrameworkDefaults(
+    built_in={
+        CollectionKeys.DEFAULT: (),
+        CollectionKeys.ALL: (),
+        CollectionKeys.WEIGHTS: ("^(?!gradient).*weight",),
+        CollectionKeys.BIASES: ("^(?!gradient).*bias",),
+        CollectionKeys.GRADIENTS: ("^gradient",),
+        CollectionKeys.LOSSES: ("[Ll]oss_(?!input).*output",),
+    },
+    always_saved=(CollectionKeys.LOSSES,),
+    collection_type=Collection,
+)
+"""The collections of PyTorch's hook."""
 
 
 def included(manager: CollectionManager) -> list[BaseCollection]:
@@ -121,12 +89,3 @@ def may_match(collections: Iterable[BaseCollection], module_name: str) -> bool:
     indexes = range(_TRIED_INDEXES)
     names = [f"{module_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
     return any(collection.matches(name) for name in names for collection in collections)
-
-
-def _as_list(value: str | Iterable[Any] | None) -> list[str]:
-    """Return a string, a list of strings, or nested lists of them, as one flat list."""
-    if value is None:
-        return []
-    if isinstance(value, str):
-        return [value]
-    return [name for item in value for name in _as_list(item)]

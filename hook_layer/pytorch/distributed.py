@@ -1,17 +1,24 @@
-"""Who this process is among the workers of torch.distributed, and which run they share."""
+"""Who this process is among the workers of torch.distributed, and what they tell each other.
+
+They talk through the key-value store of the process group rather than through collectives, which
+could get between those of the training script.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
 import torch
 
-__all__ = ["SharedRunId", "rank_and_size"]
+from hook_layer.stop_agreement import StopGroup
+
+__all__ = ["HookGroup", "SharedText", "rank_and_size"]
 
 _WAIT: Final = timedelta(seconds=60)
-_num_runs: Counter[str] = Counter()  # a process may train several times in one process group
+_num_groups: Counter[str] = Counter()  # a process may train several times in one process group
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -22,41 +29,66 @@ def rank_and_size() -> tuple[int, int]:
     return distributed.get_rank(), distributed.get_world_size()
 
 
-class SharedRunId:
-    """The RunId of rank 0, in every rank.
+class HookGroup:
+    """The hooks that belong together, one in every rank.
 
-    It goes through the key-value store of the process group rather than through a collective, so
-    that it cannot get between those of the training script. All ranks must make as many of these
-    for a folder, in the same order.
+    All ranks must make as many of a name, in the same order.
 
     Args:
-        out_dir: URI of the trial's root.
+        name: What all ranks call the group, e.g. the URI of the trial's root.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.key = f"stepwatch/{_num_groups[name]}/{name}"
+        _num_groups[name] += 1
+
+    def stop_group(self, name: str) -> StopGroup | None:
+        """Return the group as one whose members stop together; None where there is one rank only.
+
+        Args:
+            name: What this rank trains; must be the same in all ranks.
+        """
+        rank, size = rank_and_size()
+        if size == 1:
+            return None
+        is_alive = torch.distributed.is_initialized
+        return StopGroup(_store(), f"{self.key}/stop", rank, size, name, is_alive)
+
+
+class SharedText:
+    """A text that rank 0 chooses, in every rank.
+
+    Args:
+        group: The ranks.
         wait: How long the other ranks wait for rank 0.
     """
 
-    def __init__(self, out_dir: str, wait: timedelta = _WAIT) -> None:
-        self._key = f"stepwatch/run_id/{_num_runs[out_dir]}/{out_dir}"
+    def __init__(self, group: HookGroup, wait: timedelta = _WAIT) -> None:
+        self._key = f"{group.key}/start"
         self._wait = wait
         self._announced: str | None = None
-        _num_runs[out_dir] += 1
 
-    def announce(self, run_id: str) -> None:
-        """Tell the other ranks, if this is rank 0 and there are others; only once."""
+    def announce(self, text: Callable[[], str]) -> None:
+        """Tell the other ranks, if this is rank 0 and there are others; only once.
+
+        Args:
+            text: Makes the text if it is needed.
+        """
         rank, size = rank_and_size()
         if rank == 0 and size > 1 and self._announced is None:
-            _store().set(self._key, run_id)
-            self._announced = run_id
+            self._announced = text()
+            _store().set(self._key, self._announced)
 
-    def get(self, run_id: str) -> str:
-        """Return what rank 0 announced; in rank 0 that is `run_id`, unless it was done before.
+    def get(self, text: Callable[[], str]) -> str:
+        """Return what rank 0 announced; in rank 0 that is `text()`, unless it was done before.
 
         Raises:
             TimeoutError: Rank 0 announced nothing in time.
         """
         rank, size = rank_and_size()
         if rank == 0 or size == 1:
-            self.announce(run_id)
-            return self._announced or run_id
+            self.announce(text)
+            return text() if self._announced is None else self._announced
         store = _store()
         try:
             store.wait([self._key], self._wait)

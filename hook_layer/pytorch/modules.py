@@ -72,10 +72,10 @@ class RegisteredModules:
         for name, parameter in model.named_parameters():
             yield f"{prefix}_{_plain(name)}", parameter
 
-    def all_parameters(self) -> Iterator[nn.Parameter]:
-        """Return the parameters of all models."""
+    def all_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Return the parameters of all models with their full names."""
         for model in self.models:
-            yield from model.parameters()
+            yield from self.named_parameters(model)
 
     def named_like(self, is_wanted: Callable[[str], bool]) -> set[nn.Module]:
         """Return the modules, other than losses and wrappers, whose name is wanted."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from hook_layer.pytorch.calls import ModuleCall, ModuleCallback
+from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, run_uncompiled, skip_compilation
 
 __all__ = ["GradientWatch", "ModuleWatch"]
 
@@ -28,6 +28,7 @@ class GradientWatch:
 
     def __init__(self, on_backward_end: Callable[[], None]) -> None:
         self._on_backward_end = WeakMethod(on_backward_end)  # parameters may live on
+        skip_compilation(self._first_call, self._last_call, _call_after_backward)
         self._handles: dict[str, tuple[nn.Parameter, Any]] = {}
         self._arrived: dict[str, nn.Parameter] = {}
         self._is_queued = False
@@ -81,6 +82,7 @@ class GradientWatch:
                 self._is_queued = True
                 _call_after_backward(self._first_call)
 
+        skip_compilation(arrived)
         return arrived
 
     def _first_call(self) -> None:
@@ -94,7 +96,7 @@ class GradientWatch:
         self._is_queued = False
         on_backward_end = self._on_backward_end()
         if on_backward_end is not None:
-            on_backward_end()
+            run_uncompiled(on_backward_end)
 
 
 class ModuleWatch:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 __all__ = [
+    "AppendStore",
     "Buffers",
     "ObjectNotFoundError",
     "StorageError",
@@ -18,8 +19,10 @@ __all__ = [
     "open_store",
 ]
 
-Buffers: TypeAlias = "bytes | Sequence[bytes | memoryview]"
-"""An object's content, in one piece or in several that are written one after the other."""
+Buffers: TypeAlias = "bytes | Iterable[bytes | memoryview]"
+"""An object's content, in one piece or in several that are written one after the other.
+
+What is in several pieces can be gone through more than once."""
 
 _STORES: Final = {
     "file": "hook_layer.storage.local:LocalStore.from_uri",
@@ -79,6 +82,27 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove the object; nothing happens when there is none."""
+        ...
+
+
+@runtime_checkable
+class AppendStore(Store, Protocol):
+    """A store whose objects can grow."""
+
+    def append(self, key: str, data: Buffers, size: int) -> None:
+        """Write behind an object's first `size` bytes, in place of what may stand there.
+
+        Readers see a part of it while it is written, and nothing of it when that fails.
+
+        Args:
+            key: Its key.
+            data: What comes there.
+            size: How many of its bytes stay; 0 makes it anew.
+
+        Raises:
+            ObjectNotFoundError: No object has this key, and `size` is not 0.
+            StorageError: The object is shorter than `size`.
+        """
         ...
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -16,11 +17,11 @@ from hook_layer.storage.base import (
     check_key,
     checked_range,
 )
+from hook_layer.storage.whole_files import create_file, read_exactly, reserve, write_all
 
 __all__ = ["LocalStore"]
 
 _TEMPORARY_SUFFIX = ".tmp"
-_MAX_VECTOR = 512  # buffers a call; the system's limit is 1,024
 
 
 class LocalStore:
@@ -37,7 +38,6 @@ class LocalStore:
         self.path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay as the user wrote them
         self.uri = f"file://{quote(self.path.as_posix()).rstrip('/')}/"
         self._folder = f"{self.path.as_posix().rstrip('/')}/"
-        self._made: set[Path] = set()
         self._numbers = itertools.count()
 
     @classmethod
@@ -54,21 +54,36 @@ class LocalStore:
 
     def put(self, key: str, data: Buffers) -> None:
         """Store an object whole."""
-        target = self._path(key)
-        buffers = [data] if isinstance(data, bytes) else data
-        with self._reported(key):
-            self._make(target.parent)
-            descriptor, temporary = self._create_beside(target)
+        # Without pathlib and file objects, which take longer than writing a small file.
+        path = f"{self._folder}{check_key(key)}"
+        # Without the suffix, by which others (TensorBoard) would find it.
+        name = f"{os.path.splitext(path)[0]}.{os.getpid()}-{next(self._numbers)}"  # noqa: PTH122
+        temporary = f"{name}{_TEMPORARY_SUFFIX}"
+        try:
+            descriptor = create_file(temporary)
             try:
                 try:
-                    _write_all(descriptor, buffers)
+                    reserve(descriptor, getattr(data, "nbytes", 0))
+                    write_all(descriptor, data)
                 finally:
                     os.close(descriptor)
-                os.replace(temporary, target)  # noqa: PTH105 - a rename within one folder
+                os.replace(temporary, path)  # noqa: PTH105
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary)  # noqa: PTH108
                 raise
+        except OSError as error:
+            raise self._error(key, error) from error
+
+    def append(self, key: str, data: Buffers, size: int) -> None:
+        """Write behind an object's first `size` bytes, in place of what may stand there."""
+        path = f"{self._folder}{check_key(key)}"
+        with self._reported(key):
+            descriptor = os.open(path, os.O_WRONLY) if size else create_file(path)
+            try:
+                _append(descriptor, data, size)
+            finally:
+                os.close(descriptor)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them."""
@@ -81,7 +96,7 @@ class LocalStore:
                 # A length out of a damaged index must not make this allocate more than there is.
                 available = max(os.fstat(descriptor).st_size - start, 0)
                 wanted = available if length is None else min(length, available)
-                return _read_exactly(descriptor, wanted, start)
+                return read_exactly(descriptor, wanted, start)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -108,20 +123,6 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         return self.path / check_key(key)
-
-    def _make(self, folder: Path) -> None:
-        if folder not in self._made:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._made.add(folder)
-
-    def _create_beside(self, target: Path) -> tuple[int, str]:
-        temporary = f"{target}.{os.getpid()}-{next(self._numbers)}{_TEMPORARY_SUFFIX}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        try:
-            return os.open(temporary, flags, 0o666), temporary
-        except FileNotFoundError:  # somebody removed the folder since it was made
-            target.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(temporary, flags, 0o666), temporary
 
     def _walk(self, folder: Path, base: str, prefix: str, after: str | None) -> Iterator[str]:
         try:
@@ -156,24 +157,15 @@ class LocalStore:
         return StorageError(error.errno, f"{self.uri}{key}: {error.strerror or error}")
 
 
-def _read_exactly(descriptor: int, length: int, start: int) -> bytes:
-    """Return bytes of a file that has them; one call may return fewer than it was asked for."""
-    data = os.pread(descriptor, length, start) if length else b""
-    if len(data) in (0, length):
-        return data
-    parts = [data]
-    while parts[-1] and (have := sum(map(len, parts))) < length:
-        parts.append(os.pread(descriptor, length - have, start + have))
-    return b"".join(parts)
-
-
-def _write_all(descriptor: int, buffers: Sequence[bytes | memoryview]) -> None:
-    views = [view for buffer in buffers if (view := memoryview(buffer).cast("B"))]
-    first = 0
-    while first < len(views):
-        written = os.writev(descriptor, views[first : first + _MAX_VECTOR])
-        while first < len(views) and written >= len(views[first]):
-            written -= len(views[first])
-            first += 1
-        if written:
-            views[first] = views[first][written:]
+def _append(descriptor: int, data: Buffers, size: int) -> None:
+    """Write behind the first `size` bytes of a file, or change nothing."""
+    if os.fstat(descriptor).st_size < size:
+        raise OSError(errno.EINVAL, f"some of its {size} bytes are gone")
+    try:
+        os.ftruncate(descriptor, size)
+        os.lseek(descriptor, size, os.SEEK_SET)
+        write_all(descriptor, data)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise

@@ -7,7 +7,7 @@ import io
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from hook_layer.storage.base import (
@@ -144,7 +144,7 @@ def _default_client() -> S3Client:
 class _BuffersReader(io.RawIOBase):
     """A seekable file over several buffers, so that they are sent without being joined."""
 
-    def __init__(self, buffers: Sequence[bytes | memoryview]) -> None:
+    def __init__(self, buffers: Iterable[bytes | memoryview]) -> None:
         self._views = [memoryview(buffer).cast("B") for buffer in buffers]
         self._ends = list(itertools.accumulate(len(view) for view in self._views))
         self._length = self._ends[-1] if self._ends else 0

@@ -15,6 +15,7 @@ _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "min": np.min,
     "max": np.max,
     "mean": np.mean,
+    "median": np.median,
     "std": np.std,
     "variance": np.var,
     "sum": np.sum,

@@ -22,5 +22,13 @@ def trial(new_trial: Callable[[], WrittenTrial]) -> WrittenTrial:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("USE_SMDEBUG", "TRAINING_JOB_NAME", "TRAINING_JOB_ARN"):
+    for name in (
+        "CHECKPOINT_CONFIG_FILE_PATH",
+        "SMDEBUG_CONFIG_FILE_PATH",
+        "STEPWATCH_CONFIG",
+        "TENSORBOARD_CONFIG_FILE_PATH",
+        "TRAINING_JOB_ARN",
+        "TRAINING_JOB_NAME",
+        "USE_SMDEBUG",
+    ):
         monkeypatch.delenv(name, raising=False)

@@ -2,17 +2,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
-from hook_layer.config import (
-    DEFAULT_SAGEMAKER_OUT_DIR,
-    JobEnvironment,
-    hook_enabled,
-    resolve_out_dir,
-)
-from hook_layer.hook_options import HookOptions
+from hook_layer.config import JobConfiguration, JobEnvironment, hook_enabled
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"
 
@@ -35,33 +28,30 @@ def test_the_job_is_named_by_the_platform_else_by_the_folder() -> None:
     assert platform.platform == "sagemaker"
 
 
-def test_out_dir() -> None:
-    assert resolve_out_dir("runs/1", {}) == "runs/1"
-    assert resolve_out_dir(None, {"TRAINING_JOB_NAME": "x"}) == DEFAULT_SAGEMAKER_OUT_DIR
-    with pytest.raises(ValueError, match="out_dir is missing"):
-        resolve_out_dir(None, {})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stop": "rais"}, "did you mean 'raise'"),
-        ({"on_full": "block"}, "on_full='block'"),
-        ({"stop_poll_s": 0}, "stop_poll_s=0"),
-        ({"queue_bytes": "1"}, "queue_bytes='1'"),
-        ({"max_wait_s": 0}, "max_wait_s=0"),
-        ({"statistics": "yes"}, "statistics='yes'"),
-    ],
-)
-def test_options_are_checked(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        HookOptions(**options)
+def test_the_job_is_described_by_the_configuration() -> None:
+    said = JobConfiguration(
+        training_job_name="mine",
+        debug_rule_configurations=({"RuleConfigurationName": "LossNotDecreasing"},),
+        actions=({"name": "stoptraining"},),
+        opt_out_of_stop=True,
+    )
+    job = JobEnvironment.detect("s3://bucket/folder/", {}, said)
+    assert job.training_job_name == "mine"
+    assert job.debug_rule_configurations == said.debug_rule_configurations
+    assert (job.actions, job.opt_out_of_stop) == (said.actions, True)
+    environ = {"TRAINING_JOB_NAME": "job-1"}
+    assert JobEnvironment.detect("s3://b/", environ, said).training_job_name == "job-1"
 
 
 def test_the_core_imports_without_any_framework() -> None:
     code = (
         "import sys\n"
-        "for name in ('torch', 'boto3', 'tensorflow'): sys.modules[name] = None\n"
-        "import hook_layer.hook, hook_layer.writer, hook_layer.statistics\n"
+        "for name in ('torch', 'boto3', 'tensorflow', 'xgboost'): sys.modules[name] = None\n"
+        "import hook_layer.hook_setup, hook_layer.current_hook, hook_layer.statistics\n"
     )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    code = "import sys, hook_layer\nassert 'numpy' not in sys.modules\nhook_layer.SaveConfig"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hook_layer.errors import HookConfigurationError, TrainingStoppedError
-from hook_layer.guard import FailureLog, guarded
+from hook_layer.guard import FailureLog, Stopwatch, guarded
 
 
 class Part:
@@ -11,6 +11,7 @@ class Part:
 
     def __init__(self) -> None:
         self.failures = FailureLog()
+        self.stopwatch = Stopwatch()
         self.calls = 0
 
     @guarded("work")

@@ -1,27 +1,27 @@
-"""Both implementations against plain numpy in float64."""
+"""All implementations against plain numpy in float64."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hook_layer.capture import ArraySnapshot, NumpyBackend
 from hook_layer.format.index import STATISTICS_COLUMNS
-from hook_layer.statistics import NO_STATISTICS, array_statistics
+from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics
 
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.device_statistics import ROW, device_sums  # noqa: E402
-from hook_layer.pytorch.statistics import (  # noqa: E402
-    TorchStatistics,
-    _row,
-    tensor_statistics,
-)
+from hook_layer.pytorch.device_statistics import ROW, device_statistics  # noqa: E402
+from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
 
 Row = tuple[float, ...]
 TOLERANCE = 1e-5
@@ -48,11 +48,13 @@ def oracle(values: NDArray[Any]) -> Row:
     )
 
 
+def tensor_statistics(tensor: torch.Tensor) -> Row:
+    return tuple(torch_statistics([tensor]).rows()[0])
+
+
 def by_device(tensor: torch.Tensor) -> Row:
     """The accelerators' way, which runs on the CPU as well."""
-    flat = tensor.reshape(-1)
-    sums = device_sums([flat])[0]
-    return _row(flat, *(float(number) for number in sums))
+    return device_statistics([tensor.reshape(-1)])[0]
 
 
 IMPLEMENTATIONS: dict[str, Callable[[NDArray[Any]], Row]] = {
@@ -89,9 +91,16 @@ CASES: dict[str, NDArray[Any]] = {
     "row and a bit": NORMAL(ROW + 1).astype("f4"),
     "whole rows": NORMAL(3 * ROW).astype("f4") - 5,
     "row but a bit": NORMAL(ROW - 1).astype("f4") + 5,
+    "whole chunks": NORMAL(2 * CHUNK).astype("f4"),
+    "chunk and a bit": NORMAL(CHUNK + 1).astype("f4") + 1,
+    "one chunk far from the other": np.repeat([1e4, -1e4], CHUNK).astype("f4") + 0.5,
+    "close together, far from zero": (1 + 2e-7 * (np.arange(50_000) % 3)).astype("f4"),
+    "two values close together": np.where(np.arange(CHUNK) % 2, 0.1, 0.1005).astype("f4"),
+    "tenth in float32": np.full(CHUNK, 0.1, "f4") * np.where(np.arange(CHUNK) % 2, 1, -0.9999),
     "bool": random.random(100_000) < 0.25,
     "int64": random.integers(-(1 << 40), 1 << 40, 100_000),
     "uint8": random.integers(0, 255, 100_000).astype("u1"),
+    "int32": random.integers(-(1 << 31), 1 << 31, 100_000).astype("i4"),
     "float16": NORMAL(100_000).astype("f2"),
     "float16 whose squares overflow": (NORMAL(10_000) * 1e4).astype("f2"),
     "float64": NORMAL(100_000),
@@ -133,6 +142,25 @@ def test_bfloat16() -> None:
     expected = oracle(values.float().numpy())
     assert_close(tensor_statistics(values), expected)
     assert_close(by_device(values), expected)
+    shuffled = values.view(100, 1000).t()
+    assert_close(tensor_statistics(shuffled), expected)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_8_bit_floats(name: str) -> None:
+    values = torch.randn(5_000).to(getattr(torch, name))
+    assert_close(tensor_statistics(values), oracle(values.float().numpy()))
+
+
+def test_quantized_tensors_have_those_of_their_values() -> None:
+    values = torch.quantize_per_tensor(torch.randn(100), 0.1, 10, torch.quint8)
+    assert_close(tensor_statistics(values), oracle(values.dequantize().numpy()))
+
+
+def test_views_that_are_negated_when_they_are_read() -> None:
+    values = torch.randn(50, dtype=torch.cfloat).conj().imag
+    assert values.is_neg()
+    assert_close(tensor_statistics(values), oracle(values.resolve_neg().numpy()))
 
 
 def test_tensors_in_any_order_of_memory() -> None:
@@ -162,11 +190,90 @@ def test_complex_numbers_and_strings_have_none() -> None:
     assert array_statistics(np.array(["a"])) is NO_STATISTICS
 
 
-def test_many_tensors_on_a_device_at_once() -> None:
-    sizes = [1, 5, ROW, ROW + 1, 3 * ROW - 1, 2, 10 * ROW]
+SIZES = st.one_of(
+    st.integers(2, 40),
+    st.builds(
+        lambda unit, times, more: max(2, unit * times + more),
+        st.sampled_from([1024, 4096, ROW, CHUNK]),
+        st.integers(0, 2),
+        st.integers(-3, 3),
+    ),
+)
+SPECIAL = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 1e38, -1e38, 1e-44, 1.0])
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> NDArray[Any]:
+    """Arrays of any length around the borders, anywhere on the number line, with odd elements."""
+    generator = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    size = draw(SIZES)
+    center = draw(st.sampled_from([0.0, 0.0, 1.0, -1.0, 1e3])) * draw(st.floats(0.5, 2))
+    spread = 10.0 ** draw(st.integers(-30, 20))
+    values = center + spread * generator.standard_normal(size)
+    if draw(st.booleans()):
+        values = np.sort(values)
+    if draw(st.booleans()):
+        values = np.concatenate([values, -values]) + spread * 1e-4
+    for _ in range(draw(st.integers(0, 3))):
+        values[draw(st.integers(0, values.size - 1))] = draw(SPECIAL)
+    with np.errstate(over="ignore"):
+        return values.astype(draw(st.sampled_from(["f4", "f4", "f2", "f8"])))
+
+
+@settings(max_examples=150, deadline=None)
+@given(arrays())
+def test_any_array_against_numpy_in_float64(values: NDArray[Any]) -> None:
+    for implementation in IMPLEMENTATIONS.values():
+        assert_close(implementation(values), oracle(values))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(arrays(), min_size=2, max_size=6))
+def test_many_tensors_on_a_device_at_once(values: list[NDArray[Any]]) -> None:
+    tensors = [torch.from_numpy(array.astype("f4")) for array in values]
+    for tensor, row in zip(tensors, device_statistics(tensors), strict=True):
+        assert_close(row, oracle(tensor.numpy()))
+
+
+def test_tensors_on_a_device_in_several_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hook_layer.pytorch.device_statistics._MAX_ELEMENTS", 3 * ROW)
+    sizes = [1, 5, ROW, ROW + 1, 3 * ROW - 1, 2, 10 * ROW, 7]
     tensors = [torch.randn(size) + position for position, size in enumerate(sizes)]
-    for tensor, sums in zip(tensors, device_sums(tensors), strict=True):
-        row = _row(tensor, *(float(number) for number in sums))
+    for tensor, row in zip(tensors, device_statistics(tensors), strict=True):
+        assert_close(row, oracle(tensor.numpy()))
+
+
+class Syncs(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what makes the host wait for a device: copies to it, and numbers read of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        waits = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select")
+        self.calls += func.overloadpacket.__name__ in waits
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_device_is_waited_for_once_however_many_tensors() -> None:
+    tensors = [torch.randn(size) for size in (3, ROW, ROW + 5, 4 * ROW, 10, 17)]
+    tensors += [torch.ones(500), torch.zeros(70), torch.ones(2 * ROW) + 1e-4 * torch.randn(2 * ROW)]
+    copies = 0
+    to_host = torch.Tensor.cpu
+
+    def cpu(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal copies
+        copies += 1
+        return to_host(tensor)
+
+    device_statistics(tensors)  # the sizes of the tensors go to the device once
+    with Syncs() as syncs, mock.patch.object(torch.Tensor, "cpu", cpu):
+        rows = device_statistics(tensors)
+    assert (copies, syncs.calls) == (1, 0)
+    for tensor, row in zip(tensors, rows, strict=True):
         assert_close(row, oracle(tensor.numpy()))
 
 
@@ -177,7 +284,24 @@ def test_rows_of_a_batch_are_in_the_order_of_the_tensors() -> None:
         torch.full((2,), 7),
         torch.zeros(0),
     ]
-    rows = TorchStatistics(tensors).rows()
+    rows = torch_statistics(tensors).rows()
     assert rows.shape == (4, len(STATISTICS_COLUMNS))
     np.testing.assert_array_equal(rows[:, 0], [3, np.nan, 2, 0])
     np.testing.assert_array_equal(rows[:, 4], [1, np.nan, 7, np.nan])
+
+
+def test_where_a_copy_is_made_the_statistics_are_of_the_copy_and_come_later() -> None:
+    value = torch.full((5,), 2.0)
+    copy = ArraySnapshot(value.numpy().copy())
+    batch = torch_statistics([value, value], [copy, None])
+    value.fill_(3)
+    np.testing.assert_array_equal(batch.rows()[:, 3], [2, 2])
+    copy.array()[:] = 9
+    np.testing.assert_array_equal(batch.rows()[:, 3], [2, 2], err_msg="computed once")
+
+
+def test_arrays_may_be_changed_after_their_capture() -> None:
+    value = np.full(5, 2.0)
+    batch = NumpyBackend().statistics([value], [None])
+    value[:] = 3
+    assert batch.rows()[0, 3] == 2

@@ -11,7 +11,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.memory import MemoryStore
-from hook_layer.writer import StepWriter
+from hook_layer.writer import StepWriter, WriterOptions
 from tests.hook_layer.doubles import TIMEOUT_S, Clock, CountedSnapshot, Switchable, make_record
 
 IDENTITY = RunIdentity("RUN", "worker_0", 2)
@@ -66,7 +66,7 @@ def test_a_tensor_without_value_has_a_shape_and_never_both() -> None:
 def test_training_waits_for_memory_and_loses_nothing() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, queue_bytes=10_000)
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000))
     submitted: list[int] = []
 
     def train() -> None:
@@ -88,7 +88,7 @@ def test_training_waits_for_memory_and_loses_nothing() -> None:
 
 def test_a_step_larger_than_the_bound_passes_alone() -> None:
     store = Switchable()
-    writer = StepWriter(store, IDENTITY, queue_bytes=10)
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10))
     for step in range(3):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
@@ -98,7 +98,7 @@ def test_a_step_larger_than_the_bound_passes_alone() -> None:
 def test_whole_steps_are_dropped_and_counted() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, queue_bytes=10_000, on_full="drop")
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000, on_full="drop"))
     for step in range(8):
         writer.submit(make_record(step))
     store.gate.set()
@@ -111,7 +111,7 @@ def test_whole_steps_are_dropped_and_counted() -> None:
 
 def test_a_store_that_fails_never_holds_training_up() -> None:
     store = Switchable(lambda _: True)
-    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, clock=Clock())
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000), clock=Clock())
     for step in range(50):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
@@ -126,7 +126,7 @@ def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
 ) -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, queue_bytes=10_000, max_wait_s=0.02)
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=10_000, max_wait_s=0.02))
     for step in range(12):
         writer.submit(make_record(step))
     counters = writer.counters
@@ -145,7 +145,7 @@ def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
 def test_training_waits_again_once_something_was_stored() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, max_wait_s=0.02)
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000, max_wait_s=0.02))
     for step in range(3):
         writer.submit(make_record(step))
     store.gate.set()
@@ -161,7 +161,7 @@ def test_training_waits_again_once_something_was_stored() -> None:
 def test_what_was_dropped_behind_the_last_step_counts_at_the_end() -> None:
     store = Switchable()
     store.gate.clear()
-    writer = StepWriter(store, IDENTITY, queue_bytes=5_000, on_full="drop")
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000, on_full="drop"))
     for step in range(4):
         writer.submit(make_record(step))
     store.gate.set()

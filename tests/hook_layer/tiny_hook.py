@@ -9,6 +9,7 @@ import numpy as np
 
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection
+from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
 from hook_layer.reductions import ReductionConfig
@@ -33,6 +34,8 @@ def make_hook(
     *collections: Collection,
     save_config: SaveConfig = EVERY_STEP,
     size: int = 1,
+    checkpoint: CheckpointConfig | None = None,
+    job: JobEnvironment | None = None,
     **options: Any,
 ) -> TinyHook:
     made = {c.name: c for c in (Collection("mine", ["w"]), Collection("default"), *collections)}
@@ -43,7 +46,13 @@ def make_hook(
         ReductionConfig(save_raw_tensor=True),
         built_in=frozenset(("default",)),
     )
-    hook = TinyHook(trial.store, manager, HookOptions(**options), all_workers=size > 1)
+    hook = TinyHook(
+        HookTargets(trial.store, checkpoint=checkpoint),
+        manager,
+        HookOptions(**options),
+        job=job,
+        all_workers=size > 1,
+    )
     hook._rank_and_size = lambda: (0, size)  # type: ignore[method-assign]
     return hook
 

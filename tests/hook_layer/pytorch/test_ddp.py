@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,6 +20,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 SIZE = 2
 NUM_STEPS = 3
 TRIALS = ("all", "one", "second")
+STOPS = ("raise", "flag", "by optimizer", "without a hook")
 
 
 def worker(rank: int, folder: str) -> None:
@@ -38,6 +40,8 @@ def worker(rank: int, folder: str) -> None:
     _train(rank, root / "all", include_workers="all")
     _train(rank, root / "one", include_workers="one")
     _train(rank, root / "second", include_workers="all")
+    for how in STOPS:
+        _stop_together(rank, root, how)
     _miss_rank_0(rank, root)
     dist.barrier()
     dist.destroy_process_group()
@@ -70,6 +74,49 @@ def _train(rank: int, out_dir: Path, *, include_workers: str) -> None:
     np.save(out_dir.parent / f"{out_dir.name}-{rank}.npy", np.stack(gradients))
 
 
+def _stop_together(rank: int, root: Path, how: str) -> None:
+    """Train until rank 0 sees a stop request; the ranks differ in speed and in evaluation."""
+    import hook_layer.pytorch as smd
+    from hook_layer.format.job_file import StopFile
+    from hook_layer.format.paths import STOP_FILE
+    from hook_layer.storage.base import open_store
+
+    # Only rank 0 writes, so each rank may have a folder of its own.
+    out_dir = root / f"stopped {how}" / str(rank)
+    hook = smd.Hook(str(out_dir), stop="flag" if how == "flag" else "raise", stop_poll_s=0.02)
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    if how == "by optimizer":
+        hook.register_optimizer(optimizer)
+    if rank == 0 or how != "without a hook":
+        hook.register_module(net)
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    steps, asked = 0, 0.0
+    with suppress(smd.TrainingStoppedError):
+        while not (how == "flag" and hook.should_stop) and steps < 2000:
+            optimizer.zero_grad()
+            for _ in range(2):
+                model(torch.ones(4, 3)).sum().backward()
+            optimizer.step()
+            steps += 1
+            if rank == 1 and steps % 7 == 0:
+                time.sleep(0.01)
+            if rank == 0:
+                with torch.no_grad():
+                    net(torch.ones(1, 3))
+            if rank == 0 and steps == 50:
+                asked = time.monotonic()
+                request = StopFile("enough", "now", None)
+                open_store(str(out_dir)).put(STOP_FILE, request.encode())
+            if how == "without a hook" and steps == 300:
+                break
+    took = time.monotonic() - asked if asked else 0.0
+    reason = hook.stop_reason
+    hook.close()
+    np.save(root / f"stopped {how}-{rank}.npy", [steps, took, reason == "enough"])
+
+
 def _close_before_the_first_step(rank: int, root: Path) -> None:
     import hook_layer.pytorch as smd
 
@@ -88,10 +135,10 @@ def _close_before_the_first_step(rank: int, root: Path) -> None:
 def _miss_rank_0(rank: int, root: Path) -> None:
     """Begin a step in rank 1 only: it waits a moment, and trains on without saving."""
     import hook_layer.pytorch as smd
-    from hook_layer.pytorch.distributed import SharedRunId
+    from hook_layer.pytorch.distributed import SharedText
 
     hook = smd.Hook(str(root / "missed"), include_workers="all")
-    hook._run_id = SharedRunId(hook.out_dir, timedelta(milliseconds=200))
+    hook._announcement = SharedText(hook._group, timedelta(milliseconds=200))
     if rank == 0:
         return
     records: list[logging.LogRecord] = []
@@ -153,3 +200,20 @@ def test_runs_have_ids_of_their_own(folder: Path) -> None:
 def test_hooks_that_saw_no_step_write_nothing(folder: Path) -> None:
     for name in ("closed", "missed"):
         assert not list(WrittenTrial(str(folder / name)).store.list())
+
+
+@pytest.mark.parametrize("how", STOPS)
+def test_all_workers_stop_at_the_same_step(folder: Path, how: str) -> None:
+    (steps, took, is_stopped), other = (
+        np.load(folder / f"stopped {how}-{rank}.npy") for rank in range(SIZE)
+    )
+    assert (steps, is_stopped) == (other[0], other[2])
+    if how == "without a hook":  # in the other worker: nobody leaves it alone
+        assert (steps, is_stopped) == (300, False)
+        return
+    assert is_stopped
+    assert 50 <= steps < 2000
+    assert took < 10
+    trial = WrittenTrial(str(folder / f"stopped {how}" / "0"))
+    assert trial.end_marker() is not None
+    assert not (folder / f"stopped {how}" / "1").exists()

@@ -1,0 +1,4 @@
+"""How fast the hook, the format and the rules are, beside what else one could use.
+
+`make bench` runs all rows and prints one table; `python -m benchmarks --help` tells the rest.
+"""

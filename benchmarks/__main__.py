@@ -1,0 +1,81 @@
+"""Run benchmarks and print their table.
+
+python -m benchmarks [GROUP ...] [--rounds N] [--size SHARE] [--no-peers] [--output FILE]
+
+Each group runs in a process of its own, as what one leaves behind would slow the next one down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.measuring import Scale
+from benchmarks.result import Result, print_table, write_json
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUPS = {
+    "statistics": "benchmarks.training:statistics",
+    "raw": "benchmarks.training:raw",
+    "losses": "benchmarks.training:losses",
+}
+"""Functions that measure some rows, given a `Scale`."""
+
+
+def main() -> None:
+    """Run the groups that were asked for."""
+    arguments = _arguments()
+    if arguments.only:
+        _measure(arguments)
+        return
+    results: list[Result] = []
+    for group in arguments.groups or GROUPS:
+        print(f"measuring: {group}", file=sys.stderr, flush=True)
+        results += _in_a_process(group)
+    print_table(results)
+    write_json(results, arguments.output)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--rounds", type=int, default=8, help="how often each thing is measured")
+    parser.add_argument("--size", type=float, default=1.0, help="share of the full problem sizes")
+    parser.add_argument("--no-peers", action="store_true", help="measure ours only")
+    parser.add_argument("--folder", type=Path, help="where files are written for a while")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results.json")
+    parser.add_argument("--only", choices=GROUPS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    unknown = set(arguments.groups) - set(GROUPS)
+    if unknown:
+        parser.error(
+            f"no group is called {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}"
+        )
+    return arguments
+
+
+def _in_a_process(group: str) -> list[Result]:
+    """Return the rows of a group; the options are those of this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "results.json"
+        command = [sys.executable, "-m", "benchmarks", *sys.argv[1:]]
+        # Of an option that is given twice the last one counts.
+        command += ["--only", group, "--output", str(output)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return [Result.from_json(row) for row in json.loads(output.read_text())]
+
+
+def _measure(arguments: argparse.Namespace) -> None:
+    module, _, function = GROUPS[arguments.only].partition(":")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        scale = Scale(arguments.rounds, arguments.size, not arguments.no_peers, Path(folder))
+        write_json(getattr(importlib.import_module(module), function)(scale), arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""What a benchmark found, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Measured", "Result", "print_table", "write_json"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A median of several measurements, with the least and the greatest."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Measured:
+        """Return the median and the spread of values."""
+        found = sorted(values)
+        return cls(statistics.median(found), found[0], found[-1])
+
+
+@dataclass(frozen=True)
+class Result:
+    """One row of the table.
+
+    Attributes:
+        row: What is measured.
+        unit: Unit of all numbers.
+        ours: Ours.
+        must: What ours must reach, None where nothing is asked for.
+        aim: What it is to reach.
+        limit: What no way of doing the work could beat.
+        peers: The others, by name.
+        better: Which numbers are the better ones.
+    """
+
+    row: str
+    unit: str
+    ours: Measured
+    must: float | None = None
+    aim: float | None = None
+    limit: float | None = None
+    peers: Mapping[str, Measured] = field(default_factory=dict)
+    better: Literal["lower", "higher"] = "lower"
+
+    @property
+    def reaches(self) -> str:
+        """Which of its goals the median of ours reaches: `aim`, `must` or `no`; empty for none."""
+        for name, goal in (("aim", self.aim), ("must", self.must)):
+            if goal is not None and self._is_as_good(self.ours.median, goal):
+                return name
+        return "" if self.must is None else "no"
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as good as the best peer ours is."""
+        medians = [peer.median for peer in self.peers.values()]
+        if not medians:
+            return None
+        best = min(medians) if self.better == "lower" else max(medians)
+        above, below = (
+            (best, self.ours.median) if self.better == "lower" else (self.ours.median, best)
+        )
+        return above / below if below > 0 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as it is written to the file of results."""
+        return {
+            "row": self.row,
+            "unit": self.unit,
+            "ours": self.ours.median,
+            "spread": [self.ours.low, self.ours.high],
+            "peers": {name: peer.median for name, peer in self.peers.items()},
+            "peer_spreads": {name: [peer.low, peer.high] for name, peer in self.peers.items()},
+            "limit": self.limit,
+            "must": self.must,
+            "aim": self.aim,
+            "better": self.better,
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Result:
+        """Return what `to_json` was made of."""
+        spreads = content["peer_spreads"]
+        peers = {n: Measured(median, *spreads[n]) for n, median in content["peers"].items()}
+        ours = Measured(content["ours"], *content["spread"])
+        plain = {name: content[name] for name in ("row", "unit", "must", "aim", "limit", "better")}
+        return cls(ours=ours, peers=peers, **plain)
+
+    def _is_as_good(self, one: float, other: float) -> bool:
+        return one <= other if self.better == "lower" else one >= other
+
+
+def write_json(results: Sequence[Result], path: Path) -> None:
+    """Write the rows to a file."""
+    path.write_text(json.dumps([result.to_json() for result in results], indent=1) + "\n")
+
+
+def print_table(results: Sequence[Result]) -> None:
+    """Print the rows as one table."""
+    head = ("row", "unit", "ours", "[min .. max]", "limit", "aim", "must", "reaches", "peers", "")
+    rows = [head, *map(_cells, results)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    for number, row in enumerate(rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def _cells(result: Result) -> tuple[str, ...]:
+    ours = result.ours
+    peers = ", ".join(f"{name} {_number(peer.median)}" for name, peer in result.peers.items())
+    return (
+        result.row,
+        result.unit,
+        _number(ours.median),
+        f"[{_number(ours.low)} .. {_number(ours.high)}]",
+        _number(result.limit),
+        _number(result.aim),
+        _number(result.must),
+        result.reaches,
+        peers,
+        ""
+        if result.ratio is None
+        else f"best peer / ours {result.ratio:.3g}"
+        if result.better == "lower"
+        else f"ours / best peer {result.ratio:.3g}",
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004

@@ -1,0 +1,280 @@
+"""Spot training: a training that was interrupted goes on at the step of its last checkpoint.
+
+Whenever a checkpoint appears in the checkpoint directory, the state of the counters is written into
+the state file beside it (`hook_layer.checkpoint_state`). A training that starts and finds one goes
+on with the next step. It does so in the same run, if that had not ended: steps that were already
+stored behind the checkpoint are stored again under the same names and numbers.
+
+What the state file cannot know: a checkpoint that was saved just before the process was killed,
+without a step or SIGTERM in between. Then the numbers begin too low, which is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Final, NamedTuple
+
+from hook_layer.checkpoint_files import CheckpointFiles, FileMark, open_inodes
+from hook_layer.checkpoint_state import SavedRun, SavedState
+from hook_layer.config import CheckpointConfig
+from hook_layer.format.job_file import new_run_id
+from hook_layer.state_file import StateFile
+
+__all__ = ["CheckpointKeeper", "Progress", "RunStart"]
+
+logger = logging.getLogger("stepwatch")
+
+_MAX_STATES: Final = 50
+_MAX_FILES_OF_A_STATE: Final = 16
+_LONGEST_PAUSE: Final = 64
+"""Looks between two questions which files this process is still writing."""
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """Where a run begins, or goes on; rank 0 decides it for all workers.
+
+    Attributes:
+        run_id: Id of the run.
+        started_at: When it began, ISO 8601 in UTC.
+        step: Last global step whose training is complete; -1 before the first.
+        mode_steps: The same for each mode, by the mode's name.
+        saved_step: Last global step that was saved in this run up to then; -1 before the first.
+        sequence: Number of the index file of that step, of rank 0; 0 before the first.
+        training_run: How often the training was resumed.
+        is_refused: Whether nothing may be saved, since another process writes to the folder.
+    """
+
+    run_id: str
+    started_at: str = ""
+    step: int = -1
+    mode_steps: Mapping[str, int] = field(default_factory=dict)
+    saved_step: int = -1
+    sequence: int = 0
+    training_run: int = 0
+    is_refused: bool = False
+
+    @classmethod
+    def new(cls) -> RunStart:
+        """Return the start of a new run."""
+        return cls(new_run_id(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+    def to_json(self) -> str:
+        """Return the start as JSON, for the other workers of the same program."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> RunStart:
+        """Return the start that `to_json` made `text` of."""
+        return cls(**json.loads(text))
+
+
+class Progress(NamedTuple):
+    """How far a training is.
+
+    Attributes:
+        step: Last global step.
+        saved_step: Last global step that was saved.
+        mode_steps: Last step of each mode, by the mode's name.
+        sequence: Number of the last index file.
+    """
+
+    step: int
+    saved_step: int
+    mode_steps: dict[str, int]
+    sequence: int
+
+
+class CheckpointKeeper:
+    """Keeps the state file of a checkpoint directory.
+
+    Args:
+        config: Where the checkpoints are.
+        job_name: Name of the training job.
+        clock: Returns a time that only grows, seconds.
+
+    Attributes:
+        file: The state file.
+    """
+
+    def __init__(
+        self,
+        config: CheckpointConfig,
+        job_name: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.file = StateFile(config, clock=clock)
+        self._job_name = job_name
+        self._files = CheckpointFiles(str(config.local_path), clock=clock)
+        self._states: list[SavedState] = []
+        self._run = SavedRun("", job_name, "", 0)
+        self._training_run = 0
+        self._being_written: dict[int, Progress] = {}
+        self._looks_to_pass = self._pause = 0
+
+    # The start -----------------------------------------------------------------------------------
+
+    def start(self, is_same_run: Callable[[SavedRun], bool]) -> RunStart:
+        """Return where training goes on by the state file, or the start of a new run.
+
+        Never raises for what is in the file, nor for a store that cannot be reached.
+
+        Args:
+            is_same_run: Tells whether the run of a state that did not end can go on.
+        """
+        states = self.file.read()
+        start = RunStart.new()
+        at = self._choose(states)
+        if at is not None:
+            start = self._resume(states[at], is_same_run, start)
+        self._run = SavedRun(start.run_id, self._job_name, start.started_at, 0)
+        self._training_run = start.training_run
+        if at is not None:
+            # Counted even if this process does not live to see a checkpoint.
+            begun = replace(
+                states[at],
+                training_run=start.training_run,
+                saved_step=start.saved_step,
+                run=replace(self._run, sequence=start.sequence),
+            )
+            self._states = [*states[: at + 1], begun]
+            self.file.write(self._states)
+        return start
+
+    def _choose(self, states: list[SavedState]) -> int | None:
+        """Return which state the checkpoints are of: the newest of which all files are there."""
+        sizes = self._files.sizes
+        for at in range(len(states) - 1, -1, -1):
+            files = states[at].files
+            if files and all(sizes.get(name) == size for name, size in files.items()):
+                return at
+        return len(states) - 1 if states else None
+
+    def _resume(
+        self, state: SavedState, is_same_run: Callable[[SavedRun], bool], new: RunStart
+    ) -> RunStart:
+        run = state.run
+        goes_on = run is not None and not run.has_ended and is_same_run(run)
+        start = replace(
+            new,
+            step=state.step,
+            mode_steps=dict(state.mode_steps),
+            training_run=state.training_run + 1,
+        )
+        if run is not None and goes_on:
+            start = replace(
+                start,
+                run_id=run.run_id,
+                started_at=run.started_at,
+                saved_step=state.saved_step,
+                sequence=run.sequence,
+            )
+        logger.warning(
+            "training goes on behind step %d, by %s (resumed %d times, %s)",
+            start.step,
+            self.file.name,
+            start.training_run,
+            "in the same run" if goes_on else "as a new run",
+        )
+        self._warn_of_unknown(state)
+        return start
+
+    def _warn_of_unknown(self, state: SavedState) -> None:
+        """Log that there is a checkpoint of which no state tells the step."""
+        newest = self._files.newest
+        if newest is None or not state.files:
+            return
+        name, size, mtime_ns = newest
+        if mtime_ns > self.file.mtime_ns and state.files.get(name) != size:
+            logger.warning(
+                "%s was written after the state of step %d; if training goes on from it, the "
+                "numbers of the steps are too low",
+                name,
+                state.step,
+            )
+
+    # Training ------------------------------------------------------------------------------------
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are new files that the next look may take for a checkpoint."""
+        return bool(self._files.changed())
+
+    def look(self, progress: Callable[[], Progress]) -> bool:
+        """Write the state if a checkpoint was saved since the last look.
+
+        Args:
+            progress: Returns how far the training is.
+
+        Returns:
+            Whether one was saved.
+        """
+        files = self._files.changed()
+        is_saved = bool(files) and self._take(files, progress())
+        self.file.write_again()
+        return is_saved
+
+    def close(self, *, has_ended: bool) -> None:
+        """Write what is not written yet.
+
+        Args:
+            has_ended: Whether training ended: whoever starts it again begins another run.
+        """
+        if has_ended and self._states:
+            self._states = [self._ended(state) for state in self._states]
+            self.file.write(self._states)
+        self.file.write_again(is_last=True)
+
+    def _ended(self, state: SavedState) -> SavedState:
+        run = state.run
+        is_ours = run is not None and run.run_id == self._run.run_id
+        return replace(state, run=replace(run, has_ended=True)) if run and is_ours else state
+
+    def _take(self, files: dict[str, FileMark], now: Progress) -> bool:
+        """Save a state for the files that are complete.
+
+        A file that this process has open is still being written, in the background, or is a log.
+        When it is closed it counts as of the step at which it was seen first.
+        """
+        inodes = {mark.inode for mark in files.values()}
+        if inodes <= self._being_written.keys() and self._looks_to_pass > 0:
+            self._looks_to_pass -= 1
+            return False
+        being_written = inodes & open_inodes()
+        complete = {p: mark for p, mark in files.items() if mark.inode not in being_written}
+        since = [self._being_written.get(mark.inode, now) for mark in complete.values()]
+        self._being_written = {i: self._being_written.get(i, now) for i in being_written}
+        if not complete:
+            self._looks_to_pass = self._pause = min(2 * self._pause or 1, _LONGEST_PAUSE)
+            return False
+        self._pause = 0
+        self._files.accept(complete)
+        self._save(min(since, key=lambda progress: progress.step), complete)
+        return True
+
+    def _save(self, progress: Progress, files: dict[str, FileMark]) -> None:
+        last = self._states[-1] if self._states else None
+        described = self._files.described(files, _MAX_FILES_OF_A_STATE)
+        if last is not None and (last.step, last.training_run) == (
+            progress.step,
+            self._training_run,
+        ):
+            described = dict([*described.items(), *last.files.items()][:_MAX_FILES_OF_A_STATE])
+            self._states.pop()
+        self._states.append(
+            SavedState(
+                step=progress.step,
+                saved_step=progress.saved_step,
+                mode_steps=progress.mode_steps,
+                training_run=self._training_run,
+                run=replace(self._run, sequence=progress.sequence),
+                files=described,
+            )
+        )
+        del self._states[:-_MAX_STATES]
+        self.file.write(self._states)

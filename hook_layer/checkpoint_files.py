@@ -1,0 +1,221 @@
+"""Which files of a checkpoint directory were written since the last look.
+
+Looked for at every step, so it must cost next to nothing. What is created, renamed or removed
+changes the time of its folder; what is overwritten in place shows only in the file itself. So each
+look asks for a bounded number of folders and files: those written last, which are the ones that get
+written again, and in turn some of the others. A folder is listed only when it changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Final, NamedTuple
+
+from hook_layer.checkpoint_state import STATE_FILE
+
+__all__ = ["CheckpointFiles", "FileMark", "open_inodes"]
+
+logger = logging.getLogger("stepwatch")
+
+_UPLOAD_MARK: Final = "sagemaker-uploaded"  # in names of files that SageMaker's agent leaves
+_MAX_FOLDERS: Final = 1_000
+_MAX_FILES: Final = 20_000
+_TICK_S: Final = 0.02
+"""Longer than file systems take to count their clocks up: two changes within that look like one."""
+
+
+class FileMark(NamedTuple):
+    """What tells one version of a file from another."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+
+class CheckpointFiles:
+    """Looks for files in a folder, and in those below, that are new or were written again.
+
+    What was removed is no news: there is no new checkpoint then. The state file, and what upload
+    agents leave, do not count. Links to folders are not followed.
+
+    Args:
+        root: The folder; it may not exist yet. What is in it now is known.
+        clock: Returns a time that only grows, seconds.
+    """
+
+    def __init__(self, root: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._root = root.rstrip("/") or "/"
+        self._clock = clock
+        self._known: dict[str, FileMark] = {}
+        self._news: dict[str, FileMark] = {}
+        self._listed: dict[str, int] = {self._root: -1}  # time of a folder when it was listed
+        self._members: dict[str, set[str]] = {}
+        self._unsettled: dict[str, float] = {}  # when a folder's change was seen first
+        self._files_to_ask = _Turns()
+        self._folders_to_ask = _Turns()
+        self._is_overfull = False
+        self.accept(self.changed())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the files known, by their path in the folder."""
+        return {os.path.relpath(p, self._root): mark.size for p, mark in self._known.items()}
+
+    @property
+    def newest(self) -> tuple[str, int, int] | None:
+        """Path, size and time of the known file that was written last, None without any."""
+        if not self._known:
+            return None
+        path = max(self._known, key=lambda path: self._known[path].mtime_ns)
+        return os.path.relpath(path, self._root), *self._known[path][1:]
+
+    def changed(self) -> dict[str, FileMark]:
+        """Return the files that differ from what was accepted, by path; the same until it is."""
+        for path in list(self._news):
+            self._ask_file(path)
+        folders = [self._root, *self._unsettled, *self._folders_to_ask.next()]
+        while folders:
+            folders += self._ask_folder(folders.pop())
+        for path in self._files_to_ask.next():
+            self._ask_file(path)
+        return dict(self._news) if self._news else _NO_NEWS
+
+    def accept(self, files: Mapping[str, FileMark]) -> None:
+        """Take these versions as known."""
+        self._known.update(files)
+        for path, mark in files.items():
+            if self._news.get(path) == mark:
+                del self._news[path]
+        newest = sorted(self._known, key=lambda path: self._known[path].mtime_ns, reverse=True)
+        self._files_to_ask.set(newest)
+        folders = sorted(self._listed.keys() - {self._root}, key=self._listed.__getitem__)
+        self._folders_to_ask.set(folders[::-1])
+
+    def described(self, files: Mapping[str, FileMark], limit: int) -> dict[str, int]:
+        """Return the sizes of some files, the largest first, by their path in the folder."""
+        largest = sorted(files, key=lambda path: files[path].size, reverse=True)[:limit]
+        return {os.path.relpath(path, self._root): files[path].size for path in largest}
+
+    def _ask_file(self, path: str) -> None:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - pathlib takes longer than the call
+        except OSError:
+            self._news.pop(path, None)
+            return
+        mark = FileMark(status.st_ino, status.st_size, status.st_mtime_ns)
+        if mark == self._known.get(path) or not stat.S_ISREG(status.st_mode):
+            self._news.pop(path, None)
+        else:
+            self._news[path] = mark
+
+    def _ask_folder(self, folder: str) -> list[str]:
+        """List a folder if it changed, or did so short a time ago that more may follow unseen.
+
+        Returns:
+            The new folders in it.
+        """
+        try:
+            mtime_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116
+        except OSError:
+            self._forget(folder)
+            return []
+        if mtime_ns != self._listed.get(folder):
+            self._unsettled[folder] = self._clock()
+        elif folder not in self._unsettled:
+            return []
+        elif self._clock() - self._unsettled[folder] > _TICK_S:
+            del self._unsettled[folder]  # listed once more, and then no more
+        self._listed[folder] = mtime_ns
+        return self._list(folder)
+
+    def _list(self, folder: str) -> list[str]:
+        members: set[str] = set()
+        folders: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in islice(entries, _MAX_FILES):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    elif not entry.name.startswith(STATE_FILE) and _UPLOAD_MARK not in entry.name:
+                        members.add(entry.path)
+                        mark = self._known.get(entry.path)
+                        if mark is None or mark.inode != entry.inode():
+                            self._ask_file(entry.path)
+        except OSError:
+            return []
+        for path in self._members.get(folder, set()) - members:
+            self._drop(path)
+        self._members[folder] = members
+        new = [path for path in folders if path not in self._listed]
+        room = self._room(len(new))
+        self._listed.update(dict.fromkeys(new[:room], -1))
+        return new[:room]
+
+    def _room(self, wanted: int) -> int:
+        """Return how many of so many new folders may be watched."""
+        is_full = len(self._known) + len(self._news) >= _MAX_FILES
+        room = 0 if is_full else min(max(_MAX_FOLDERS - len(self._listed), 0), wanted)
+        if room < wanted and not self._is_overfull:
+            self._is_overfull = True
+            logger.warning(
+                "%s holds more than %d folders or %d files: not all of them are watched, and so "
+                "training may not go on at the right step when it is resumed",
+                self._root,
+                _MAX_FOLDERS,
+                _MAX_FILES,
+            )
+        return room
+
+    def _forget(self, folder: str) -> None:
+        for path in self._members.pop(folder, ()):
+            self._drop(path)
+        self._unsettled.pop(folder, None)
+        self._listed.pop(folder, None)
+
+    def _drop(self, path: str) -> None:
+        self._known.pop(path, None)
+        self._news.pop(path, None)
+
+
+class _Turns:
+    """Bounds how many of many are asked at once: the first always, the others in turn."""
+
+    _ALWAYS: Final = 32
+    _IN_TURN: Final = 16
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._others: list[str] = []
+        self._at = 0
+
+    def set(self, ordered: list[str]) -> None:
+        """Say who is asked, the most important ones first; the turn goes on where it is."""
+        self._first, self._others = ordered[: self._ALWAYS], ordered[self._ALWAYS :]
+
+    def next(self) -> list[str]:
+        """Return those whose turn it is."""
+        if not self._others:
+            return self._first
+        if self._at >= len(self._others):
+            self._at = 0
+        self._at += self._IN_TURN
+        return self._first + self._others[self._at - self._IN_TURN : self._at]
+
+
+_NO_NEWS: Final[dict[str, FileMark]] = {}
+
+
+def open_inodes() -> set[int]:
+    """Return the inodes of the files that this process has open; empty where nobody can tell."""
+    found: set[int] = set()
+    with suppress(OSError):
+        for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208
+            with suppress(OSError):  # closed in the meantime
+                found.add(os.fstat(int(descriptor)).st_ino)
+    return found

@@ -1,0 +1,126 @@
+"""The file that configures a hook: which one, and how it is read.
+
+A file that is named in the code comes first, then `STEPWATCH_CONFIG` (a path or a URI such as
+`s3://bucket/stepwatch.json`), then `SMDEBUG_CONFIG_FILE_PATH`, then the place where SageMaker puts
+it. With `STEPWATCH_CONFIG` the hook itself writes to `S3OutputPath`; with the others it writes to
+`LocalPath`, as the original client does, and leaves the way to S3 to an agent.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.format.errors import FormatError
+from hook_layer.format.json_document import load_object
+from hook_layer.storage.base import open_store
+
+__all__ = [
+    "MAX_CONFIGURATION_BYTES",
+    "OWN_VARIABLE",
+    "ConfigurationFile",
+    "read_configuration_file",
+    "read_json_object",
+]
+
+MAX_CONFIGURATION_BYTES: Final = 256 << 10
+"""Longest configuration file; what of it goes into `job.json` fits there, however it is encoded."""
+
+OWN_VARIABLE: Final = "STEPWATCH_CONFIG"
+_ORIGINAL_VARIABLE: Final = "SMDEBUG_CONFIG_FILE_PATH"
+_SAGEMAKER_FILE: Final = "/opt/ml/input/config/debughookconfig.json"
+
+
+@dataclass(frozen=True)
+class ConfigurationFile:
+    """A configuration file that was read.
+
+    Attributes:
+        document: Its content.
+        name: Its name and what named it, for messages.
+        is_own: Whether `STEPWATCH_CONFIG` names it.
+    """
+
+    document: Mapping[str, Any]
+    name: str
+    is_own: bool = False
+
+
+def read_configuration_file(
+    json_file_path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ
+) -> ConfigurationFile:
+    """Find and read the file that configures a hook.
+
+    Args:
+        json_file_path: The file, where the code names it.
+        environ: The environment.
+
+    Raises:
+        ConfigurationFileNotFoundError: There is none. If `STEPWATCH_CONFIG` names it, that is a
+            plain `HookConfigurationError`: who sets it wants a hook.
+        HookConfigurationError: It cannot be read, or is no JSON object.
+    """
+    if json_file_path is not None:
+        path = os.fspath(json_file_path)
+        return ConfigurationFile(read_json_object(path, path), path)
+    if own := environ.get(OWN_VARIABLE, "").strip():
+        name = f"{OWN_VARIABLE}={own}"
+        try:
+            return ConfigurationFile(read_json_object(own, name), name, is_own=True)
+        except ConfigurationFileNotFoundError as error:
+            raise HookConfigurationError(str(error)) from error
+    if original := environ.get(_ORIGINAL_VARIABLE, "").strip():
+        name = f"{_ORIGINAL_VARIABLE}={original}"
+        return ConfigurationFile(read_json_object(original, name), name)
+    return ConfigurationFile(read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE), _SAGEMAKER_FILE)
+
+
+def read_json_object(path: str, name: str) -> dict[str, Any]:
+    """Read a small file with one JSON object.
+
+    Args:
+        path: A path or URI.
+        name: Its name in messages.
+
+    Raises:
+        ConfigurationFileNotFoundError: It does not exist.
+        HookConfigurationError: It cannot be read, is too long, or no JSON object.
+    """
+    try:
+        data = _read(path)
+    except FileNotFoundError as error:
+        raise ConfigurationFileNotFoundError(f"{name} does not exist") from error
+    except (OSError, ValueError, ImportError) as error:
+        raise HookConfigurationError(f"{name} cannot be read: {error}") from error
+    if not data.strip():
+        raise HookConfigurationError(f"{name} is empty; write at least {{}} into it")
+    try:
+        return load_object(data, file=name, error=FormatError, max_bytes=MAX_CONFIGURATION_BYTES)
+    except FormatError as error:
+        raise HookConfigurationError(
+            f"{error}; a configuration is one JSON object as in CreateTrainingJob, e.g. "
+            '{"DebugHookConfig": {"S3OutputPath": "s3://bucket/prefix"}}'
+        ) from error
+
+
+def _read(path: str) -> bytes:
+    """Return the beginning of a file, a little more than is allowed."""
+    num_bytes = MAX_CONFIGURATION_BYTES + 1
+    scheme, found, below = path.partition("://")
+    if found and scheme != "file":
+        folder, _, name = below.rpartition("/")
+        if not folder:
+            raise HookConfigurationError("it names no object, e.g. s3://bucket/stepwatch.json")
+        return open_store(f"{scheme}://{folder}").get(name, 0, num_bytes)
+    local = Path(unquote(urlsplit(path).path) if found else path).expanduser()
+    # A pipe would never answer, a device never end.
+    if not stat.S_ISREG(local.stat().st_mode):
+        raise HookConfigurationError("it is no file")
+    with local.open("rb") as file:
+        return file.read(num_bytes)

@@ -1,0 +1,68 @@
+"""The one hook of a framework that `get_hook` returns."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Generic, TypeVar
+
+from hook_layer.config import hook_enabled
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.original_api import OriginalApi
+
+__all__ = ["CurrentHook"]
+
+logger = logging.getLogger("stepwatch")
+
+_Hook = TypeVar("_Hook", bound=OriginalApi)
+
+
+class CurrentHook(Generic[_Hook]):
+    """Holds the hook that was made or set last."""
+
+    def __init__(self) -> None:
+        self._hook: _Hook | None = None
+
+    def get(
+        self,
+        hook_type: type[_Hook],
+        json_config_path: str | os.PathLike[str] | None = None,
+        *,
+        create_if_not_exists: bool = False,
+    ) -> _Hook | None:
+        """Return the hook that was made or set last, or one that is made of a configuration file.
+
+        Args:
+            hook_type: The framework's hook.
+            json_config_path: The file; None: as `create_from_json_file` finds it.
+            create_if_not_exists: Whether one is made if there is none.
+
+        Returns:
+            The hook; None if there is neither hook nor file, and where `USE_SMDEBUG` switches
+            hooks off.
+
+        Raises:
+            HookConfigurationError: The file has a mistake.
+        """
+        if not hook_enabled():
+            return None
+        if self._hook is None and create_if_not_exists:
+            try:
+                self._hook = hook_type.create_from_json_file(json_config_path)
+            except ConfigurationFileNotFoundError as error:
+                logger.info("no hook is made: %s", error)
+        return self._hook
+
+    def set(self, hook_type: type[_Hook], custom_hook: _Hook) -> None:
+        """Make a hook the one that is returned.
+
+        Raises:
+            HookConfigurationError: It is none of this framework.
+        """
+        if not isinstance(custom_hook, hook_type):
+            raise HookConfigurationError(f"custom_hook={custom_hook!r} must be a {hook_type}")
+        self._hook = custom_hook
+
+    def forget(self) -> None:
+        """Forget the hook; the hook itself goes on."""
+        self._hook = None

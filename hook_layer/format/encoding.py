@@ -1,0 +1,232 @@
+"""Writing tensor records: framing, checksums and the event message around a tensor's bytes.
+
+What stands around the bytes of a tensor is the same at every step, but for the step and the time.
+So it is made once for each name and shape and remembered.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format import event_fields as number
+from hook_layer.format.checksum import PAYLOAD_CHECKSUM, frame_header
+from hook_layer.format.dtypes import PLAIN_TAGS, normalized, tag_of
+from hook_layer.format.errors import UnsupportedDtypeError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.wire import FIXED64, LENGTH_DELIMITED, VARINT, key, varint
+
+__all__ = ["EncodedRecord", "EventBuffers", "StepEncoder"]
+
+_MAX_JOINED_BYTES: Final = 32 << 10
+"""Content up to this length is copied, which costs less than handling its record in pieces."""
+_PIECE_BYTES: Final = 256 << 10
+"""What goes through the checksum at once, and so is still in a core's cache when it is written."""
+
+
+class EncodedRecord:
+    """A record ready to be written.
+
+    Attributes:
+        buffers: The record in pieces; a large tensor's piece is a view of the tensor's memory.
+        length: Length of the whole record in bytes.
+    """
+
+    __slots__ = ("_checksum", "buffers", "length")
+
+    def __init__(
+        self, buffers: tuple[bytes | memoryview, ...], length: int, checksum: int | None = None
+    ) -> None:
+        self.buffers = buffers
+        self.length = length
+        self._checksum = checksum
+
+    @property
+    def crc32c(self) -> int:
+        """CRC-32C of the whole record."""
+        if self._checksum is None:
+            deque(self.pieces(), maxlen=0)
+        return self._checksum or 0
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """Yield the record piece by piece; each has just gone through the checksum."""
+        if self._checksum is not None:
+            yield from self.buffers
+            return
+        checksum = 0
+        for buffer in self.buffers:
+            for start in range(0, len(buffer), _PIECE_BYTES):
+                piece = buffer[start : start + _PIECE_BYTES]
+                # The library takes bytes and arrays without a copy, but no memory views.
+                data = piece if isinstance(piece, bytes) else np.frombuffer(piece, np.uint8)
+                checksum = google_crc32c.extend(checksum, data)
+                yield piece
+        self._checksum = checksum
+
+
+class EventBuffers:
+    """Content of an event file, to be gone through as often as needed.
+
+    Checksums of large tensors are computed while it is first gone through, so that whoever writes
+    it reads their memory once and not twice.
+
+    Attributes:
+        records: The records in their order.
+        nbytes: Length of the file in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[EncodedRecord] = []
+        self.nbytes = 0
+
+    def append(self, record: EncodedRecord) -> None:
+        """Add a record at the end."""
+        self.records.append(record)
+        self.nbytes += record.length
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        return chain.from_iterable(map(EncodedRecord.pieces, self.records))
+
+
+class StepEncoder:
+    """Encodes the tensors of one step.
+
+    Args:
+        step: Global step.
+        mode: Mode of the step.
+        mode_step: Step within the mode.
+        wall_time: Time of capture in seconds since 1970.
+    """
+
+    def __init__(self, *, step: int, mode: ModeKeys, mode_step: int, wall_time: float) -> None:
+        self._step = key(number.STEP, VARINT) + varint(step) if step else b""
+        self._start = _time_field(wall_time) + self._step
+        self._end = _metadata(mode, mode_step) + PAYLOAD_CHECKSUM
+
+    def encode(
+        self, name: str, value: npt.NDArray[Any], *, wall_time: float | None = None
+    ) -> EncodedRecord:
+        """Encode one tensor of any shape; large little-endian contiguous arrays are not copied.
+
+        Args:
+            name: Name of the tensor.
+            value: The tensor.
+            wall_time: Its own time of capture, None for that of the step.
+
+        Raises:
+            UnsupportedDtypeError: The format has no tag for the array's type.
+        """
+        start = self._start if wall_time is None else _time_field(wall_time) + self._step
+        tag = PLAIN_TAGS.get(value.dtype)
+        if tag is None and value.dtype.kind in "USO":
+            content = b"".join(_chunk(number.STRING, _string_bytes(text)) for text in value.flat)
+            frame = _frame(name, value.shape, 0, (len(start), len(content), len(self._end)))
+            return _joined(frame, start, content, self._end)
+        if tag is None:
+            value = normalized(value)
+            tag = tag_of(value.dtype)
+        frame = _frame(name, value.shape, tag, (len(start), value.nbytes, len(self._end)))
+        if value.nbytes <= _MAX_JOINED_BYTES:
+            return _joined(frame, start, value.tobytes(), self._end)
+        head = b"".join((frame.header, start, frame.rest))
+        return EncodedRecord((head, _bytes_of(value), self._end), frame.length)
+
+
+class _Frame(NamedTuple):
+    """What stands in a record before the time, and between step and content; and its length."""
+
+    header: bytes
+    rest: bytes
+    length: int
+
+
+@lru_cache(maxsize=1 << 14)
+def _frame(name: str, shape: tuple[int, ...], tag: int, lengths: tuple[int, int, int]) -> _Frame:
+    """Return what is the same in all records of a tensor.
+
+    Args:
+        name: Name of the tensor.
+        shape: Its shape.
+        tag: Its type.
+        lengths: Lengths of time and step, of the content, and of what stands behind it.
+    """
+    start, content, end = lengths
+    behind = content + end - len(PAYLOAD_CHECKSUM)
+    head = _value_head(name, shape, tag, content)
+    value_key = key(number.VALUE, LENGTH_DELIMITED) + varint(len(head) + behind)
+    summary = varint(len(value_key) + len(head) + behind)
+    rest = key(number.SUMMARY, LENGTH_DELIMITED) + summary + value_key + head
+    header = frame_header(start + len(rest) + behind)
+    return _Frame(header, rest, len(header) + start + len(rest) + content + end)
+
+
+def _value_head(name: str, shape: tuple[int, ...], tag: int, content_bytes: int) -> bytes:
+    """Return the bytes of a summary value before its content."""
+    tensor = key(number.DTYPE, VARINT) + varint(tag) if tag else b""
+    tensor += _chunk(number.SHAPE, b"".join(_dimension(name, length) for length in shape))
+    if tag and content_bytes:
+        tensor += key(number.CONTENT, LENGTH_DELIMITED) + varint(content_bytes)
+    tensor_key = key(number.TENSOR, LENGTH_DELIMITED) + varint(len(tensor) + content_bytes)
+    return _chunk(number.TAG, name.encode()) + tensor_key + tensor
+
+
+@lru_cache(maxsize=64)
+def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
+    """Return the metadata of a summary value; the same for all tensors of a step."""
+    return _chunk(
+        number.METADATA,
+        _plugin(number.MODE_STEP_PLUGIN, mode_step) + _plugin(number.MODE_PLUGIN, mode.value),
+    )
+
+
+def _joined(frame: _Frame, start: bytes, content: bytes, end: bytes) -> EncodedRecord:
+    data = b"".join((frame.header, start, frame.rest, content, end))
+    return EncodedRecord((data,), frame.length, google_crc32c.value(data))
+
+
+def _bytes_of(value: npt.NDArray[Any]) -> memoryview:
+    try:
+        return value.data.cast("B")
+    except (TypeError, ValueError):  # not contiguous, or a type that memory views do not know
+        return np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
+
+
+def _time_field(wall_time: float) -> bytes:
+    return key(number.WALL_TIME, FIXED64) + struct.pack("<d", wall_time) if wall_time else b""
+
+
+def _dimension(name: str, length: int) -> bytes:
+    size = key(number.SIZE, VARINT) + varint(length) if length else b""
+    return _chunk(
+        number.DIMENSION,
+        size + _chunk(number.DIMENSION_NAME, f"{name}_{length}".encode()),
+    )
+
+
+def _string_bytes(text: object) -> bytes:
+    if isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogateescape")
+    raise UnsupportedDtypeError(
+        f"an object array may hold strings only, this one holds a {type(text).__name__}"
+    )
+
+
+def _plugin(name: str, content: int) -> bytes:
+    entry = _chunk(number.PLUGIN_NAME, name.encode()) + _chunk(
+        number.PLUGIN_CONTENT, str(content).encode()
+    )
+    return _chunk(number.PLUGIN, entry)
+
+
+def _chunk(field: int, data: bytes) -> bytes:
+    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data

@@ -1,0 +1,138 @@
+"""Event files that TensorBoard reads: scalars and histograms.
+
+Records are framed as those of event files (`hook_layer.format.records`), but their last field is
+the true checksum of the message, which TensorBoard verifies. Field numbers are those of
+TensorFlow's `event.proto` and `summary.proto`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hook_layer.format.checksum import masked_crc32c
+from hook_layer.format.wire import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, key, varint
+
+__all__ = [
+    "HistogramSummary",
+    "clean_tag",
+    "encode_file_head",
+    "encode_histogram",
+    "encode_scalar",
+    "summary_file_key",
+]
+
+_FILE_VERSION: Final = b"brain.Event:2"
+_SESSION_START: Final = 1
+
+# Field numbers of the messages Event, SessionLog, Summary.Value and HistogramProto.
+_WALL_TIME, _STEP, _VERSION, _SUMMARY, _SESSION_LOG = 1, 2, 3, 5, 7
+_STATUS: Final = 1
+_VALUE: Final = 1
+_TAG, _SIMPLE_VALUE, _HISTOGRAM = 1, 2, 5
+_BUCKET_LIMIT, _BUCKET = 6, 7
+
+_ILLEGAL_IN_TAGS: Final = re.compile(r"[^-/\w\.]")
+
+
+@dataclass(frozen=True)
+class HistogramSummary:
+    """A histogram of finite numbers.
+
+    Attributes:
+        min: Smallest number.
+        max: Largest number.
+        num: How many numbers.
+        sum: Their sum.
+        sum_squares: Sum of their squares.
+        limits: Right limits of the buckets, growing; a number on a limit is in the next bucket.
+        counts: How many numbers are in each.
+    """
+
+    min: float
+    max: float
+    num: float
+    sum: float
+    sum_squares: float
+    limits: Sequence[float]
+    counts: Sequence[float]
+
+
+def clean_tag(name: str) -> str:
+    """Return `name` as a tag: other characters than letters, digits and `-_./` become `_`."""
+    return _ILLEGAL_IN_TAGS.sub("_", name).lstrip("/")
+
+
+def summary_file_key(folder: str, step: int, writer: str) -> str:
+    """Return the key of a file of summaries.
+
+    Args:
+        folder: The run, as TensorBoard calls what lies in one folder, e.g. `TRAIN`.
+        step: First global step in the file.
+        writer: Process that writes it, e.g. `4711_node-3`.
+    """
+    return f"{folder}/{step:012d}_{writer}.tfevents"
+
+
+def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -> bytes:
+    """Return what a file begins with.
+
+    Args:
+        step: First global step in the file.
+        wall_time: Now, seconds since 1970.
+        is_restart: Whether readers are to forget what earlier files say of this step and later
+            ones: an interrupted training goes on from here.
+    """
+    head = _record(0, wall_time, _chunk(_VERSION, _FILE_VERSION))
+    if is_restart:
+        start = key(_STATUS, VARINT) + varint(_SESSION_START)
+        head += _record(step, wall_time, _chunk(_SESSION_LOG, start))
+    return head
+
+
+def encode_scalar(tag: str, value: float, step: int, wall_time: float) -> bytes:
+    """Return the record of a number; one beyond float32 becomes infinite."""
+    return _value_record(tag, key(_SIMPLE_VALUE, FIXED32) + _float32(value), step, wall_time)
+
+
+def encode_histogram(tag: str, histogram: HistogramSummary, step: int, wall_time: float) -> bytes:
+    """Return the record of a histogram."""
+    h = histogram
+    numbers = enumerate((h.min, h.max, h.num, h.sum, h.sum_squares), start=1)
+    message = [key(field, FIXED64) + struct.pack("<d", number) for field, number in numbers]
+    for field, values in ((_BUCKET_LIMIT, h.limits), (_BUCKET, h.counts)):
+        message.append(_chunk(field, struct.pack(f"<{len(values)}d", *values)))
+    return _value_record(tag, _chunk(_HISTOGRAM, b"".join(message)), step, wall_time)
+
+
+def _value_record(tag: str, value: bytes, step: int, wall_time: float) -> bytes:
+    summary = _chunk(_VALUE, _chunk(_TAG, tag.encode()) + value)
+    return _record(step, wall_time, _chunk(_SUMMARY, summary))
+
+
+def _record(step: int, wall_time: float, content: bytes) -> bytes:
+    """Return an Event, framed."""
+    at = key(_WALL_TIME, FIXED64) + struct.pack("<d", wall_time)
+    if step:
+        at += key(_STEP, VARINT) + varint(step)
+    payload = at + content
+    length = struct.pack("<Q", len(payload))
+    return b"".join((length, _checksum(length), payload, _checksum(payload)))
+
+
+def _checksum(data: bytes) -> bytes:
+    return struct.pack("<I", masked_crc32c(data))
+
+
+def _chunk(field: int, data: bytes) -> bytes:
+    return key(field, LENGTH_DELIMITED) + varint(len(data)) + data
+
+
+def _float32(value: float) -> bytes:
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:
+        return struct.pack("<f", float("inf") if value > 0 else float("-inf"))

@@ -1,0 +1,256 @@
+r"""The JSON that configures a hook, as CreateTrainingJob has it: what it says, and its mistakes.
+
+    {"DebugHookConfig": {
+        "S3OutputPath": "s3://bucket/prefix", "LocalPath": "/opt/ml/output/tensors",
+        "HookParameters": {"save_interval": "100", "eval.save_interval": "1"},
+        "CollectionConfigurations": [
+            {"CollectionName": "gradients", "CollectionParameters": {"reductions": "mean,l2"}},
+            {"CollectionName": "relu", "CollectionParameters": {"include_regex": "relu\\d"}}]},
+     "TensorBoardOutputConfig": {"S3OutputPath": "s3://bucket/prefix"},
+     "CheckpointConfig": {"S3Uri": "s3://bucket/checkpoints", "LocalPath": "/opt/ml/checkpoints"},
+     "DebugRuleConfigurations": [{"RuleConfigurationName": "VanishingGradient"}],
+     "Actions": [{"name": "stoptraining"}], "OptOutOfStop": false, "TrainingJobName": "mnist-7"}
+
+The members of `DebugHookConfig` may also stand at the top, which is how SageMaker hands them to a
+training job. Everything may be missing or null. A value may be a string wherever it is a number or
+a boolean. What is more special counts: a collection's `train.save_interval`, then its
+`save_interval`, then the hook's `train.save_interval`, then the hook's, then the default.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.config import JobConfiguration
+from hook_layer.configuration_file import ConfigurationFile, read_configuration_file
+from hook_layer.errors import HookConfigurationError
+from hook_layer.hook_options import HookOptions, OptionArguments
+from hook_layer.job_json import parse_job
+from hook_layer.json_values import (
+    as_choice,
+    as_flag,
+    as_integer,
+    as_number,
+    as_object,
+    as_text,
+    known_keys,
+    refuse,
+)
+from hook_layer.parameters_json import (
+    REDUCTION_KEYS,
+    SAVE_KEYS,
+    SaveParameters,
+    make_save_config,
+    read_include_regex,
+    read_reduction_config,
+    read_save_parameters,
+)
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig
+
+__all__ = [
+    "CollectionParameters",
+    "HookConfiguration",
+    "load_hook_configuration",
+    "parse_hook_configuration",
+]
+
+_COLLECTION_KEYS: Final = (*SAVE_KEYS, *REDUCTION_KEYS, "include_regex", "save_histogram")
+_OPTIONS: Final[dict[str, Callable[[str, object], object]]] = {
+    "statistics": as_flag,
+    "stop": partial(as_choice, valid=("raise", "flag")),
+    "stop_poll_s": as_number,
+    "on_full": partial(as_choice, valid=("wait", "drop")),
+    "queue_bytes": partial(as_integer, minimum=1),
+    "close_timeout_s": as_number,
+    "max_wait_s": as_number,
+    "spool_bytes": partial(as_integer, minimum=0),
+    "spool_dir": as_text,
+    "termination_timeout_s": as_number,
+}
+_FLAG_KEYS: Final = ("save_all", "dry_run", "export_tensorboard")
+_PARAMETER_KEYS: Final = (
+    *SAVE_KEYS,
+    *REDUCTION_KEYS,
+    *_FLAG_KEYS,
+    "include_regex",
+    "include_workers",
+    "tensorboard_dir",
+    *_OPTIONS,
+)
+_NAME: Final = "CollectionName"
+_PARAMETERS: Final = "CollectionParameters"
+
+
+@dataclass(frozen=True)
+class CollectionParameters:
+    """What the file says of one collection.
+
+    Attributes:
+        name: Its name.
+        save: When it is saved, with what the hook's parameters say; None: nothing of its own.
+        reduction_config: What is stored; None: nothing of its own.
+        include_regex: Its regular expressions.
+        save_histogram: Whether TensorBoard gets histograms; None: not said.
+    """
+
+    name: str
+    save: SaveParameters | None = None
+    reduction_config: ReductionConfig | None = None
+    include_regex: list[str] = field(default_factory=list)
+    save_histogram: bool | None = None
+
+
+@dataclass(frozen=True)
+class HookConfiguration:
+    """What a configuration file says.
+
+    Attributes:
+        job: What it says of the job.
+        save: When collections are saved that do not say it.
+        reduction_config: What is stored where a collection does not say it; None: not said.
+        include_regex: Tensors that are saved, too; None: not said.
+        tensorboard_dir: Where TensorBoard's files go; None: not said.
+        include_workers: `one` or `all`.
+        save_all: Whether everything is saved.
+        dry_run: Whether everything is decided and nothing stored.
+        export_tensorboard: Whether TensorBoard's files are written.
+        options: Further options.
+        collections: The collections that are saved.
+    """
+
+    job: JobConfiguration = field(default_factory=JobConfiguration)
+    save: SaveParameters = field(default_factory=dict)
+    reduction_config: ReductionConfig | None = None
+    include_regex: list[str] | None = None
+    tensorboard_dir: str | None = None
+    include_workers: str = "one"
+    save_all: bool = False
+    dry_run: bool = False
+    export_tensorboard: bool = False
+    options: HookOptions = field(default_factory=HookOptions)
+    collections: tuple[CollectionParameters, ...] = ()
+
+    def save_config(self, default_interval: int) -> SaveConfig:
+        """Return when collections are saved that do not say it."""
+        return make_save_config(self.save, default_interval)
+
+    def configure(self, manager: CollectionManager, default_interval: int) -> None:
+        """Make the collections what the file says; those that do not exist are made.
+
+        Args:
+            manager: The collections.
+            default_interval: Every how many steps is saved where the file does not say it.
+        """
+        for parameters in self.collections:
+            collection = manager.get(parameters.name)
+            manager.include.add(parameters.name)
+            if parameters.save is not None:
+                collection.save_config = make_save_config(parameters.save, default_interval)
+            if parameters.reduction_config is not None:
+                collection.reduction_config = parameters.reduction_config
+            if parameters.save_histogram is not None:
+                collection.save_histogram = parameters.save_histogram
+            collection.include(parameters.include_regex)
+
+
+def load_hook_configuration(
+    json_file_path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ
+) -> HookConfiguration:
+    """Find, read and check the file that configures a hook.
+
+    Args:
+        json_file_path: The file, where the code names it.
+        environ: The environment, which names it else.
+
+    Raises:
+        ConfigurationFileNotFoundError: There is none.
+        HookConfigurationError: It cannot be read, or has a mistake.
+    """
+    file = read_configuration_file(json_file_path, environ)
+    try:
+        return parse_hook_configuration(file)
+    except HookConfigurationError as error:
+        raise HookConfigurationError(f"{file.name}: {error}") from error
+
+
+def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
+    """Check a configuration file and return what it says.
+
+    Raises:
+        HookConfigurationError: With key, value and what is allowed.
+    """
+    hook, job = parse_job(file)
+    path = "HookParameters"
+    given = known_keys(f"{path}.", as_object(path, hook.get(path)), _PARAMETER_KEYS)
+    save = read_save_parameters(path, given, {})
+    reduction_config = read_reduction_config(path, given, None)
+    flags = {key: as_flag(f"{path}.{key}", given.get(key, False)) for key in _FLAG_KEYS}
+    workers = as_choice(
+        f"{path}.include_workers", given.get("include_workers", "one"), ("one", "all")
+    )
+    directory = given.get("tensorboard_dir")
+    return HookConfiguration(
+        job=job,
+        save=save or {},
+        reduction_config=reduction_config,
+        include_regex=read_include_regex(path, given) or None,
+        tensorboard_dir=(
+            None if directory is None else as_text(f"{path}.tensorboard_dir", directory)
+        ),
+        include_workers=workers,
+        save_all=flags["save_all"],
+        dry_run=flags["dry_run"],
+        export_tensorboard=flags["export_tensorboard"],
+        options=_options(path, given),
+        collections=_collections(
+            hook.get("CollectionConfigurations"), save or {}, reduction_config
+        ),
+    )
+
+
+def _options(path: str, given: Mapping[str, Any]) -> HookOptions:
+    read = {key: of(f"{path}.{key}", given[key]) for key, of in _OPTIONS.items() if key in given}
+    try:
+        return HookOptions(**cast("OptionArguments", read))
+    except HookConfigurationError as error:
+        raise HookConfigurationError(f"{path}.{error}") from error
+
+
+def _collections(
+    value: object, save: SaveParameters, reduction_config: ReductionConfig | None
+) -> tuple[CollectionParameters, ...]:
+    path = "CollectionConfigurations"
+    if value is not None and not isinstance(value, list):
+        refuse(path, value, "must be a list of JSON objects")
+    return tuple(
+        _collection(f"{path}[{i}]", as_object(f"{path}[{i}]", item), save, reduction_config)
+        for i, item in enumerate(value or ())
+    )
+
+
+def _collection(
+    path: str,
+    item: Mapping[str, Any],
+    save: SaveParameters,
+    reduction_config: ReductionConfig | None,
+) -> CollectionParameters:
+    members = known_keys(f"{path}.", item, (_NAME, _PARAMETERS))
+    if _NAME not in members:
+        raise HookConfigurationError(f"{path}: Must specify '{_NAME}' in JSON config.")
+    name = as_text(f"{path}.{_NAME}", members[_NAME])
+    path = f"{path}.{_PARAMETERS}"
+    given = known_keys(f"{path}.", as_object(path, members.get(_PARAMETERS)), _COLLECTION_KEYS)
+    histogram = given.get("save_histogram")
+    return CollectionParameters(
+        name=name,
+        save=read_save_parameters(path, given, save),
+        reduction_config=read_reduction_config(path, given, reduction_config),
+        include_regex=read_include_regex(path, given),
+        save_histogram=None if histogram is None else as_flag(f"{path}.save_histogram", histogram),
+    )

@@ -1,0 +1,233 @@
+"""From the arguments of a hook, or a configuration file, to what a hook is made of.
+
+The hooks of all frameworks take the same arguments and the same file; a framework adds what exists
+in it without being asked for (`FrameworkDefaults`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.config import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
+from hook_layer.configuration_file import OWN_VARIABLE
+from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.format.modes import ModeKeys
+from hook_layer.hook_json import HookConfiguration, load_hook_configuration
+from hook_layer.hook_options import HookOptions, OptionArguments
+from hook_layer.json_values import as_choice, refuse
+from hook_layer.places import Outputs, resolve_targets
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
+from hook_layer.storage.base import open_store
+
+__all__ = ["FrameworkDefaults", "HookArguments", "HookSetup", "set_up"]
+
+_SWITCHED_OFF: Final = "memory://switched-off"
+
+
+@dataclass(frozen=True)
+class FrameworkDefaults:
+    """What a framework's hook has and saves without being asked.
+
+    Attributes:
+        built_in: Its collections by name, with the regular expressions of their tensors.
+        always_saved: Names of those that are saved whatever the configuration says.
+        collection_type: Class of its collections.
+        save_interval: Every how many steps is saved where nothing says it.
+    """
+
+    built_in: Mapping[str, tuple[str, ...]]
+    always_saved: tuple[str, ...]
+    collection_type: type[Collection] = Collection
+    save_interval: int = DEFAULT_SAVE_INTERVAL
+
+
+@dataclass(frozen=True)
+class HookArguments:
+    """The arguments that the original's hooks of all frameworks take, in its order."""
+
+    out_dir: str | os.PathLike[str] | None = None
+    export_tensorboard: bool = False
+    tensorboard_dir: str | os.PathLike[str] | None = None
+    dry_run: bool = False
+    reduction_config: ReductionConfig | None = None
+    save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None
+    include_regex: str | Iterable[str] | None = None
+    include_collections: str | Iterable[str] | None = None
+    save_all: bool = False
+    include_workers: str = "one"
+
+    def checked(self) -> HookArguments:
+        """Return these arguments if each of them is what it has to be.
+
+        Raises:
+            HookConfigurationError: One is not.
+        """
+        for name in ("export_tensorboard", "dry_run", "save_all"):
+            if not isinstance(value := getattr(self, name), bool):
+                refuse(name, value, "must be True or False")
+        for name in ("out_dir", "tensorboard_dir"):
+            if not isinstance(value := getattr(self, name), (str, os.PathLike, type(None))):
+                refuse(name, value, "must be a path or a URI")
+        for name in ("include_regex", "include_collections"):
+            _check_texts(name, getattr(self, name))
+        if not isinstance(self.reduction_config, (ReductionConfig, type(None))):
+            refuse("reduction_config", self.reduction_config, "must be a ReductionConfig")
+        as_choice("include_workers", self.include_workers, ("one", "all"))
+        return self
+
+
+@dataclass(frozen=True)
+class HookSetup:
+    """What a hook is made of: the arguments of `BaseHook`.
+
+    Attributes:
+        targets: Where it writes.
+        manager: Its collections.
+        options: Further options.
+        job: The job that it runs in.
+        dry_run: Whether it decides everything and stores nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    targets: HookTargets
+    manager: CollectionManager
+    options: HookOptions
+    job: JobEnvironment
+    dry_run: bool = False
+    all_workers: bool = False
+
+
+def set_up(
+    arguments: HookArguments,
+    options: OptionArguments,
+    defaults: FrameworkDefaults,
+    configuration: HookConfiguration | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> HookSetup:
+    """Turn the arguments of a hook, or a configuration file, into what the hook is made of.
+
+    Without a configuration the file that `STEPWATCH_CONFIG` names still says what it has to say of
+    the job: where to write unless `out_dir` does, the rules, whether the job may be stopped.
+
+    Args:
+        arguments: The arguments.
+        options: Further options.
+        defaults: What the framework adds.
+        configuration: What a file says; then the arguments say nothing.
+        environ: The environment.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense, or the file has a mistake.
+    """
+    if configuration is None:
+        arguments = arguments.checked()
+        job = _job_of_the_environment(environ)
+        manager, all_options = _manager(arguments, defaults), _options(options)
+    else:
+        if arguments != HookArguments() or options:
+            raise HookConfigurationError(
+                "a hook takes a configuration, or the arguments that it is made of, not both"
+            )
+        arguments, job = _arguments(configuration, defaults), configuration.job
+        manager, all_options = _manager(arguments, defaults), configuration.options
+        configuration.configure(manager, defaults.save_interval)
+    if hook_enabled(environ):
+        outputs = Outputs(
+            _path(arguments.out_dir),
+            arguments.export_tensorboard,
+            _path(arguments.tensorboard_dir),
+            by_file=configuration is not None,
+        )
+        targets = resolve_targets(outputs, job, environ)
+    else:
+        targets = HookTargets(open_store(_SWITCHED_OFF))
+    manager.has_summaries = targets.tensorboard is not None
+    return HookSetup(
+        targets,
+        manager,
+        all_options,
+        JobEnvironment.detect(targets.out.uri, environ, job),
+        arguments.dry_run,
+        arguments.include_workers == "all",
+    )
+
+
+def _job_of_the_environment(environ: Mapping[str, str]) -> JobConfiguration:
+    if not hook_enabled(environ) or not environ.get(OWN_VARIABLE, "").strip():
+        return JobConfiguration()
+    return load_hook_configuration(environ=environ).job
+
+
+def _arguments(configuration: HookConfiguration, defaults: FrameworkDefaults) -> HookArguments:
+    return HookArguments(
+        export_tensorboard=configuration.export_tensorboard,
+        tensorboard_dir=configuration.tensorboard_dir,
+        dry_run=configuration.dry_run,
+        reduction_config=configuration.reduction_config,
+        save_config=configuration.save_config(defaults.save_interval),
+        include_regex=configuration.include_regex,
+        save_all=configuration.save_all,
+        include_workers=configuration.include_workers,
+    )
+
+
+def _options(options: OptionArguments) -> HookOptions:
+    valid = [field.name for field in fields(HookOptions)]
+    for name in options:
+        if name not in valid:
+            raise TypeError(f"a hook has no argument {name!r}: {nearest(name, valid)}")
+    return HookOptions(**options)
+
+
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path).strip() or None
+
+
+def _manager(arguments: HookArguments, defaults: FrameworkDefaults) -> CollectionManager:
+    collections = {
+        name: defaults.collection_type(name, list(patterns))
+        for name, patterns in defaults.built_in.items()
+    }
+    include = {*_as_list(arguments.include_collections), *defaults.always_saved}
+    if arguments.include_regex is not None:
+        collections[CollectionKeys.DEFAULT].include(_as_list(arguments.include_regex))
+        include.add(CollectionKeys.DEFAULT)
+    if arguments.save_all:
+        collections[CollectionKeys.ALL].include(".*")
+        include.add(CollectionKeys.ALL)
+    save_config = arguments.save_config
+    if save_config is None:
+        save_config = SaveConfig(save_interval=defaults.save_interval)
+    return CollectionManager(
+        collections=collections,
+        include=include,
+        save_config=SaveConfig.parse(save_config),
+        reduction_config=arguments.reduction_config or ReductionConfig(save_raw_tensor=True),
+        built_in=frozenset(defaults.built_in),
+        collection_type=defaults.collection_type,
+    )
+
+
+def _check_texts(name: str, value: object) -> None:
+    """Refuse what is neither a text nor texts in (nested) lists."""
+    if value is None or isinstance(value, str):
+        return
+    if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
+        refuse(name, value, "must be a list of texts")
+    for item in value:
+        _check_texts(name, item)
+
+
+def _as_list(value: str | Iterable[Any] | None) -> list[str]:
+    """Return a string, a list of strings, or nested lists of them, as one flat list."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    return [name for item in value for name in _as_list(item)]

@@ -1,0 +1,212 @@
+"""The life of a hook: it opens the trial at the first step, takes its steps, and closes it.
+
+Opening is left to the first step, for who is who among several workers is not known before. The end
+is `close`, called by itself when the process ends, after an exception too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from functools import partial
+
+from hook_layer.capture import StepRecord
+from hook_layer.checkpoint import RunStart
+from hook_layer.claim import FolderClaim
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.config import HookTargets, JobEnvironment, hook_enabled
+from hook_layer.format.job_file import StopFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import guarded
+from hook_layer.hook_options import HookOptions
+from hook_layer.process_end import ProcessEnd
+from hook_layer.resumable import ResumableHook
+from hook_layer.session import TrialSession
+from hook_layer.step_files import RunIdentity
+from hook_layer.termination import on_termination
+
+__all__ = ["HookLifecycle"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class HookLifecycle(ResumableHook):
+    """A hook with a trial behind it.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(manager, with_statistics=options.statistics)
+        self.dry_run = dry_run
+        self._targets = targets
+        self._store = targets.out
+        self._job = job or JobEnvironment.detect(targets.out.uri)
+        self._options = options
+        self._all_workers = all_workers
+        self._session: TrialSession | None = None
+        self._num_workers = 1
+        self._is_writer: bool | None = None  # not known before the first step
+        self._claim = FolderClaim(targets.out)
+        self._pid = os.getpid()
+        self._enabled = hook_enabled()
+        self._closed = False
+        self._close_s = 0.0
+        self._process_end = ProcessEnd(self) if self._enabled else None
+
+    @property
+    def is_active(self) -> bool:
+        """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
+        return self._enabled and not self._closed and os.getpid() == self._pid
+
+    def close(self, *, end_of_training: bool = True) -> None:
+        """Write what is left, and the end marker; a second call does nothing.
+
+        A hook that saw no step, and was given nothing to save, writes nothing at all: there is no
+        trial then. What was saved behind the last saved step becomes a step of its own, the next
+        one of the current mode.
+
+        Called by itself when the process ends, also after an exception: training did end. A process
+        that is killed (as a spot instance is) leaves no end marker, and neither does one that got
+        SIGTERM. What could not be delivered is logged, and in `report()`.
+
+        Args:
+            end_of_training: False when training is to be resumed later: no end marker then.
+        """
+        if not self.is_active:  # in a forked child nobody might ever release the lock
+            return
+        started = time.perf_counter()
+        with self._lock:
+            if self._closed:
+                return
+            self._end_step()
+            self._look_for_checkpoint()
+            self._save_pending()
+            self._closed = True
+            self._detach()
+        if self._process_end is not None:
+            self._process_end.cancel()
+        if self.failures.errors:
+            logger.warning("errors while capturing, by part: %s", dict(self.failures.errors))
+        self._close_session(end_of_training=end_of_training and not self._is_terminated)
+        on_termination.forget(self)
+        self._claim.release()
+        self._close_s = time.perf_counter() - started
+
+    def __del__(self) -> None:
+        # No lock may be taken here, and nothing waited for: the process's end does the rest.
+        process_end = getattr(self, "_process_end", None)
+        if process_end is None or self._closed or os.getpid() != self._pid:
+            return
+        self._claim.release()
+        if self._session is None:
+            process_end.cancel()
+            return
+        records = [record for record in (self._record, self._pending_record()) if record]
+        process_end.leave(
+            partial(
+                self._session.finish,
+                records,
+                self.collection_manager.to_file(self._num_workers),
+                end_of_training=not self._is_terminated,
+                timeout_s=self._options.close_timeout_s,
+            )
+        )
+
+    def _close_session(self, *, end_of_training: bool) -> None:
+        if self._session is None:
+            return
+        self._write_collections(self._session)
+        if self._checkpoints is not None:
+            self._checkpoints.close(has_ended=end_of_training)
+        timeout_s = self._options.close_timeout_s
+        self._session.close(end_of_training=end_of_training, timeout_s=timeout_s)
+
+    # What an adapter may override ----------------------------------------------------------------
+
+    def _shared_start(self, start: RunStart) -> RunStart:
+        """Return where all workers of this run begin; rank 0 says `start`, which others ignore."""
+        return start
+
+    def _detach(self) -> None:
+        """Take the hooks off the framework's objects."""
+
+    # The beginning -------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._is_writer is not None:
+            return
+        rank, size = self._rank_and_size()
+        self._is_writer = False  # also if something fails here
+        self._num_workers = size if self._all_workers else 1
+        is_writer = self._all_workers or rank == 0
+        if self.dry_run or not is_writer:
+            self._is_writer = is_writer
+            return
+        start = self._own_start() if rank == 0 else RunStart.new()
+        if self._all_workers:
+            start = self._shared_start(start)
+        self._run_start = start
+        if start.is_refused:
+            return
+        self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
+        self._last_saved_step = start.saved_step
+        identity = RunIdentity(start.run_id, f"worker_{rank}", self._num_workers)
+        session = TrialSession(self._targets, identity, start, self._job, self._options)
+        if self._checkpoints is not None:
+            self._checkpoints.file.copy_by(session.writer.housekeep)
+        self._session = session
+        self._is_writer = True
+        if self._options.termination_timeout_s is not None:
+            on_termination.tell(self)
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    @guarded("hand over")
+    def _hand_over(self, record: StepRecord) -> None:
+        if self._session is None:
+            logger.info("dry run: step %d has %d tensors", record.step, len(record.tensors))
+            record.release()
+            return
+        if not self._session.has_collections:
+            self._write_collections(self._session)
+        self._last_saved_step = record.step
+        self._session.writer.submit(record)
+
+    def _save_pending(self) -> None:
+        """Save what came behind the last saved step, as a step of its own."""
+        if not self._pending:
+            return
+        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
+            # Opening is up to all workers together, and the others may be gone.
+            names = ", ".join(sorted(self._pending))
+            logger.warning("saved without any step, and so not stored: %s", names)
+            return
+        self._open()
+        record = self._pending_record()
+        self._pending.clear()
+        if self._is_writer and record is not None:
+            self._hand_over(record)
+
+    def _write_collections(self, session: TrialSession) -> None:
+        session.write_collections(self.collection_manager.to_file(self._num_workers))
+
+    def _stop_request(self) -> StopFile | None:
+        """Return what asks this worker to stop; also called in other threads."""
+        return None if self._session is None else self._session.stop_signal.requested

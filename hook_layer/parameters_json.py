@@ -1,0 +1,118 @@
+"""Parameters that a hook and its collections have in common: when, in which form, which tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from hook_layer.collections import checked_pattern
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.json_values import as_integer, as_texts
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+__all__ = [
+    "REDUCTION_KEYS",
+    "SAVE_KEYS",
+    "SaveParameters",
+    "make_save_config",
+    "read_include_regex",
+    "read_reduction_config",
+    "read_save_parameters",
+]
+
+SaveParameters: TypeAlias = Mapping[ModeKeys, Mapping[str, Any]]
+"""The arguments of `SaveConfigMode` that are given, by mode."""
+
+
+def _steps(name: str, value: object) -> list[int]:
+    if isinstance(value, str):
+        value = as_texts(name, value)
+    steps = value if isinstance(value, list) else [value]
+    return [as_integer(name, step, minimum=0) for step in steps]
+
+
+_READ: Final[Mapping[str, Callable[[str, object], object]]] = {
+    "save_interval": partial(as_integer, minimum=1),
+    "start_step": partial(as_integer, minimum=0),
+    "end_step": partial(as_integer, minimum=0),
+    "save_steps": _steps,
+}
+_PREFIXES: Final = {mode: f"{mode.name.lower()}." for mode in ModeKeys}
+
+SAVE_KEYS: Final = tuple(prefix + key for prefix in ("", *_PREFIXES.values()) for key in _READ)
+"""When: for all modes, and for one."""
+REDUCTION_KEYS: Final = ("reductions", "save_raw_tensor", "save_shape")
+"""In which form."""
+
+
+def read_save_parameters(
+    path: str, given: Mapping[str, Any], base: SaveParameters
+) -> SaveParameters | None:
+    """Return when to save, or None if the parameters say nothing of it.
+
+    Args:
+        path: Where the parameters stand, for messages.
+        given: The parameters.
+        base: What counts where they say nothing.
+
+    Raises:
+        HookConfigurationError: A number makes no sense.
+    """
+    if not any(key in given for key in SAVE_KEYS):
+        return None
+
+    def behind(prefix: str) -> dict[str, Any]:
+        keys = [key for key in _READ if prefix + key in given]
+        return {key: _READ[key](f"{path}.{prefix}{key}", given[prefix + key]) for key in keys}
+
+    plain = behind("")
+    return {
+        mode: {**base.get(mode, {}), **plain, **behind(prefix)}
+        for mode, prefix in _PREFIXES.items()
+    }
+
+
+def make_save_config(save: SaveParameters, default_interval: int) -> SaveConfig:
+    """Return the save configuration; `default_interval` counts where no interval is given."""
+    modes = {mode: {"save_interval": default_interval, **save.get(mode, {})} for mode in ModeKeys}
+    return SaveConfig({mode: SaveConfigMode(**arguments) for mode, arguments in modes.items()})
+
+
+def read_reduction_config(
+    path: str, given: Mapping[str, Any], base: ReductionConfig | None
+) -> ReductionConfig | None:
+    """Return what is stored of a tensor, or None if the parameters say nothing of it.
+
+    With `reductions` the value itself is stored only if `save_raw_tensor` says so. Without them
+    the other two keys change what counts anyway.
+
+    Args:
+        path: Where the parameters stand, for messages.
+        given: The parameters.
+        base: What counts anyway; None: the value itself is stored.
+
+    Raises:
+        HookConfigurationError: A reduction is unknown, or a flag no boolean.
+    """
+    said = {key: given[key] for key in REDUCTION_KEYS if key in given}
+    if not said:
+        return None
+    if "reductions" not in said:
+        said = {**(base or ReductionConfig(save_raw_tensor=True)).to_json_dict(), **said}
+    try:
+        return ReductionConfig.from_dict(said)
+    except HookConfigurationError as error:
+        raise HookConfigurationError(f"{path}.{error}") from error
+
+
+def read_include_regex(path: str, given: Mapping[str, Any]) -> list[str]:
+    """Return the regular expressions of `include_regex`: a list, or text with commas between.
+
+    Raises:
+        HookConfigurationError: One is no regular expression.
+    """
+    name = f"{path}.include_regex"
+    return [checked_pattern(p, name) for p in as_texts(name, given.get("include_regex", []))]

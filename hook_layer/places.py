@@ -1,0 +1,258 @@
+"""Where a hook writes: tensors, TensorBoard's files, the state beside the checkpoints.
+
+The places come, in this order, from the hook's own arguments, from a configuration file, and from
+SageMaker's defaults. `hook_layer.configuration_file` says which file that is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hook_layer.config import (
+    CheckpointConfig,
+    HookTargets,
+    JobConfiguration,
+    OutputPaths,
+    is_training_job,
+    job_name,
+)
+from hook_layer.configuration_file import read_json_object
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.json_values import as_text
+from hook_layer.storage.base import Store, open_store
+from hook_layer.storage.mirror import MirrorStore
+
+__all__ = ["Outputs", "output_paths", "resolve_targets"]
+
+logger = logging.getLogger("stepwatch")
+
+_DEBUG_LEAF: Final = "debug-output"
+_TENSORBOARD_LEAF: Final = "tensorboard-output"
+_TENSORBOARD_VARIABLE: Final = "TENSORBOARD_CONFIG_FILE_PATH"
+_CHECKPOINT_VARIABLE: Final = "CHECKPOINT_CONFIG_FILE_PATH"
+
+# Where SageMaker puts files, and expects them.
+_TENSORBOARD_FILE = "/opt/ml/input/config/tensorboardoutputconfig.json"
+_CHECKPOINT_FILE = "/opt/ml/input/config/checkpointconfig.json"
+_OUT_DIR = "/opt/ml/output/tensors"
+_TENSORBOARD_DIR = "/opt/ml/output/tensorboard"
+_CHECKPOINT_DIR = "/opt/ml/checkpoints"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the arguments of a hook, or the hook's part of a file, say of its output.
+
+    Attributes:
+        out_dir: A folder or URI; None: not said.
+        export_tensorboard: Whether TensorBoard's files are written.
+        tensorboard_dir: A folder or URI for them; they are written if it is given.
+        by_file: Whether a configuration file says all this.
+    """
+
+    out_dir: str | None = None
+    export_tensorboard: bool = False
+    tensorboard_dir: str | None = None
+    by_file: bool = False
+
+
+def resolve_targets(
+    outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str] = os.environ
+) -> HookTargets:
+    """Return where a hook writes.
+
+    Args:
+        outputs: What the hook's configuration says.
+        job: What a configuration file says of the job.
+        environ: The environment.
+
+    Raises:
+        HookConfigurationError: Nothing says where to, or a path makes no sense.
+    """
+    root = _root(outputs, job, environ)
+    out = root.open()
+    if environ.get("TRAINING_JOB_ARN", "").strip() and out.uri.startswith("file:"):
+        logger.warning(
+            "tensors are written to %s only. Unless SageMaker Debugger is switched on for this "
+            "account nothing takes them from there, and no rule judges them; name a file with "
+            "S3OutputPath in STEPWATCH_CONFIG, or write to out_dir='s3://...'",
+            out.uri,
+        )
+    tensorboard = _tensorboard(root, outputs, job, environ)
+    return HookTargets(
+        out, None if tensorboard is None else tensorboard.open(), _checkpoint(job, environ)
+    )
+
+
+def output_paths(name: str, members: Mapping[str, Any], *s3_keys: str) -> OutputPaths:
+    """Return the paths in a JSON object.
+
+    Args:
+        name: Name of the object in messages, ending in "." if it has one.
+        members: The object.
+        s3_keys: Keys of the path in S3; the first that is given counts.
+
+    Raises:
+        HookConfigurationError: One is no text.
+    """
+    s3 = [as_text(f"{name}{key}", members[key]) for key in s3_keys if members.get(key) is not None]
+    local = members.get("LocalPath")
+    return OutputPaths(
+        s3[0] if s3 else None, None if local is None else as_text(f"{name}LocalPath", local)
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place to write to.
+
+    Attributes:
+        uri: A path or URI.
+        copy: A folder that gets a copy of everything.
+        named_by: What named the place, for errors.
+    """
+
+    uri: str
+    copy: str | None = None
+    named_by: str = "out_dir"
+
+    def child(self, name: str) -> _Place:
+        """Return a folder of this place."""
+        copy = None if self.copy is None else f"{self.copy.rstrip('/')}/{name}"
+        return _Place(f"{self.uri.rstrip('/')}/{name}", copy, self.named_by)
+
+    def open(self) -> Store:
+        """Return the store there.
+
+        Raises:
+            HookConfigurationError: Nothing can be stored in a place of this name.
+        """
+        store = self._store(self.uri)
+        return store if self.copy is None else MirrorStore(store, self._store(self.copy))
+
+    def _store(self, uri: str) -> Store:
+        if not uri.isprintable():
+            raise HookConfigurationError(f"{self.named_by}={uri!r} is no path: it is not printable")
+        try:
+            return open_store(uri if "://" in uri else os.path.expanduser(uri))  # noqa: PTH111
+        except ValueError as error:
+            raise HookConfigurationError(f"{self.named_by}={uri!r}: {error}") from error
+
+
+def _place_of_output(
+    output: OutputPaths, leaf: str, environ: Mapping[str, str], configuration: JobConfiguration
+) -> _Place | None:
+    """Return where one kind of output goes by a configuration file; None: it does not say.
+
+    Args:
+        output: The paths that the file has for it.
+        leaf: The last part of its path below `S3OutputPath` and the job's name.
+        environ: The environment.
+        configuration: The rest of the file.
+
+    Raises:
+        HookConfigurationError: A path needs the job's name, and nothing says it.
+    """
+    if output.s3 is None or not configuration.writes_to_s3:
+        named_by = f"{configuration.source}: LocalPath"
+        return None if output.local is None else _Place(output.local, None, named_by)
+    root = _job_root(output.s3, job_name(environ, configuration), leaf)
+    if root is None:
+        raise HookConfigurationError(
+            f"{configuration.source}: S3OutputPath={output.s3!r} needs the job's name, for what is "
+            f"written goes below it to <name>/{leaf}/: give TrainingJobName in the file, or set "
+            "TRAINING_JOB_NAME"
+        )
+    return _Place(root, output.local, f"{configuration.source}: S3OutputPath or LocalPath")
+
+
+def _job_root(path: str, name: str | None, leaf: str) -> str | None:
+    """Return `path` with what is missing of `/{name}/{leaf}/`."""
+    scheme, separator, rest = path.strip().rpartition("://")
+    parts = [part for part in rest.split("/") if part]
+    below_bucket = parts if scheme in ("", "file") else parts[1:]
+    missing: list[str] = []
+    if name is None:
+        if below_bucket[-1:] != [leaf] or below_bucket == [leaf]:
+            return None
+    elif below_bucket[-1:] == [name]:
+        missing = [leaf]
+    elif below_bucket[-2:] != [name, leaf]:
+        missing = [name, leaf]
+    start = "/" if rest.startswith("/") else ""
+    return f"{scheme}{separator}{start}{'/'.join([*parts, *missing])}/"
+
+
+def _root(outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str]) -> _Place:
+    if outputs.out_dir is not None and outputs.out_dir.strip():
+        return _Place(outputs.out_dir.strip())
+    place = _place_of_output(job.debug_output, _DEBUG_LEAF, environ, job)
+    if place is not None:
+        return place
+    if is_training_job(environ) or (outputs.by_file and not job.writes_to_s3):
+        return _Place(_OUT_DIR)
+    if job.source:
+        raise HookConfigurationError(
+            f"{job.source} says neither S3OutputPath nor LocalPath: give one of them in its "
+            "DebugHookConfig, or out_dir to the hook"
+        )
+    raise HookConfigurationError(
+        "out_dir is missing: give a folder or an s3://bucket/prefix, e.g. Hook('runs/mnist-1')"
+    )
+
+
+def _tensorboard(
+    root: _Place, outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str]
+) -> _Place | None:
+    wanted = None
+    if outputs.tensorboard_dir is not None:
+        wanted = _Place(outputs.tensorboard_dir, None, "tensorboard_dir")
+    elif outputs.export_tensorboard:
+        wanted = root.child("tensorboard")
+    if not outputs.by_file:
+        return wanted
+    paths = job.tensorboard_output
+    if paths is not None:
+        place = _place_of_output(paths, _TENSORBOARD_LEAF, environ, job)
+        return place or _Place(_TENSORBOARD_DIR)
+    variable = environ.get(_TENSORBOARD_VARIABLE, "").strip()
+    if not variable and not is_training_job(environ):
+        return wanted
+    paths = _paths_in(variable or _TENSORBOARD_FILE, "S3OutputPath")
+    if paths is not None:
+        return _Place(paths.local or _TENSORBOARD_DIR, None, "LocalPath")
+    if wanted is not None or variable:
+        logger.warning(
+            "no TensorBoard files are written: in a training job only %s (%s) and "
+            "TensorBoardOutputConfig in STEPWATCH_CONFIG ask for them",
+            _TENSORBOARD_VARIABLE,
+            variable or _TENSORBOARD_FILE,
+        )
+    return None
+
+
+def _checkpoint(job: JobConfiguration, environ: Mapping[str, str]) -> CheckpointConfig | None:
+    """Return where checkpoints are: the platform's word counts before the configuration's."""
+    paths = _paths_in(environ.get(_CHECKPOINT_VARIABLE, "").strip() or _CHECKPOINT_FILE, "S3Uri")
+    if paths is not None:
+        is_copied = bool(environ.get("TRAINING_JOB_ARN", "").strip())  # SageMaker does it
+        s3_uri = None if is_copied else paths.s3
+        return CheckpointConfig(Path(paths.local or _CHECKPOINT_DIR), s3_uri)
+    if job.checkpoint is not None:
+        return CheckpointConfig(Path(job.checkpoint.local or _CHECKPOINT_DIR), job.checkpoint.s3)
+    if is_training_job(environ) and Path(_CHECKPOINT_DIR).is_dir():
+        return CheckpointConfig(Path(_CHECKPOINT_DIR))
+    return None
+
+
+def _paths_in(path: str, s3_key: str) -> OutputPaths | None:
+    """Return the paths in a file of the platform; None where there is none."""
+    try:
+        return output_paths(f"{path}: ", read_json_object(path, path), s3_key)
+    except ConfigurationFileNotFoundError:
+        return None

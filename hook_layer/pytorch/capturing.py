@@ -1,0 +1,184 @@
+"""What the hook for PyTorch captures: of which tensors, under which names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from torch import Tensor, nn
+
+from hook_layer.capture import TensorBackend
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collections import Collection
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.errors import HookConfigurationError
+from hook_layer.guard import guarded
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
+from hook_layer.pytorch.collections import included, may_match, resolve_modules
+from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.optimizer_state import prepare_collections
+from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
+
+__all__ = ["TorchCapture"]
+
+logger = logging.getLogger("stepwatch")
+
+_GRADIENT_PREFIX = "gradient/"
+
+
+class TorchCapture(BaseHook):
+    """A hook that knows what there is to capture of registered models.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        self._torch_backend = TorchBackend(BufferPool(int(options.queue_bytes)))
+        self._registered = RegisteredModules()
+        self._gradients = GradientWatch(self._on_backward_end)
+        self._modules = ModuleWatch(self._on_module_forward)
+        self._due_key: tuple[Any, ...] = ()
+        self._wanted_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
+        self._nothing_due: set[tuple[Any, ...]] = set()
+        self._met_models: set[nn.Module] = set()
+        self._num_met: dict[str, int] = {}
+        self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
+
+    def _on_backward_end(self) -> None:
+        """Take gradients that arrived."""
+        raise NotImplementedError
+
+    def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        """Take inputs and outputs of a module."""
+        raise NotImplementedError
+
+    def _prepare_collections(self) -> None:
+        """Make the collections fit the registered models.
+
+        Raises:
+            HookConfigurationError: A collection has a module that is not part of them.
+        """
+        prepare_collections(self.collection_manager)
+        resolve_modules(self.collection_manager, self._registered.names)
+
+    def _begin_capture(self) -> None:
+        """Note that a step began, and what is due in it."""
+        self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
+        self._gradients.new_step()
+        self._met_models.clear()
+        self._num_met.clear()
+
+    # Parameters and their gradients --------------------------------------------------------------
+
+    def _watch_parameters(self, model: nn.Module) -> None:
+        """Capture a model's parameters and await their gradients, once in a step."""
+        if model not in self._met_models:
+            self._met_models.add(model)
+            self._capture_parameters(model)
+            self._watch_gradients(model)
+
+    @guarded("parameters")
+    def _capture_parameters(self, model: nn.Module) -> None:
+        self._capture_all(self._due_parameters(model, ""))
+
+    @guarded("gradients")
+    def _watch_gradients(self, model: nn.Module) -> None:
+        due = self._due_parameters(model, _GRADIENT_PREFIX)
+        watched = {n: p for n, p in due.items() if p.requires_grad and is_capturable(p)}
+        self._gradients.watch(watched)
+
+    def _due_parameters(self, model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
+        """Return the parameters whose tensor of this prefix is due, by that tensor's name."""
+        key = (*self._due_key, model, prefix)
+        if key in self._nothing_due:
+            return {}
+        named = ((prefix + name, p) for name, p in self._registered.named_parameters(model))
+        due = {name: p for name, p in named if self._plan(name) is not None}
+        if not due:
+            self._nothing_due.add(key)
+        return due
+
+    # Inputs and outputs of modules ---------------------------------------------------------------
+
+    @guarded("modules")
+    def _watch_modules(self) -> None:
+        if self._has_new_models:
+            # A part that torch.compile is about to see must be watched by now, due or not.
+            self._has_new_models = False
+            self._modules.watch_only(self._modules_of(included(self.collection_manager)))
+        else:
+            self._modules.watch_only(self._due_modules())
+
+    def _due_modules(self) -> set[nn.Module]:
+        due = self._wanted_modules.get(self._due_key)
+        if due is None:
+            due = self._wanted_modules[self._due_key] = self._modules_of(self._due)
+        return due
+
+    def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
+        return self._registered.named_like(lambda name: may_match(collections, name))
+
+    @guarded("modules")
+    def _on_compile(self, _: nn.Module) -> None:
+        self._has_compiled = True
+        with suppress(HookConfigurationError):  # raised again when the step begins
+            self._prepare_collections()
+        self._modules.keep(self._modules_of(included(self.collection_manager)))
+
+    @guarded("modules")
+    def _warn_of_unseen_modules(self) -> None:
+        """Log once which parts of a compiled model were not seen in a step."""
+        if not self._has_compiled or not self._due or self._warned_of_unseen_modules:
+            return
+        names = sorted(self._registered.names[module] for module in self._due_modules())
+        unseen = [name for name in names if f"{name}_output_" not in self._num_met]
+        if unseen:
+            self._warned_of_unseen_modules = True
+            logger.warning(
+                "inputs and outputs of %.500s are not saved: the compiled model does not call them,"
+                " or it was compiled before it was registered (torch.compiler.reset() helps)",
+                ", ".join(unseen),
+            )
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _capture_all(self, tensors: Mapping[str, Tensor], member_of: tuple[str, ...] = ()) -> None:
+        wanted: dict[str, tuple[Any, TensorPlan]] = {}
+        for name, tensor in tensors.items():
+            plan = self._plan(name, member_of)
+            if plan is not None and is_capturable(tensor):
+                wanted[name] = (tensor, plan)
+        self._capture(wanted)
+
+    def _numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
+        """Return the tensors in `value` under `{prefix}{i}`; i goes on counting in a step."""
+        tensors = tensors_in(value)
+        first = self._num_met.get(prefix, 0)
+        self._num_met[prefix] = first + len(tensors)
+        return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
+
+    def _backend_of(self, value: Any) -> TensorBackend:
+        return self._torch_backend if isinstance(value, Tensor) else super()._backend_of(value)

@@ -1,0 +1,56 @@
+"""What an optimiser remembers of each parameter, e.g. Adam's averages, and its names.
+
+The original client does not save it for PyTorch. Here the state `exp_avg` of the parameter
+`Net_fc.weight` is `optimizer_variables/Net_fc.weight/exp_avg`, of the collection
+`optimizer_variables`. Such names hold those of parameters, which the regular expressions of the
+collections `weights` and `biases` would find; so these leave the prefix out where the state is
+saved, and are the original's where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import CollectionKeys
+from hook_layer.pytorch.amp import parameters_of
+
+__all__ = ["prepare_collections", "state_tensors"]
+
+_NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
+_WITHOUT_GRADIENTS: Final = "^(?!gradient)"
+_WITHOUT_BOTH: Final = f"^(?!gradient|{_NAME}/)"
+
+
+def prepare_collections(manager: CollectionManager) -> None:
+    """Keep the collections apart, if the one of the optimisers is asked for by its name."""
+    if _NAME not in manager.include and _NAME not in manager.collections:
+        return
+    own = manager.get(_NAME)
+    if not own.include_regex:
+        own.include(f"^{_NAME}/")
+    for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):
+        patterns = manager.get(name).include_regex
+        for i, pattern in enumerate(patterns):
+            if pattern.startswith(_WITHOUT_GRADIENTS):
+                patterns[i] = pattern.replace(_WITHOUT_GRADIENTS, _WITHOUT_BOTH, 1)
+
+
+def state_tensors(optimizer: Optimizer, parameters: Mapping[int, str]) -> dict[str, Tensor]:
+    """Return the tensors of an optimiser's state by name.
+
+    Args:
+        optimizer: The optimiser.
+        parameters: Names of parameters by their id; others are left out.
+    """
+    found = {}
+    for parameter in parameters_of(optimizer):
+        name, state = parameters.get(id(parameter)), optimizer.state.get(parameter)
+        if name is not None and state:
+            tensors = ((key, value) for key, value in state.items() if isinstance(value, Tensor))
+            found.update({f"{_NAME}/{name}/{key}": value for key, value in tensors})
+    return found

@@ -1,0 +1,127 @@
+"""Functions of torch that tell of their calls, as long as somebody listens.
+
+Where torch has no hook its function is wrapped: once in a process, when the first listener comes,
+and back again when the last one goes. Listeners are known weakly.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+from weakref import WeakMethod
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+
+__all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "Listening", "WatchedFunction"]
+
+
+class _Inside(threading.local):
+    """Whether this thread is in the function: what it calls of itself tells nothing new."""
+
+    value = False
+
+
+class WatchedFunction:
+    """A function, and who listens to its calls.
+
+    Args:
+        owner: The module or class that it belongs to.
+        name: Its name there.
+        is_told_before: Whether listeners hear of a call before it is made (without a result), or
+            behind it.
+    """
+
+    def __init__(self, owner: Any, name: str, *, is_told_before: bool = False) -> None:
+        self._owner = owner
+        self._name = name
+        self._is_told_before = is_told_before
+        self._inside = _Inside()
+        self._listeners: tuple[WeakMethod[Callable[..., None]], ...] = ()
+        self._original: Callable[..., Any] | None = None
+        self._wrapper: Callable[..., Any] | None = None
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether the function is wrapped at present."""
+        return self._wrapper is not None
+
+    def listen(self, method: Callable[..., None]) -> Listening:
+        """Call a method with the arguments of each call, and with its result.
+
+        Args:
+            method: Must not raise; its owner is known weakly.
+        """
+        listener = WeakMethod(method)
+        self._listeners = (*self._listeners, listener)
+        if self._wrapper is None:
+            self._original = getattr(self._owner, self._name)
+            self._wrapper = self._wrapped(self._original)
+            setattr(self._owner, self._name, self._wrapper)
+        return Listening(self, listener)
+
+    def forget(self, listener: WeakMethod[Callable[..., None]]) -> None:
+        """Call a listener no more; without any the function is again what it was."""
+        self._listeners = tuple(other for other in self._listeners if other is not listener)
+        if self._listeners or getattr(self._owner, self._name) is not self._wrapper:
+            return  # somebody wrapped our wrapper: it must stay, and does nothing
+        setattr(self._owner, self._name, self._original)
+        self._wrapper = self._original = None
+
+    def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        inside, is_told_before = self._inside, self._is_told_before
+        tell: Callable[..., None] = torch.compiler.disable(self._tell)  # type: ignore[no-untyped-call]
+
+        @wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if inside.value:
+                return original(*args, **kwargs)
+            inside.value = True
+            try:
+                if is_told_before:
+                    tell((*args, *kwargs.values()), None)
+                    return original(*args, **kwargs)
+                result = original(*args, **kwargs)
+                tell((*args, *kwargs.values()), result)
+                return result
+            finally:
+                inside.value = False
+
+        # What it calls may be compiled, as without it, but not the wrapper itself.
+        uncompiled: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]
+        return uncompiled
+
+    def _tell(self, args: tuple[Any, ...], result: Any) -> None:
+        for listener in self._listeners:
+            method = listener()
+            if method is None:
+                self.forget(listener)
+            else:
+                method(args, result)
+
+
+class Listening:
+    """A listener that can be removed, as torch's own hooks can.
+
+    Args:
+        function: What it listens to.
+        listener: The listener.
+    """
+
+    def __init__(
+        self, function: WatchedFunction, listener: WeakMethod[Callable[..., None]]
+    ) -> None:
+        self._function = function
+        self._listener = listener
+
+    def remove(self) -> None:
+        """Listen no more."""
+        self._function.forget(self._listener)
+
+
+BACKWARD: Final = WatchedFunction(torch.autograd, "backward", is_told_before=True)
+"""`torch.autograd.backward`, which `Tensor.backward` calls."""
+SCALER_SCALE: Final = WatchedFunction(GradScaler, "scale")
+SCALER_STEP: Final = WatchedFunction(GradScaler, "step")

@@ -1,0 +1,135 @@
+"""A hook whose training may be interrupted, and goes on at its last checkpoint.
+
+Checkpoints are looked for where a step begins (`hook_layer.checkpoint`). SIGTERM interrupts
+training (`hook_layer.termination`); whatever follows in this process, an exception or a `close`, is
+no end of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import Final
+
+from hook_layer.checkpoint import CheckpointKeeper, Progress, RunStart
+from hook_layer.claim import FolderClaim
+from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.guard import guarded
+from hook_layer.recorder import INIT_STEP
+from hook_layer.resume import is_same_run
+from hook_layer.session import TrialSession
+from hook_layer.stopping import StoppableHook
+from hook_layer.storage.base import Store
+
+__all__ = ["ResumableHook"]
+
+logger = logging.getLogger("stepwatch")
+
+_LOCK_TIMEOUT_S: Final = 1.0
+
+
+class ResumableHook(StoppableHook):
+    """A hook that decides where its run begins or goes on, and notes how far it is."""
+
+    _targets: HookTargets
+    _store: Store
+    _job: JobEnvironment
+    _claim: FolderClaim
+    _session: TrialSession | None
+    _run_start: RunStart | None = None
+    _checkpoints: CheckpointKeeper | None = None
+    _last_saved_step = INIT_STEP
+    _is_terminated = False
+
+    @property
+    def training_run(self) -> int:
+        """How often this training was interrupted and resumed; known from the first step on."""
+        return 0 if self._run_start is None else self._run_start.training_run
+
+    # The beginning -------------------------------------------------------------------------------
+
+    def _own_start(self) -> RunStart:
+        """Return where the run begins if it is up to this worker; decided once."""
+        if self._run_start is not None:
+            return self._run_start
+        holder = self._claim.take()
+        if holder is not None:
+            self.failures.errors["claim"] += 1
+            logger.error(
+                "%s is written by %s, so this hook saves nothing; training goes on. Give every "
+                "training a folder of its own, and let workers of one training know each other "
+                "before the first step (torch.distributed.init_process_group)",
+                self._store.uri,
+                holder,
+            )
+            self._run_start = RunStart("", is_refused=True)
+        elif self._targets.checkpoint is None:
+            self._run_start = RunStart.new()
+        else:
+            self._run_start = self._resumed_start(self._targets.checkpoint)
+        return self._run_start
+
+    def _resumed_start(self, config: CheckpointConfig) -> RunStart:
+        try:
+            keeper = CheckpointKeeper(config, self._job.training_job_name)
+            start = keeper.start(partial(is_same_run, self._store, self._job))
+        except Exception as error:  # noqa: BLE001 - training starts in any case
+            self.failures.failed("checkpoints", error)
+            return RunStart.new()
+        self._checkpoints = keeper
+        return start
+
+    # Checkpoints ---------------------------------------------------------------------------------
+
+    def _look_for_checkpoint(self) -> None:
+        """Note the step if a checkpoint was saved since the last look."""
+        if self._checkpoints is not None and self._session is not None:
+            self._note_checkpoint(self._checkpoints, self._session)
+
+    @guarded("checkpoints")
+    def _note_checkpoint(self, checkpoints: CheckpointKeeper, session: TrialSession) -> None:
+        checkpoints.look(
+            lambda: Progress(
+                step=self.step,
+                saved_step=self._last_saved_step,
+                mode_steps={mode.name: step for mode, step in self.mode_steps.items()},
+                sequence=session.writer.submitted_sequence,
+            )
+        )
+
+    # SIGTERM -------------------------------------------------------------------------------------
+
+    def note_termination(self) -> None:
+        """Note that training is interrupted; nothing that follows is its end."""
+        self._is_terminated = True
+
+    def store_before_termination(self) -> None:
+        """Store what was captured, in the time that the options give, before the process ends.
+
+        The open step is stored if it is complete: if everything was captured, or a checkpoint was
+        saved in it, behind which training will go on. May be called in any thread.
+        """
+        session, timeout_s = self._session, self._options.termination_timeout_s
+        if session is None or timeout_s is None or not self.is_active:
+            return
+        deadline = time.monotonic() + timeout_s
+        checkpoints = self._checkpoints
+        is_complete = self._is_captured or (checkpoints is not None and checkpoints.has_news)
+        if self._record is not None and is_complete and session.writer.wait_until_idle(timeout_s):
+            self._end_step_unless_locked()  # waits for no memory: there is room now
+        self._look_for_checkpoint()
+        self._write_collections(session)
+        is_stored = session.store_all(max(deadline - time.monotonic(), 0.0))
+        logger.warning(
+            "SIGTERM interrupted training at step %d; %s",
+            self.step,
+            "all is stored" if is_stored else f"not all could be stored in {timeout_s:g} s",
+        )
+
+    def _end_step_unless_locked(self) -> None:
+        if self._lock.acquire(timeout=_LOCK_TIMEOUT_S):  # a stuck thread may hold it for ever
+            try:
+                self._end_step()
+            finally:
+                self._lock.release()

@@ -1,0 +1,183 @@
+"""Reading and writing the state file: in the checkpoint directory, and its copy in S3.
+
+SageMaker copies the directory to S3 and back by itself. Elsewhere the hook copies the state file,
+which is small; what else is in the directory is the training script's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hook_layer.checkpoint_state import (
+    MAX_STATE_FILE_BYTES,
+    STATE_FILE,
+    CheckpointStateError,
+    SavedState,
+    encode_states,
+    parse_states,
+)
+from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.config import CheckpointConfig
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, open_store
+from hook_layer.storage.local import LocalStore
+from hook_layer.time_limit import within
+
+__all__ = ["Housekeep", "StateFile"]
+
+logger = logging.getLogger("stepwatch")
+
+Housekeep = Callable[[str, Callable[[], object]], None]
+"""Does something, of which it is told what, in the background."""
+
+_FETCH_TIMEOUT_S: Final = 20.0
+
+
+class StateFile:
+    """The state file of a checkpoint directory; a store that fails is tried again.
+
+    Args:
+        config: Where the directory is, and where in S3 the copy.
+        clock: Returns a time that only grows, seconds.
+    """
+
+    def __init__(
+        self, config: CheckpointConfig, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = LocalStore(config.local_path)
+        self._here = _OwedFile(lambda: self._folder, clock)
+        uri = config.s3_uri
+        self._there = None if uri is None else _OwedFile(lambda: open_store(uri), clock)
+        self._housekeep: Housekeep | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's URI, for messages."""
+        return f"{self._folder.uri}{STATE_FILE}"
+
+    @property
+    def mtime_ns(self) -> int:
+        """When the file was written, nanoseconds since 1970; 0 without one."""
+        try:
+            return (self._folder.path / STATE_FILE).stat().st_mtime_ns
+        except OSError:
+            return 0
+
+    def read(self) -> list[SavedState]:
+        """Return the states in the file or its copy, whichever is newer; none if both fail.
+
+        Never raises for what is in them, and waits for S3 no longer than a short time.
+        """
+        here = self._parsed(self._here)
+        there = self._there
+        if there is None:
+            return here
+        try:
+            copied = within(_FETCH_TIMEOUT_S, lambda: self._parsed(there))
+        except Exception as error:  # noqa: BLE001 - whatever it is, training starts
+            logger.warning("the copy of the state of this training cannot be read: %s", error)
+            return here
+        return max(here, copied, key=lambda states: [(s.training_run, s.step) for s in states[-1:]])
+
+    def write(self, states: Sequence[SavedState]) -> None:
+        """Write the file, and its copy in the background; errors are logged once."""
+        data = encode_states(states)
+        self._here.owe(data)
+        self._here.pay()
+        if self._there is not None:
+            self._there.owe(data)
+            self._copy()
+
+    def write_again(self, *, is_last: bool = False) -> None:
+        """Write what could not be written before.
+
+        Args:
+            is_last: Whether that is tried even if it failed several times just now.
+        """
+        for file in (self._here, self._there) if is_last else ():
+            if file is not None:
+                file.forgive()
+        if self._here.is_owed:
+            self._here.pay()
+        self._copy()
+
+    def copy_by(self, housekeep: Housekeep) -> None:
+        """Say how something is done in the background; nothing is copied before."""
+        self._housekeep = housekeep
+        self._copy()
+
+    def _parsed(self, file: _OwedFile) -> list[SavedState]:
+        name = self.name
+        try:
+            store = file.store()
+            name = f"{store.uri}{STATE_FILE}"
+            return parse_states(store.get(STATE_FILE, 0, MAX_STATE_FILE_BYTES + 1), file=name)
+        except ObjectNotFoundError:
+            return []
+        except (CheckpointStateError, StorageError, ValueError, ImportError) as error:
+            logger.warning("the state of this training cannot be used (%s): %s", name, error)
+            return []
+
+    def _copy(self) -> None:
+        file = self._there
+        if file is not None and self._housekeep is not None and file.may_be_paid:
+            self._housekeep(f"copying {STATE_FILE}", file.pay)
+
+
+class _OwedFile:
+    """The state file in one store, stored again until that works.
+
+    Args:
+        store: Returns the store.
+        clock: Returns a time that only grows, seconds.
+    """
+
+    def __init__(self, store: Callable[[], Store], clock: Callable[[], float]) -> None:
+        self._open = store
+        self._store: Store | None = None
+        self._data: bytes | None = None
+        self._breaker = CircuitBreaker(clock=clock)
+        self._has_complained = False
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it is not stored yet."""
+        return self._data is not None
+
+    @property
+    def may_be_paid(self) -> bool:
+        """Whether it is to be stored, and not known to be futile."""
+        return self._data is not None and self._breaker.allows()
+
+    def store(self) -> Store:
+        """Return the store, opened at the first call."""
+        if self._store is None:
+            self._store = self._open()
+        return self._store
+
+    def forgive(self) -> None:
+        """Forget how often storing it failed."""
+        self._breaker.succeeded()
+
+    def owe(self, data: bytes) -> None:
+        """Note what is to be stored."""
+        self._data = data
+
+    def pay(self) -> None:
+        """Store it, unless that failed several times just now; errors are logged once."""
+        data = self._data
+        if data is None or not self._breaker.allows():
+            return
+        try:
+            self.store().put(STATE_FILE, data)
+        except Exception as error:  # noqa: BLE001 - it is tried again, and training goes on
+            self._breaker.failed()
+            if not self._has_complained:
+                self._has_complained = True
+                logger.warning("the state of this training cannot be saved: %s", error)
+        else:
+            self._breaker.succeeded()
+            if self._data is data:
+                self._data = None

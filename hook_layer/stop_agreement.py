@@ -1,0 +1,273 @@
+"""Several workers stop together, ahead of the same training step.
+
+A worker that leaves alone lets the others wait for it for ever, in the next collective operation.
+So they agree, through the key-value store that they share:
+
+1. Whoever is asked to stop publishes the request; a thread of every worker looks for it.
+2. On seeing it each thread holds its worker: it publishes the number of the training step that the
+   worker has begun, and the worker promises to begin no other one until there is a decision.
+3. Once all have published, the largest of these numbers is the decision: all are behind the end of
+   that step or will get there, and stop where the next one would begin. A worker that waits in a
+   collective operation for a held one does not stand in the way, for it is its thread that answers.
+
+Who reads that it need not stop yet goes on into the next step; so such an answer is a promise, too.
+
+There is one decision, made by an atomic operation of the store. If not all workers answer in time
+it is to train on, for all. A worker without a hook, a hook that is closed and a store that is gone
+have the same effect: nobody stops, which is logged, and training goes on.
+
+Only training steps are counted, for workers may differ in how often they evaluate.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from hook_layer.format.job_file import StopFile, parse_stop_file
+
+__all__ = ["KeyValueStore", "StopAgreement", "StopGroup"]
+
+logger = logging.getLogger("stepwatch")
+
+_POLL_S: Final = 1.0
+_ANSWER_POLL_S: Final = 0.02
+_JOIN_S: Final = 2.0
+_STORE_S: Final = 60.0
+_CLOSED: Final = "closed"
+_NOBODY: Final = "nobody"
+
+
+class KeyValueStore(Protocol):
+    """The part of a `torch.distributed.Store` that is needed; each call answers at once."""
+
+    def set(self, key: str, value: str) -> None:
+        """Write a value."""
+        ...
+
+    def get(self, key: str) -> bytes:
+        """Return a value that is there."""
+        ...
+
+    def check(self, keys: list[str]) -> bool:
+        """Tell whether all keys are there."""
+        ...
+
+    def compare_set(self, key: str, expected: str, desired: str) -> bytes:
+        """Write a value if the key is not there (`expected` is empty); return what is there."""
+        ...
+
+
+@dataclass(frozen=True)
+class StopGroup:
+    """The workers that stop together.
+
+    Attributes:
+        store: What they share.
+        key: Beginning of all keys; the same in all workers, and in no other group.
+        rank: This worker.
+        size: Number of workers.
+        name: What the workers train; they agree only if it is the same in all.
+        is_alive: Tells whether the store may still be used.
+    """
+
+    store: KeyValueStore
+    key: str
+    rank: int
+    size: int
+    name: str = ""
+    is_alive: Callable[[], bool] = lambda: True
+
+    def key_of(self, kind: str, rank: int | None = None) -> str:
+        """Return the key of what the group, or one worker, says."""
+        return f"{self.key}/{kind}" if rank is None else f"{self.key}/{kind}/{rank}"
+
+    def keys_of(self, kind: str) -> list[str]:
+        """Return the keys of what all workers say."""
+        return [self.key_of(kind, rank) for rank in range(self.size)]
+
+
+class StopAgreement:
+    """One worker's part of the agreement.
+
+    Args:
+        group: The workers.
+        asked: Returns what asks this worker to stop, None while nothing does.
+        poll_s: Time between two looks for a request, seconds.
+        timeout_s: How long workers are held at most for a decision, seconds.
+    """
+
+    def __init__(
+        self,
+        group: StopGroup,
+        asked: Callable[[], StopFile | None],
+        *,
+        poll_s: float = _POLL_S,
+        timeout_s: float = 60.0,
+    ) -> None:
+        self._group = group
+        self._asked = asked
+        self._poll_s = min(poll_s, _POLL_S)
+        self._timeout_s = timeout_s
+        self._pid = os.getpid()
+        self._begun = self._promised = 0  # training steps, counted from 1
+        self._is_held = False
+        self._request: StopFile | None = None
+        self._last_step: int | None = None
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stepwatch-agree", daemon=True)
+        with suppress(RuntimeError):  # the interpreter is shutting down
+            self._thread.start()
+
+    # What the training thread calls --------------------------------------------------------------
+
+    def begin_step(self) -> StopFile | None:
+        """Begin a training step, unless it is the one ahead of which all stop.
+
+        Waits while the workers make their decision.
+
+        Returns:
+            The request to stop here, None where the step begins.
+        """
+        with self._changed:
+            self._wait_if_held()
+            if self._is_last:
+                return self._request
+            self._begun += 1
+            self._promised = max(self._promised, self._begun)
+        return None
+
+    def stop_now(self) -> StopFile | None:
+        """Return the request to stop once this worker has begun the last step, else None.
+
+        Waits while the workers make their decision. None promises to begin another step.
+        """
+        if os.getpid() != self._pid:  # the lock may have been held when this process was forked
+            return None
+        with self._changed:
+            self._wait_if_held()
+            if self._is_last:
+                return self._request
+            self._promised = max(self._promised, self._begun + 1)
+        return None
+
+    def leave(self) -> None:
+        """Take no more part; the others get to know."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """Leave, and wait until the others were told."""
+        self.leave()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_JOIN_S)
+
+    @property
+    def _is_last(self) -> bool:
+        return self._last_step is not None and self._begun >= self._last_step
+
+    def _wait_if_held(self) -> None:
+        if not self._is_held or self._promised > self._begun:
+            return
+        # The thread makes a decision in time, or fails; only the store may keep it from either.
+        if not self._changed.wait_for(lambda: not self._is_held, self._timeout_s + _STORE_S):
+            self._is_held = False
+            logger.warning("training goes on: the workers' store does not answer")
+
+    # What its own thread does --------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._group.store.set(self._group.key_of("member", self._group.rank), self._group.name)
+            request = self._awaited_request()
+            if request is not None and self._all_take_part():
+                self._agree(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            if self._group.is_alive() and not self._closed.is_set():
+                logger.warning(
+                    "the workers can no longer agree on when to stop, training goes on: %s", error
+                )
+        finally:
+            self._release(None)
+
+    def _awaited_request(self) -> StopFile | None:
+        """Return the request that a worker published; None if one closed its hook before."""
+        store, key, found = self._group.store, self._group.key_of("request"), b""
+        while not self._closed.wait(self._poll_s):
+            if not self._group.is_alive():
+                return None
+            own = self._asked()
+            if found and own is not None:
+                logger.warning("asked to stop, but a worker closed its hook: training goes on")
+                return None
+            if not found and own is not None:
+                found = store.compare_set(key, "", own.encode().decode())
+            elif not found and store.check([key]):
+                found = store.get(key)
+            if found not in (b"", _CLOSED.encode()):
+                return parse_stop_file(found, file="the workers' store")
+        if not found and self._group.is_alive():
+            store.compare_set(key, "", _CLOSED)
+        return None
+
+    def _all_take_part(self) -> bool:
+        """Wait until every worker has a hook of the same name; True once they have."""
+        store, has_warned = self._group.store, False
+        while not store.check(self._group.keys_of("member")):
+            if not has_warned:
+                has_warned = True
+                logger.warning(
+                    "training was asked to stop, but not all of the %d workers have a hook whose "
+                    "model is in training: nobody stops before they do",
+                    self._group.size,
+                )
+            if self._closed.wait(self._poll_s) or not self._group.is_alive():
+                return False
+        others = store.get(self._group.key_of("member", 0)).decode()
+        if others != self._group.name:
+            logger.warning(
+                "training was asked to stop, and goes on: the hook of worker %d watches %s, that "
+                "of worker 0 %s",
+                self._group.rank,
+                self._group.name,
+                others,
+            )
+            store.compare_set(self._group.key_of("decision"), "", _NOBODY)
+        return others == self._group.name
+
+    def _agree(self, request: StopFile) -> None:
+        """Hold this worker until the decision is made."""
+        group = self._group
+        with self._changed:
+            self._is_held = True
+            promised = self._promised
+        deadline = time.monotonic() + self._timeout_s
+        group.store.set(group.key_of("step", group.rank), str(promised))
+        decision = group.key_of("decision")
+        while not group.store.check([decision]):
+            if time.monotonic() > deadline or self._closed.is_set():
+                group.store.compare_set(decision, "", _NOBODY)
+            elif group.rank == 0 and group.store.check(group.keys_of("step")):
+                last = max(int(group.store.get(key)) for key in group.keys_of("step"))
+                group.store.compare_set(decision, "", str(last))
+            else:
+                self._closed.wait(_ANSWER_POLL_S)
+        decided = group.store.get(decision).decode()
+        if decided == _NOBODY:
+            logger.warning("training was asked to stop, and goes on: not all workers answered")
+        else:
+            logger.warning("all workers stop behind training step %s: %s", decided, request.reason)
+            self._release(int(decided), request)
+
+    def _release(self, last_step: int | None, request: StopFile | None = None) -> None:
+        with self._changed:
+            self._is_held = False
+            if last_step is not None:
+                self._last_step, self._request = last_step, request
+            self._changed.notify_all()

@@ -1,0 +1,81 @@
+"""A store with a copy beside it, such as S3 and a folder of this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from hook_layer.storage.base import Buffers, Store, check_key
+
+__all__ = ["MirrorStore"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class MirrorStore:
+    """Puts and deletes in two stores; the first one counts.
+
+    Whether something succeeded is up to the first store, and it alone is read. That something fails
+    in the second is logged once.
+
+    Args:
+        primary: The store that counts.
+        copy: The store beside it.
+    """
+
+    def __init__(self, primary: Store, copy: Store) -> None:
+        self.primary = primary
+        self.copy = copy
+        self._has_complained = False
+
+    @property
+    def uri(self) -> str:
+        """Where the store that counts is."""
+        return self.primary.uri
+
+    def put(self, key: str, data: Buffers) -> None:
+        """Store an object whole, in both stores; also in the second where the first one fails."""
+        check_key(key)
+        try:
+            self.primary.put(key, data)
+        finally:
+            self._in_copy("storing", key, lambda: self.copy.put(key, data))
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them."""
+        return self.primary.get(key, start, length)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        return self.primary.list(prefix, after)
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        return self.primary.exists(key)
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes."""
+        return self.primary.size(key)
+
+    def delete(self, key: str) -> None:
+        """Remove the object from both stores; nothing happens when there is none."""
+        check_key(key)
+        try:
+            self.primary.delete(key)
+        finally:
+            self._in_copy("removing", key, lambda: self.copy.delete(key))
+
+    def _in_copy(self, what: str, key: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            if not self._has_complained:
+                self._has_complained = True
+                logger.warning(
+                    "%s %s in %s failed; %s is complete without it: %s",
+                    what,
+                    key,
+                    self.copy.uri,
+                    self.primary.uri,
+                    error,
+                )

@@ -1,0 +1,267 @@
+"""TensorBoard's files: scalars and histograms of every saved step, on the writer's thread.
+
+Every mode has a folder, and so is a run of its own in TensorBoard: `TRAIN/`, `EVAL/`, ... Where
+several workers write, the first one's files lie there and those of the others in folders below
+(`TRAIN/worker_1/`): what different workers say of one step must not mix. The x axis is the global
+step.
+
+**How many files?** The original writes one for each saved step. TensorBoard's data server keeps all
+files of all runs open, and fails where a process may open no more than 1,024; its Python reader
+lists and sorts a folder's names again for every file, which is quadratic. Both take a folder's
+files in the order of their names, and none looks again at a file that was replaced. So
+
+* where a store can append (a folder), every mode has one file, and a step can be seen at once;
+* elsewhere (S3) steps are gathered, and an object once put is never touched again. The first step
+  is put at once, the next after 10 seconds, and later a 50th of the run's age passes between two
+  objects: a run of ten hours has some 260 a mode. What is gathered is put by `close`; if the
+  process is killed, TensorBoard lacks it.
+
+Names begin with the first step in the file. What cannot be stored stays in memory, up to a bound,
+and is tried again, but not often: the writer's thread has the steps themselves to store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from hook_layer.capture import CapturedTensor, StepRecord
+from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.format.summary import (
+    clean_tag,
+    encode_file_head,
+    encode_histogram,
+    encode_scalar,
+    summary_file_key,
+)
+from hook_layer.histogram import HistogramCounter
+from hook_layer.storage.base import AppendStore, ObjectNotFoundError, Store
+
+__all__ = ["TensorBoardExporter"]
+
+logger = logging.getLogger("stepwatch")
+
+_SHORTEST_PAUSE_S: Final = 10.0
+_SHARE_OF_AGE: Final = 0.02
+_MAX_GATHERED_BYTES: Final = 8 << 20
+_MAX_WAITING_BYTES: Final = 32 << 20
+_FIRST_RETRY_S: Final = 30.0
+_LONGEST_RETRY_S: Final = 600.0
+_NUMERIC: Final = "iuf"
+_NUMERIC_OR_BOOL: Final = "biuf"
+
+_writers: dict[tuple[str, str | None, str], int] = {}
+_writers_lock = threading.Lock()
+
+
+class TensorBoardExporter:
+    """Writes what TensorBoard shows of the steps that it is called with.
+
+    A step's errors are raised when all that can be done of it is done; what could not be stored is
+    kept for the next call. For one thread at a time.
+
+    Args:
+        store: Root of the folders of the modes.
+        worker: Name of the worker whose files go into folders of their own; None: the first one.
+        clock: Returns a time that only grows, seconds.
+        hostname: Name of this machine.
+        pid: Number of this process.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        worker: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        hostname: str | None = None,
+        pid: int | None = None,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._clock = clock
+        self._writer = _writer_name(store.uri, worker, hostname, pid)
+        self._counter: HistogramCounter | None = None
+        self._runs: dict[str, _Run] = {}
+        self._first_put_at: float | None = None
+        self._next_put_at = 0.0
+        self._breaker = CircuitBreaker(
+            max_failures=1,
+            first_pause_s=_FIRST_RETRY_S,
+            longest_pause_s=_LONGEST_RETRY_S,
+            clock=clock,
+        )
+        self.steps_lost = 0
+
+    def __call__(self, record: StepRecord) -> None:
+        """Export a step.
+
+        Raises:
+            Exception: The first of what went wrong; nothing else of the step is lost by it.
+        """
+        events, error = self._encoded(record)
+        if events:
+            self._keep(record, events)
+        if self._is_due():
+            self._put()
+        if error is not None:
+            raise error
+
+    def close(self) -> None:
+        """Store what waits.
+
+        Raises:
+            StorageError: That failed.
+        """
+        if self.steps_lost:
+            logger.warning("%s lacks %d steps", self._store.uri, self.steps_lost)
+        self._put()
+
+    # What of a step is shown ---------------------------------------------------------------------
+
+    def _encoded(self, record: StepRecord) -> tuple[list[bytes], Exception | None]:
+        """Return a step's events, and the first error."""
+        events: list[bytes] = []
+        first_error: Exception | None = None
+        for name, tensor in record.tensors.items():
+            if tensor.summaries is None:
+                continue
+            try:
+                events += self._events_of(name, tensor, record)
+            except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+                first_error = first_error or error
+        return events, first_error
+
+    def _events_of(self, name: str, tensor: CapturedTensor, record: StepRecord) -> list[bytes]:
+        summaries, snapshot = tensor.summaries, tensor.shown
+        if summaries is None or snapshot is None:
+            return []
+        array = snapshot.array()
+        step, wall_time = record.step, tensor.wall_time
+        if wall_time is None:
+            wall_time = record.wall_time
+        events = []
+        if summaries.scalar and array.size == 1 and array.dtype.kind in _NUMERIC_OR_BOOL:
+            events.append(encode_scalar(clean_tag(name), float(array.item()), step, wall_time))
+        if summaries.histograms and array.dtype.kind in _NUMERIC:
+            self._counter = self._counter or HistogramCounter()
+            histogram = self._counter.summary(array)
+            if histogram is not None:
+                tags = [clean_tag(f"{collection}/{name}") for collection in summaries.histograms]
+                events += [encode_histogram(tag, histogram, step, wall_time) for tag in tags]
+        return events
+
+    # When it is stored ---------------------------------------------------------------------------
+
+    def _keep(self, record: StepRecord, events: list[bytes]) -> None:
+        num_bytes = sum(map(len, events))
+        waiting = sum(run.waiting_bytes for run in self._runs.values())
+        if waiting and waiting + num_bytes > _MAX_WAITING_BYTES:
+            self.steps_lost += 1
+            if self.steps_lost == 1:
+                logger.error(
+                    "%s cannot be written to; TensorBoard will lack steps from %d on",
+                    self._store.uri,
+                    record.step,
+                )
+            return
+        folder = record.mode.name if self._worker is None else f"{record.mode.name}/{self._worker}"
+        if folder not in self._runs:
+            self._runs[folder] = _Run(self._store, folder, self._writer)
+        self._runs[folder].add(record.step, record.wall_time, events)
+
+    def _is_due(self) -> bool:
+        if not self._breaker.allows():
+            return False
+        if isinstance(self._store, AppendStore) or self._clock() >= self._next_put_at:
+            return True
+        return sum(run.waiting_bytes for run in self._runs.values()) >= _MAX_GATHERED_BYTES
+
+    def _put(self) -> None:
+        """Store what waits.
+
+        Raises:
+            StorageError: That failed.
+        """
+        waiting = [run for run in self._runs.values() if run.waiting_bytes]
+        if not waiting:
+            return
+        try:
+            for run in waiting:
+                run.put()
+        except Exception:
+            self._breaker.failed()
+            raise
+        self._breaker.succeeded()
+        now = self._clock()
+        if self._first_put_at is None:
+            self._first_put_at = now
+        pause_s = max(_SHORTEST_PAUSE_S, _SHARE_OF_AGE * (now - self._first_put_at))
+        self._next_put_at = now + pause_s
+
+
+class _Run:
+    """The files of one folder, and what waits to be stored there."""
+
+    def __init__(self, store: Store, folder: str, writer: str) -> None:
+        self._store = store
+        self._folder = folder
+        self._writer = writer
+        self._waiting: list[bytes] = []
+        self._first: tuple[int, float] = (0, 0.0)  # step and wall time of what waits
+        self._is_restart = True
+        self._growing: tuple[str, int] | None = None  # key and size
+        self.waiting_bytes = 0
+
+    def add(self, step: int, wall_time: float, events: list[bytes]) -> None:
+        """Add the events of a step."""
+        if not self._waiting:
+            self._first = (step, wall_time)
+        self._waiting += events
+        self.waiting_bytes += sum(map(len, events))
+
+    def put(self) -> None:
+        """Store what waits, behind what is stored.
+
+        Raises:
+            StorageError: That failed, and everything waits on.
+        """
+        step, wall_time = self._first
+        key = summary_file_key(self._folder, step, self._writer)
+        head = encode_file_head(step, wall_time, is_restart=self._is_restart)
+        if isinstance(self._store, AppendStore):
+            self._append(self._store, key, head)
+        else:
+            self._store.put(key, [head, *self._waiting])
+        self._is_restart = False
+        self._waiting.clear()
+        self.waiting_bytes = 0
+
+    def _append(self, store: AppendStore, key: str, head: bytes) -> None:
+        """Append to the file that grows; where there is none, begin this one."""
+        if self._growing is not None:
+            # One that fails, or that somebody removed, is left as it is.
+            (grown, size), self._growing = self._growing, None
+            with suppress(ObjectNotFoundError):
+                store.append(grown, self._waiting, size)
+                self._growing = (grown, size + self.waiting_bytes)
+                return
+        store.append(key, [head, *self._waiting], 0)
+        self._growing = (key, len(head) + self.waiting_bytes)
+
+
+def _writer_name(uri: str, worker: str | None, hostname: str | None, pid: int | None) -> str:
+    """Return a name that no other writer to this place has."""
+    host = re.sub(r"[^\w.-]", "_", socket.gethostname() if hostname is None else hostname)
+    name = f"{os.getpid() if pid is None else pid}_{host}"
+    with _writers_lock:
+        key = (uri, worker, name)
+        number = _writers[key] = _writers.get(key, 0) + 1
+    return name if number == 1 else f"{name}-{number}"

@@ -1,0 +1,263 @@
+"""The hook for XGBoost: `from hook_layer.xgboost import Hook`.
+
+Where the hook looks in:
+
+    hook = Hook(
+        "s3://bucket/abalone-7",
+        include_collections=["feature_importance", "average_shap"],
+        train_data=dtrain,                          # SHAP values are of this data
+    )
+    booster = xgboost.train(
+        parameters, dtrain, evals=[(dtrain, "train"), (dtest, "validation")], callbacks=[hook]
+    )
+
+    for round in range(num_boost_round):            # in xgboost.train
+                                                    # STEP BEGINS: a boosting round is a step
+        booster.update(...)                         # custom objective: `hook.save_scalar` belongs
+        evaluate(...)                               #   to this round; custom metric: too
+        hook.after_iteration(...)                   # STEP ENDS: what is due of this round is
+                                                    #   computed and handed to the writer's thread
+                                                    # STOPPED HERE if a rule asked for it
+    hook.after_training(...)                        # TRIAL ENDS: waits for the writer, end marker
+
+The step is counted from 0, also in a training that goes on with an earlier model (`xgb_model`).
+Names and values are those of the original:
+
+* `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1];
+* `hyperparameters/{name}`, of the argument `hyperparameters`;
+* `predictions` and `labels` of the argument `validation_data`;
+* `feature_importance/{type}/{feature}` for the types weight, gain, cover, total_gain, total_cover:
+  float64 [1], each type's sum is 1; only features that are in use;
+* `full_shap/{feature}`: under every name the same matrix [rows, features + 1] of the argument
+  `train_data`, `average_shap/{feature}`: its mean over the rows, float32 [1];
+* `trees/{column}`: the trees of this round (the original: one of them).
+
+Only `metrics` are saved without being asked for, every 10 rounds. Nothing is predicted or explained
+in a round in which it is not due: SHAP values take many times as long as the round itself.
+
+A stop request ends training behind the round in progress: `xgboost.train` returns the model as it
+is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training goes on. In
+a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
+hook in each of them, with `include_workers="all"`.
+
+The end of the training is the end of the trial. To train several times into one trial (rounds count
+on), or to save something behind the training, use the hook in a `with` block: then the trial ends
+with the block. A copy of a hook (`sklearn.clone` and with it GridSearchCV, `pickle`, Dask) saves
+nothing, and says so.
+
+`xgboost.cv` trains one model for each fold: `{data}-{metric}` is the mean over the folds, and
+`std/{data}-{metric}` their standard deviation (saved if `include_regex` or `save_all` asks for it);
+what is computed from a model is not saved. The booster `gblinear` has no trees and no importances.
+The callbacks of XGBoost before 1.3, functions, do not exist here; 2.1 is the oldest version.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+try:
+    import xgboost as _xgboost
+except ImportError as error:
+    raise ImportError(
+        "hook_layer.xgboost needs XGBoost: pip install 'stepwatch[xgboost]', or xgboost-cpu beside "
+        "stepwatch",
+        name="xgboost",
+    ) from error
+
+from typing_extensions import Unpack
+
+from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.current_hook import CurrentHook
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
+from hook_layer.hook_json import HookConfiguration
+from hook_layer.hook_options import OptionArguments
+from hook_layer.hook_setup import HookArguments, set_up
+from hook_layer.original_api import OriginalApi
+from hook_layer.reductions import ReductionConfig
+from hook_layer.report import HookReport
+from hook_layer.save_config import SaveConfig, SaveConfigMode
+from hook_layer.xgboost.collections import DEFAULTS
+from hook_layer.xgboost.data import as_dmatrix
+from hook_layer.xgboost.events import BoosterEvents
+from hook_layer.xgboost.inactive_copy import InactiveCopy
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "HookReport",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
+
+
+class Hook(OriginalApi, BoosterEvents):
+    """Captures tensors of an XGBoost training; see this module for when and under which names.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`.
+        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
+        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
+        dry_run: Decide everything and store nothing.
+        reduction_config: What is stored of a tensor; default: its value.
+        save_config: When; default: every 10 rounds.
+        include_regex: Save also tensors whose name matches one of these.
+        include_collections: Save also these collections; `metrics` always is.
+        save_all: Save everything.
+        include_workers: `one` or `all` of the workers of xgboost.collective.
+        hyperparameters: The parameters of the training, for the collection of that name.
+        train_data: What SHAP values are computed of: a DMatrix, or a file and its content type,
+            e.g. `("train.csv", "csv")`: without header, the label in the first column; or `libsvm`.
+        validation_data: What is predicted, with its labels; as `train_data`.
+        configuration: What a configuration file says, as `create_from_json_file` passes it; then
+            none of the arguments before `hyperparameters` may be given.
+        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
+            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
+            termination_timeout_s`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
+    """
+
+    _defaults = DEFAULTS
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        out_dir: str | os.PathLike[str] | None = None,
+        export_tensorboard: bool = False,
+        tensorboard_dir: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+        reduction_config: ReductionConfig | None = None,
+        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
+        include_regex: str | Iterable[str] | None = None,
+        include_collections: str | Iterable[str] | None = None,
+        save_all: bool = False,
+        include_workers: str = "one",
+        hyperparameters: Mapping[str, Any] | None = None,
+        train_data: tuple[str, str | None] | _xgboost.DMatrix | None = None,
+        validation_data: tuple[str, str | None] | _xgboost.DMatrix | None = None,
+        *,
+        configuration: HookConfiguration | None = None,
+        **options: Unpack[OptionArguments],
+    ) -> None:
+        arguments = HookArguments(
+            out_dir,
+            export_tensorboard,
+            tensorboard_dir,
+            dry_run,
+            reduction_config,
+            save_config,
+            include_regex,
+            include_collections,
+            save_all,
+            include_workers,
+        )
+        setup = set_up(arguments, options, DEFAULTS, configuration)
+        super().__init__(
+            setup.targets,
+            setup.manager,
+            setup.options,
+            job=setup.job,
+            dry_run=setup.dry_run,
+            all_workers=setup.all_workers,
+        )
+        self.hyperparameters = hyperparameters
+        self.train_data = train_data
+        self.validation_data = validation_data
+        set_hook(self)
+
+    @property
+    def hyperparameters(self) -> Mapping[str, Any] | None:
+        """The parameters of the training; may be set before it starts."""
+        return self._inputs.hyperparameters
+
+    @hyperparameters.setter
+    def hyperparameters(self, value: Mapping[str, Any] | None) -> None:
+        if not isinstance(value, (Mapping, type(None))):
+            raise HookConfigurationError(f"hyperparameters={value!r:.200} must be a dict")
+        self._inputs.hyperparameters = None if value is None else dict(value)
+        self._wanted.clear()
+
+    @property
+    def train_data(self) -> _xgboost.DMatrix | None:
+        """The data that SHAP values are computed of; may be set as the argument is given."""
+        return self._inputs.train_data
+
+    @train_data.setter
+    def train_data(self, value: tuple[str, str | None] | _xgboost.DMatrix | None) -> None:
+        self._inputs.train_data = as_dmatrix("train_data", value) if self._enabled else None
+
+    @property
+    def validation_data(self) -> _xgboost.DMatrix | None:
+        """The data that is predicted; may be set as the argument is given."""
+        return self._inputs.validation_data
+
+    @validation_data.setter
+    def validation_data(self, value: tuple[str, str | None] | _xgboost.DMatrix | None) -> None:
+        self._inputs.validation_data = (
+            as_dmatrix("validation_data", value) if self._enabled else None
+        )
+
+    @classmethod
+    def hook_from_config(cls, json_config_path: str | os.PathLike[str] | None = None) -> Hook:
+        """Same as `create_from_json_file`."""
+        return cls.create_from_json_file(json_config_path)
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        """Refuse to be called as a callback of XGBoost before 1.3.
+
+        Raises:
+            HookConfigurationError: Always.
+        """
+        raise HookConfigurationError(
+            "the hook is a callback of XGBoost 2.1 or later, which is no function: give it to "
+            "xgboost.train(..., callbacks=[hook])"
+        )
+
+    def __reduce__(self) -> tuple[type[InactiveCopy], tuple[()]]:
+        return InactiveCopy, ()
+
+
+_current: Final[CurrentHook[Hook]] = CurrentHook()
+
+
+def get_hook(json_config_path: str | os.PathLike[str] | None = None) -> Hook | None:
+    """Return the hook that was made or set last, or else make one of a configuration file.
+
+    Args:
+        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
+
+    Returns:
+        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
+
+    Raises:
+        HookConfigurationError: The file has a mistake.
+    """
+    return _current.get(Hook, json_config_path, create_if_not_exists=True)
+
+
+def set_hook(custom_hook: Hook) -> None:
+    """Make a hook the one that `get_hook` returns."""
+    _current.set(Hook, custom_hook)
+
+
+def del_hook() -> None:
+    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    _current.forget()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "create_trial":
+        raise AttributeError(
+            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

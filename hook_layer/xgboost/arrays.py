@@ -1,0 +1,82 @@
+"""Arrays that were computed for the hook alone: kept as they are, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch
+from hook_layer.reductions import Reduction, reduce_array
+from hook_layer.statistics import array_statistics
+
+__all__ = ["ComputedArray", "ComputedArrayBackend"]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedArray:
+    """An array that nobody else changes.
+
+    Attributes:
+        array: The array.
+        is_shared: Whether another tensor of the step has the same array, and accounts for it.
+    """
+
+    array: NDArray[Any]
+    is_shared: bool = False
+
+
+class _SharedSnapshot(ArraySnapshot):
+    """A snapshot whose memory is another one's."""
+
+    __slots__ = ()
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        super().__init__(array)
+        self.nbytes = 0
+
+
+class _Statistics:
+    """Statistics that are computed when they are asked for, of each array once."""
+
+    __slots__ = ("_arrays", "_rows")
+
+    def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
+        self._arrays = arrays
+        self._rows: NDArray[np.float64] | None = None
+
+    def rows(self) -> NDArray[np.float64]:
+        if self._rows is None:
+            distinct = {id(array): array for array in self._arrays}
+            known = {key: array_statistics(array) for key, array in distinct.items()}
+            self._rows = np.array([known[id(array)] for array in self._arrays], np.float64)
+            self._arrays = ()
+        return self._rows
+
+
+class ComputedArrayBackend:
+    """Captures computed arrays."""
+
+    def describe(self, value: ComputedArray) -> tuple[str, tuple[int, ...]]:
+        """Return type name and shape."""
+        return value.array.dtype.name, value.array.shape
+
+    def statistics(
+        self, values: Sequence[ComputedArray], copies: Sequence[Snapshot | None]
+    ) -> StatisticsBatch:
+        """Leave the arrays that are kept anyway to the writer; the others are to be let go."""
+        batch = _Statistics([value.array for value in values])
+        if None in copies:
+            batch.rows()
+        return batch
+
+    def snapshot(self, value: ComputedArray) -> Snapshot:
+        """Keep the array."""
+        return (_SharedSnapshot if value.is_shared else ArraySnapshot)(value.array)
+
+    def reduce(self, value: ComputedArray, reduction: Reduction) -> Snapshot:
+        """Reduce the array, by numpy's definitions."""
+        return ArraySnapshot(reduce_array(value.array, reduction))

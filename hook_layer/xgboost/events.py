@@ -1,0 +1,292 @@
+"""What happens while XGBoost boosts, and what is captured when; see `hook_layer.xgboost`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from typing_extensions import Self
+from xgboost import Booster
+from xgboost.callback import TrainingCallback
+
+from hook_layer.capture import TensorBackend
+from hook_layer.checkpoint import RunStart
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collections import CollectionKeys
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.guard import guarded
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
+from hook_layer.xgboost.distributed import rank_and_size, shared_text
+from hook_layer.xgboost.tensors import (
+    GROUPS,
+    BoosterInputs,
+    RoundTensors,
+    TensorGroup,
+    UnavailableError,
+)
+
+__all__ = ["BoosterEvents", "EvaluationLog"]
+
+logger = logging.getLogger("stepwatch")
+
+EvaluationLog = Mapping[str, Mapping[str, list[Any]]]
+"""All values of the metrics so far, by the name of the data and the name of the metric."""
+
+_GROWING_METRICS: Final = ("auc", "aucpr", "map", "ndcg", "pre")
+_STANDARD_DEVIATION: Final = "std/"
+
+
+class BoosterEvents(BaseHook, TrainingCallback):
+    """A hook that knows what XGBoost tells its callbacks.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        self._inputs = BoosterInputs()
+        self._computed_backend = ComputedArrayBackend()
+        self._wanted: dict[tuple[Any, ...], tuple[TensorGroup, ...]] = {}
+        self._said: set[str] = set()
+        self._identity: tuple[int, int] | None = None
+        self._request: StopFile | None = None  # what all workers are asked, where they agree
+        self._evaluations: EvaluationLog = {}
+        self._num_boosted: int | None = None
+        self._num_evaluated = 0
+        self._in_round = self._ends_with_block = False
+
+    def __enter__(self) -> Self:
+        self._ends_with_block = True
+        return super().__enter__()
+
+    # Where the hook looks in ---------------------------------------------------------------------
+
+    def before_training(self, model: Any) -> Any:
+        """Get ready; called by XGBoost."""
+        self._wanted.clear()
+        self._num_boosted = None
+        if self._closed:
+            self._say_once(
+                "the hook was closed at the end of an earlier training, and saves nothing of this "
+                "one: make a new hook, or train in a block `with hook:`"
+            )
+        return model
+
+    def before_iteration(
+        self,
+        model: Any,  # noqa: ARG002
+        epoch: int,  # noqa: ARG002
+        evals_log: EvaluationLog,
+    ) -> bool:
+        """Begin a step; called by XGBoost."""
+        self._begin_round(evals_log)
+        return False
+
+    def after_iteration(self, model: Any, epoch: int, evals_log: EvaluationLog) -> bool:
+        """Capture a round and hand it over; called by XGBoost.
+
+        Returns:
+            Whether training is to end here, since it was asked to stop.
+        """
+        if not self._in_round:
+            self._begin_round(evals_log)
+        self._end_round(model, evals_log)
+        return self._ends_here(model, epoch)
+
+    def after_training(self, model: Any) -> Any:
+        """Close, unless the hook is used in a `with` block; called by XGBoost."""
+        self._end_unseen_round(model)
+        if not self._ends_with_block:
+            self.close()
+        return model
+
+    @guarded("steps")
+    def _begin_round(self, evaluations: EvaluationLog) -> None:
+        self._in_round = False
+        self._begin_step()
+        self._in_round = True
+        self._evaluations = evaluations
+        self._num_evaluated = _length(evaluations)
+
+    @guarded("steps")
+    def _end_round(
+        self, model: Any, evaluations: EvaluationLog, *, is_its_model: bool = True
+    ) -> None:
+        self._in_round = False
+        self._num_boosted = model.num_boosted_rounds()
+        try:
+            if self._record is not None and self._due:
+                is_one = is_its_model and isinstance(model, Booster)
+                self._capture_round(model if is_one else None, evaluations)
+        finally:
+            self._end_step()
+
+    @guarded("steps")
+    def _end_unseen_round(self, model: Any) -> None:
+        """Capture the last round, if another callback ended training before this one was called."""
+        if not self._in_round or _length(self._evaluations) == self._num_evaluated:
+            return
+        is_its_model = self._num_boosted in (None, model.num_boosted_rounds() - 1)
+        self._end_round(model, self._evaluations, is_its_model=is_its_model)
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _capture_round(self, model: Booster | None, evaluations: EvaluationLog) -> None:
+        self._capture_metrics(evaluations)
+        round_tensors = RoundTensors(self._inputs, model)
+        for group in self._wanted_groups(round_tensors):
+            if not self.failures.is_off(group.name):
+                self._capture_group(group, round_tensors)
+
+    @guarded("metrics")
+    def _capture_metrics(self, evaluations: EvaluationLog) -> None:
+        wanted: dict[str, tuple[Any, TensorPlan]] = {}
+        for name, metric, value in _newest(evaluations):
+            plan = self._plan(name, _collections_of(metric))
+            if plan is not None:
+                wanted[name] = ComputedArray(np.array([value], np.float64)), plan
+        self._capture(wanted)
+
+    def _capture_group(self, group: TensorGroup, round_tensors: RoundTensors) -> None:
+        """Compute and capture a group; what goes wrong costs this group alone."""
+        try:
+            wanted: dict[str, tuple[Any, TensorPlan]] = {}
+            for name, value in group.compute(round_tensors).items():
+                is_member = group.is_member(name, round_tensors)
+                plan = self._plan(name, (group.collection,) if is_member else ())
+                if plan is not None:
+                    wanted[name] = value, plan
+            self._capture(wanted)
+        except UnavailableError as error:
+            self._say_once(f"{group.collection} cannot be saved: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            self.failures.failed(group.name, error)
+        else:
+            self.failures.succeeded(group.name)
+
+    def _wanted_groups(self, round_tensors: RoundTensors) -> Iterable[TensorGroup]:
+        """Return the groups of which anything is due in this step."""
+        key = (self.collection_manager.version, *(collection.name for collection in self._due))
+        if key not in self._wanted:
+            self._wanted[key] = tuple(g for g in GROUPS if self._is_wanted(g, round_tensors))
+        return self._wanted[key]
+
+    def _is_wanted(self, group: TensorGroup, round_tensors: RoundTensors) -> bool:
+        if any(collection.name == group.collection for collection in self._due):
+            return True
+        try:
+            return any(c.matches(name) for name in group.names(round_tensors) for c in self._due)
+        except UnavailableError:
+            return False
+
+    def _backend_of(self, value: Any) -> TensorBackend:
+        is_ours = isinstance(value, ComputedArray)
+        return self._computed_backend if is_ours else super()._backend_of(value)
+
+    def _say_once(self, message: str) -> None:
+        if self._enabled and message not in self._said:
+            self._said.add(message)
+            logger.warning(message)
+
+    # The other workers, and the way back ---------------------------------------------------------
+
+    def _rank_and_size(self) -> tuple[int, int]:
+        rank, size = rank_and_size()
+        if size > 1:  # a hook may be closed when the workers have parted
+            self._identity = rank, size
+        return self._identity or (rank, size)
+
+    def _shared_start(self, start: RunStart) -> RunStart:
+        return RunStart.from_json(shared_text(start.to_json()))
+
+    def _stop_if_asked(self) -> None:
+        """Do nothing where a round begins: boosting ends behind one, and keeps its model."""
+
+    def _stop_now(self) -> StopFile | None:
+        if self._all_workers and self._rank_and_size()[1] > 1:
+            return self._request
+        return self._stop_request()
+
+    def _ends_here(self, model: Any, epoch: int) -> bool:
+        """Tell whether training is to end behind this round; the same in all workers."""
+        self._ask_rank_0()
+        request = self._stop_now()
+        if request is None or self._options.stop != "raise":
+            return False
+        if self._rank_and_size()[1] > 1 and not self._all_workers:
+            self._say_once(
+                "asked to stop, but with several workers that needs a hook in each of them, with "
+                "include_workers='all': this only sets hook.should_stop"
+            )
+            return False
+        logger.warning("training ends behind round %d, as asked: %s", epoch, request.reason)
+        if not isinstance(model, Booster) and model.attr("best_iteration") is None:
+            model.set_attr(best_iteration=str(epoch))  # xgboost.cv cuts its results there
+        return True
+
+    def _ask_rank_0(self) -> None:
+        """Learn from rank 0 whether all are to stop.
+
+        All workers do this behind every round, whatever else failed in them.
+        """
+        if not self._enabled or not self._all_workers or self._request is not None:
+            return
+        if rank_and_size()[1] == 1:
+            return
+        own = self._stop_request()
+        try:
+            text = shared_text("" if own is None else own.encode().decode())
+            if text:
+                self._request = parse_stop_file(text.encode(), file="the word of worker 0")
+        except Exception as error:  # noqa: BLE001 - training will meet what is wrong, too
+            self.failures.failed("stop", error)
+
+
+def _length(evaluations: EvaluationLog) -> int:
+    """Return how many rounds the metrics are of."""
+    return max((len(v) for metrics in evaluations.values() for v in metrics.values()), default=0)
+
+
+def _newest(evaluations: EvaluationLog) -> Iterable[tuple[str, str, float]]:
+    """Yield name, metric and value of what was measured last.
+
+    Of several folds (`xgboost.cv`) it is the mean, and the standard deviation under `std/...`.
+    """
+    for data, metrics in evaluations.items():
+        for metric, values in metrics.items():
+            name, value = f"{data}-{metric}", values[-1]
+            if isinstance(value, tuple):
+                yield _STANDARD_DEVIATION + name, "", value[1]
+                value = value[0]
+            yield name, metric, value
+
+
+def _collections_of(metric: str) -> tuple[str, ...]:
+    """Return the collections of a metric, whatever the data is called."""
+    if not metric:
+        return ()
+    if metric.partition("@")[0] in _GROWING_METRICS:
+        return (CollectionKeys.METRICS,)
+    return (CollectionKeys.METRICS, CollectionKeys.LOSSES)

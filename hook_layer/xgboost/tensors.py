@@ -1,0 +1,269 @@
+"""The tensors of a boosting round, by groups that are computed only when one of them is due.
+
+Predictions, SHAP values and trees take longer than the round itself; so a hook first asks a group
+for the names that it may have (`TensorGroup.names`), which is cheap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+from xgboost import Booster, DMatrix
+
+from hook_layer.collections import CollectionKeys
+from hook_layer.format.records import to_array
+from hook_layer.xgboost.arrays import ComputedArray
+from hook_layer.xgboost.trees import TREE_COLUMNS, trees_of_last_round
+
+__all__ = ["GROUPS", "BoosterInputs", "RoundTensors", "TensorGroup", "UnavailableError"]
+
+_IMPORTANCE_TYPES: Final = ("weight", "gain", "cover", "total_gain", "total_cover")
+_BIAS: Final = "bias"
+_TREE_BOOSTERS: Final = ("gbtree", "dart")
+_STORABLE_KINDS: Final = "fiubU"
+
+_booster_types: WeakKeyDictionary[Booster, str] = WeakKeyDictionary()
+
+
+class UnavailableError(Exception):
+    """A group does not exist in this training; says why, and what to do."""
+
+
+@dataclass
+class BoosterInputs:
+    """What a hook is given beside the booster.
+
+    Attributes:
+        hyperparameters: The parameters of the training.
+        train_data: The data that SHAP values are computed of.
+        validation_data: The data that is predicted, with its labels.
+    """
+
+    hyperparameters: Mapping[str, Any] | None = None
+    train_data: DMatrix | None = None
+    validation_data: DMatrix | None = None
+
+
+class RoundTensors:
+    """Computes the tensors of one round.
+
+    Args:
+        inputs: What the hook was given.
+        model: The booster behind the round; None where there is not just one.
+    """
+
+    def __init__(self, inputs: BoosterInputs, model: Booster | None) -> None:
+        self._inputs = inputs
+        self._model = model
+
+    @property
+    def model(self) -> Booster:
+        """The booster.
+
+        Raises:
+            UnavailableError: There is none.
+        """
+        if self._model is None:
+            raise UnavailableError(
+                "there is not one model of the round: xgboost.cv trains one a fold, and another "
+                "callback may have cut it back"
+            )
+        return self._model
+
+    @cached_property
+    def features(self) -> Sequence[str]:
+        """Names of the features, `f0 f1 ...` where they have none."""
+        names = self.model.feature_names
+        return [f"f{i}" for i in range(self.model.num_features())] if names is None else names
+
+    def hyperparameters(self) -> dict[str, ComputedArray]:
+        """Return `hyperparameters/{name}`."""
+        given = self._inputs.hyperparameters
+        if given is None:
+            raise UnavailableError("give hyperparameters= to the hook")
+        return {f"hyperparameters/{name}": ComputedArray(_storable(v)) for name, v in given.items()}
+
+    def predictions(self) -> dict[str, ComputedArray]:
+        """Return `predictions` of the validation data, [rows] or [rows, classes]."""
+        return {"predictions": ComputedArray(self.model.predict(self._validation_data))}
+
+    def labels(self) -> dict[str, ComputedArray]:
+        """Return `labels` of the validation data, [rows] or [rows, targets]."""
+        labels = self._validation_data.get_label()
+        if not labels.size:
+            raise UnavailableError("validation_data has no labels")
+        return {"labels": ComputedArray(labels)}
+
+    def feature_importance(self, kind: str) -> dict[str, ComputedArray]:
+        """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
+        self._check_has_trees()
+        scores = self.model.get_score(importance_type=kind)
+        values = np.array(list(scores.values()), np.float64)
+        total = values.sum() or 1.0
+        return {
+            f"feature_importance/{kind}/{name}": ComputedArray(values[i : i + 1] / total)
+            for i, name in enumerate(scores)
+        }
+
+    def average_shap(self) -> dict[str, ComputedArray]:
+        """Return `average_shap/{feature}`, [1]: the mean over rows and classes."""
+        values = self._shap
+        averages = values.mean(axis=tuple(range(values.ndim - 1)), dtype=np.float64)
+        averages = averages.astype(values.dtype)
+        return {
+            f"average_shap/{name}": ComputedArray(averages[i : i + 1])
+            for i, name in enumerate(self.explained)
+        }
+
+    def full_shap(self) -> dict[str, ComputedArray]:
+        """Return `full_shap/{feature}`: the whole matrix under each name, as the original does.
+
+        It is [rows, features + 1] or [rows, classes, features + 1]; the bias comes last.
+        """
+        return {
+            f"full_shap/{name}": ComputedArray(self._shap, is_shared=i > 0)
+            for i, name in enumerate(self.explained)
+        }
+
+    def trees(self) -> dict[str, ComputedArray]:
+        """Return `trees/{column}`, [nodes]: the trees of this round."""
+        self._check_has_trees()
+        try:
+            columns = trees_of_last_round(self.model)
+        except ImportError as error:
+            raise UnavailableError("pandas is needed: pip install 'stepwatch[xgboost]'") from error
+        return {f"trees/{name}": ComputedArray(values) for name, values in columns.items()}
+
+    @cached_property
+    def explained(self) -> Sequence[str]:
+        """What SHAP values are of: the features, and the bias unless a feature has its name."""
+        return [*self.features, *(() if _BIAS in self.features else (_BIAS,))]
+
+    def hyperparameter_names(self) -> Iterable[str]:
+        """Return the names that `hyperparameters` has."""
+        return (f"hyperparameters/{name}" for name in self._inputs.hyperparameters or ())
+
+    def importance_names(self, kind: str) -> Iterable[str]:
+        """Return the names that `feature_importance` may have."""
+        return (f"feature_importance/{kind}/{name}" for name in self.features)
+
+    def shap_names(self, prefix: str) -> Iterable[str]:
+        """Return the names that `average_shap` or `full_shap` has."""
+        return (f"{prefix}/{name}" for name in self.explained)
+
+    @cached_property
+    def _shap(self) -> NDArray[Any]:
+        if self._inputs.train_data is None:
+            raise UnavailableError("give train_data= to the hook")
+        return self.model.predict(self._inputs.train_data, pred_contribs=True)
+
+    @property
+    def _validation_data(self) -> DMatrix:
+        if self._inputs.validation_data is None:
+            raise UnavailableError("give validation_data= to the hook")
+        return self._inputs.validation_data
+
+    def _check_has_trees(self) -> None:
+        booster_type = _booster_type(self.model)
+        if booster_type not in _TREE_BOOSTERS:
+            raise UnavailableError(f"the booster {booster_type} has no trees")
+
+
+@dataclass(frozen=True)
+class TensorGroup:
+    """Tensors that are computed together.
+
+    Attributes:
+        name: Name of the group.
+        collection: The collection that its tensors belong to.
+        names: Returns the names that it may have.
+        compute: Returns its tensors.
+    """
+
+    name: str
+    collection: str
+    names: Callable[[RoundTensors], Iterable[str]]
+    compute: Callable[[RoundTensors], dict[str, ComputedArray]]
+
+    def is_member(self, tensor_name: str, round_tensors: RoundTensors) -> bool:
+        """Tell whether a tensor of the group is in the collection whatever its regex says."""
+        is_bias = tensor_name == f"{self.name}/{_BIAS}"
+        return not is_bias or _BIAS in round_tensors.features
+
+
+def _constant(*names: str) -> Callable[[RoundTensors], Iterable[str]]:
+    return lambda _: names
+
+
+GROUPS: Final = (
+    TensorGroup(
+        "hyperparameters",
+        CollectionKeys.HYPERPARAMETERS,
+        RoundTensors.hyperparameter_names,
+        RoundTensors.hyperparameters,
+    ),
+    TensorGroup(
+        "predictions",
+        CollectionKeys.PREDICTIONS,
+        _constant("predictions"),
+        RoundTensors.predictions,
+    ),
+    TensorGroup("labels", CollectionKeys.LABELS, _constant("labels"), RoundTensors.labels),
+    *(
+        TensorGroup(
+            f"feature_importance/{kind}",
+            CollectionKeys.FEATURE_IMPORTANCE,
+            partial(RoundTensors.importance_names, kind=kind),
+            partial(RoundTensors.feature_importance, kind=kind),
+        )
+        for kind in _IMPORTANCE_TYPES
+    ),
+    TensorGroup(
+        "average_shap",
+        CollectionKeys.AVERAGE_SHAP,
+        partial(RoundTensors.shap_names, prefix="average_shap"),
+        RoundTensors.average_shap,
+    ),
+    TensorGroup(
+        "full_shap",
+        CollectionKeys.FULL_SHAP,
+        partial(RoundTensors.shap_names, prefix="full_shap"),
+        RoundTensors.full_shap,
+    ),
+    TensorGroup(
+        "trees",
+        CollectionKeys.TREES,
+        _constant(*(f"trees/{column}" for column in TREE_COLUMNS)),
+        RoundTensors.trees,
+    ),
+)
+"""All groups, in the order of capture."""
+
+
+def _booster_type(model: Booster) -> str:
+    """Return `gbtree`, `dart` or `gblinear`."""
+    known = _booster_types.get(model)
+    if known is None:
+        configuration = json.loads(model.save_config())
+        known = str(configuration["learner"]["gradient_booster"]["name"])
+        _booster_types[model] = known
+    return known
+
+
+def _storable(value: object) -> NDArray[Any]:
+    """Return a parameter as numbers or texts that the format can hold, [...] or [texts]."""
+    try:
+        array = to_array(value)
+    except ValueError:  # lists of different lengths
+        return np.array([str(value)])
+    is_text = array.dtype.kind == "U"
+    if array.dtype.kind in _STORABLE_KINDS and not (is_text and array.ndim != 1):
+        return np.array(array)
+    return np.array([str(value)])

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+
+from hook_layer.collection_manager import CollectionManager, SummaryPlan, TensorPlan
+from hook_layer.collections import SCALARS, Collection, CollectionKeys
+from hook_layer.format.modes import ModeKeys
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig
+
+RAW = ReductionConfig(save_raw_tensor=True)
+
+
+def plan(name: str, *collections: Collection, has_summaries: bool = True) -> TensorPlan | None:
+    manager = CollectionManager(
+        collections={c.name: c for c in collections},
+        include={c.name for c in collections},
+        save_config=SaveConfig(save_interval=1),
+        reduction_config=ReductionConfig(),
+        has_summaries=has_summaries,
+    )
+    return manager.plan(name, manager.due(ModeKeys.TRAIN, 0))
+
+
+def summaries(name: str, *collections: Collection) -> SummaryPlan | None:
+    found = plan(name, *collections)
+    assert found is not None
+    return found.summaries
+
+
+def test_nothing_is_planned_for_tensorboard_unless_it_is_on() -> None:
+    found = plan("w", Collection("weights", ["w"]), has_summaries=False)
+    assert found == TensorPlan(raw=False)
+
+
+def test_histograms_are_planned_where_a_collection_asks() -> None:
+    mine = Collection("mine", ["w"])
+    off = Collection("off", ["w"], save_histogram=False)
+    assert summaries("w", mine, Collection("other", ["x"]), off) == SummaryPlan(
+        histograms=("mine",)
+    )
+    assert summaries("w", off) is None
+
+
+@pytest.mark.parametrize("name", sorted(SCALARS))
+def test_collections_of_scalars_are_shown_as_numbers_only(name: str) -> None:
+    assert summaries("a", Collection(name, ["a"])) == SummaryPlan(scalar=True)
+
+
+def test_summaries_of_tensorflow_have_no_histograms() -> None:
+    assert summaries("a", Collection(CollectionKeys.TENSORFLOW_SUMMARIES, ["a"])) is None
+
+
+def test_everything_is_named_only_where_nothing_else_is() -> None:
+    everything, weights = Collection("all", [".*"]), Collection("weights", ["w"])
+    assert summaries("w", everything, weights) == SummaryPlan(histograms=("weights",))
+    assert summaries("x", everything, weights) == SummaryPlan(histograms=("all",))
+
+
+def test_a_histogram_needs_no_raw_value() -> None:
+    found = plan("w", Collection("weights", ["w"]), Collection("raw", ["v"], reduction_config=RAW))
+    assert found == TensorPlan(raw=False, summaries=SummaryPlan(histograms=("weights",)))

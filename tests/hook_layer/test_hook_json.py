@@ -1,0 +1,504 @@
+"""From JSON to a hook: every key, what counts before what, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hook_layer.errors import HookConfigurationError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.hook_json import load_hook_configuration
+from hook_layer.hook_options import HookOptions
+from hook_layer.hook_setup import FrameworkDefaults, HookArguments, HookSetup, set_up
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfigMode
+
+DEFAULTS = FrameworkDefaults(
+    {"default": (), "all": (), "losses": ("loss",), "gradients": ("^gradient",)}, ("losses",)
+)
+XGBOOST_LIKE = FrameworkDefaults(
+    {"default": (), "all": (), "metrics": ("-",)}, ("metrics",), save_interval=10
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "hook.json"
+
+
+def make(
+    path: Path,
+    document: Any,
+    *,
+    defaults: FrameworkDefaults = DEFAULTS,
+    environ: dict[str, str] | None = None,
+    is_own: bool = False,
+) -> HookSetup:
+    path.write_text(json.dumps(document))
+    environ = {**(environ or {}), **({"STEPWATCH_CONFIG": str(path)} if is_own else {})}
+    configuration = load_hook_configuration(None if is_own else path, environ)
+    return set_up(HookArguments(), {}, defaults, configuration, environ)
+
+
+def with_parameters(path: Path, parameters: Any, collections: Any = None, **more: Any) -> HookSetup:
+    document = {"LocalPath": "memory://json", "HookParameters": parameters}
+    return make(path, {**document, "CollectionConfigurations": collections}, **more)
+
+
+def collection(name: str, **parameters: Any) -> dict[str, Any]:
+    return {"CollectionName": name, "CollectionParameters": parameters}
+
+
+def saved(setup: HookSetup, mode: ModeKeys = ModeKeys.TRAIN, num_steps: int = 30) -> dict[str, Any]:
+    """Return the steps in which each collection is saved."""
+    steps: dict[str, Any] = {}
+    for step in range(num_steps):
+        for due in setup.manager.due(mode, step):
+            steps.setdefault(due.name, []).append(step)
+    return steps
+
+
+# What a file without anything means ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"HookParameters": None, "CollectionConfigurations": None},
+        {"HookParameters": {}, "CollectionConfigurations": []},
+        {"HookParameters": {"save_interval": None}, "DebugRuleConfigurations": None},
+        {"DebugHookConfig": None},
+        {"DebugHookConfig": {}, "TensorBoardOutputConfig": None},
+    ],
+)
+def test_what_is_missing_or_null_takes_the_default(path: Path, document: dict[str, Any]) -> None:
+    setup = make(path, document)
+    assert setup.targets.out.uri == "file:///opt/ml/output/tensors/"
+    assert setup.options == HookOptions()
+    assert (setup.dry_run, setup.all_workers) == (False, False)
+    assert setup.manager.include == {"losses"}
+    assert saved(setup, num_steps=501) == {"losses": [0, 500]}
+    assert setup.manager.reduction_config == ReductionConfig(save_raw_tensor=True)
+    assert setup.job.debug_rule_configurations is None
+
+
+def test_the_default_interval_is_the_frameworks(path: Path) -> None:
+    metrics = [collection("metrics", start_step="10")]
+    assert saved(with_parameters(path, {}, defaults=XGBOOST_LIKE)) == {"metrics": [0, 10, 20]}
+    setup = with_parameters(path, {}, metrics, defaults=XGBOOST_LIKE)
+    assert saved(setup) == {"metrics": [10, 20]}
+    setup = with_parameters(path, {"end_step": 20}, metrics, defaults=XGBOOST_LIKE)
+    assert saved(setup) == {"metrics": [10]}
+
+
+# Hook parameters ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_strings", [False, True])
+def test_every_hook_parameter(path: Path, as_strings: bool) -> None:
+    parameters: dict[str, Any] = {
+        "save_interval": 10,
+        "start_step": 5,
+        "end_step": 25,
+        "save_steps": "1,2",
+        "eval.save_interval": 1,
+        "reductions": "mean,median,l1,l2_norm,abs_max,abs_l1,abs_l2_norm",
+        "save_raw_tensor": True,
+        "save_shape": True,
+        "save_all": True,
+        "dry_run": True,
+        "include_regex": "relu,conv{1,2}",
+        "include_workers": "all",
+        "statistics": False,
+        "stop": "flag",
+        "stop_poll_s": 2.5,
+        "on_full": "drop",
+        "queue_bytes": 1000,
+        "close_timeout_s": 60,
+        "max_wait_s": 1,
+        "spool_bytes": 0,
+        "spool_dir": "/spool",
+        "termination_timeout_s": 3,
+    }
+    if as_strings:
+        parameters = {key: str(value) for key, value in parameters.items()}
+    setup = with_parameters(path, parameters)
+    manager = setup.manager
+    train = SaveConfigMode(10, 5, 25, [1, 2])
+    assert manager.save_config.get_save_config(ModeKeys.TRAIN) == train
+    assert manager.save_config.get_save_config(ModeKeys.EVAL) == SaveConfigMode(1, 5, 25, [1, 2])
+    assert manager.reduction_config == ReductionConfig(
+        ["mean", "median"], ["max"], ["l1", "l2"], ["l1", "l2"], True, True
+    )
+    assert manager.include == {"losses", "default", "all"}
+    assert manager.get("default").include_regex == ["relu", "conv{1,2}"]
+    assert manager.get("all").matches("anything")
+    assert (setup.dry_run, setup.all_workers) == (True, True)
+    assert setup.options == HookOptions(
+        False, "flag", 2.5, "drop", 1000, 60.0, 1.0, 0, "/spool", termination_timeout_s=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "regexes"),
+    [
+        ("a, b", ["a", "b"]),
+        (["a,b", "[c,d]"], ["a,b", "[c,d]"]),
+        (r"conv\d{1,3}.weight", [r"conv\d{1,3}.weight"]),
+        ("(a,b)|c", ["(a,b)|c"]),
+    ],
+)
+def test_regular_expressions_with_commas(path: Path, given: Any, regexes: list[str]) -> None:
+    setup = with_parameters(path, {"include_regex": given}, [collection("x", include_regex=given)])
+    assert setup.manager.get("default").include_regex == regexes
+    assert setup.manager.get("x").include_regex == regexes
+
+
+@pytest.mark.parametrize("nothing", ["", [], ","])
+def test_no_regular_expression_is_not_one_that_matches_everything(
+    path: Path, nothing: object
+) -> None:
+    setup = with_parameters(path, {"include_regex": nothing})
+    assert setup.manager.include == {"losses"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        ({"save_raw_tensor": "False"}, ReductionConfig()),
+        ({"save_raw_tensor": "True"}, ReductionConfig(save_raw_tensor=True)),
+        ({"save_shape": "True"}, ReductionConfig(save_raw_tensor=True, save_shape=True)),
+        ({"reductions": "mean"}, ReductionConfig(["mean"])),
+        (
+            {"reductions": ["mean"], "save_raw_tensor": 1},
+            ReductionConfig(["mean"], save_raw_tensor=True),
+        ),
+        ({"reductions": ""}, ReductionConfig()),
+    ],
+)
+def test_what_is_stored(path: Path, parameters: Any, expected: ReductionConfig) -> None:
+    setup = with_parameters(path, parameters)
+    assert setup.manager.reduction_config == expected
+    setup = with_parameters(path, {}, [collection("gradients", **parameters)])
+    assert setup.manager.get("gradients").reduction_config == expected
+
+
+def test_flags_of_a_collection_change_the_hooks_reductions(path: Path) -> None:
+    setup = with_parameters(
+        path,
+        {"reductions": "max"},
+        [
+            collection("gradients", save_raw_tensor="true"),
+            collection("losses", reductions="min"),
+            collection("a", include_regex="a"),
+        ],
+    )
+    gradients = setup.manager.get("gradients").reduction_config
+    assert gradients == ReductionConfig(["max"], save_raw_tensor=True)
+    assert setup.manager.get("losses").reduction_config == ReductionConfig(["min"])
+    assert setup.manager.get("a").reduction_config is None  # the hook's
+
+
+# Collections --------------------------------------------------------------------------------------
+
+
+def test_collections_are_saved_and_made(path: Path) -> None:
+    relu = collection("relu", include_regex="relu", save_histogram="False", save_interval="7")
+    setup = with_parameters(path, None, [{"CollectionName": "gradients"}, relu])
+    assert setup.manager.include == {"losses", "gradients", "relu"}
+    assert saved(setup)["relu"] == [0, 7, 14, 21, 28]
+    assert setup.manager.get("relu").save_histogram is False
+    assert setup.manager.get("gradients").include_regex == ["^gradient"]
+    assert type(setup.manager.get("relu")) is DEFAULTS.collection_type
+
+
+def test_a_collection_without_tensors_is_refused_where_it_always_is(path: Path) -> None:
+    setup = with_parameters(path, None, [{"CollectionName": "gradient"}])
+    with pytest.raises(HookConfigurationError, match="did you mean 'gradients'"):
+        setup.manager.due(ModeKeys.TRAIN, 0)
+    setup.manager.get("gradient").include("grad")  # which the script may do in time
+    assert setup.manager.due(ModeKeys.TRAIN, 0)
+
+
+_LEVELS = [
+    ("hook", "save_interval", 2),
+    ("hook", "train.save_interval", 3),
+    ("collection", "save_interval", 5),
+    ("collection", "train.save_interval", 7),
+]
+
+
+@pytest.mark.parametrize("given", range(16))
+@pytest.mark.parametrize("mode", list(ModeKeys))
+def test_what_is_more_special_counts(path: Path, given: int, mode: ModeKeys) -> None:
+    levels = [level for bit, level in enumerate(_LEVELS) if given >> bit & 1]
+    hook = {key: str(value) for where, key, value in levels if where == "hook"}
+    of_collection = {key: value for where, key, value in levels if where == "collection"}
+    counting = [v for _, key, v in levels if "." not in key or mode is ModeKeys.TRAIN]
+    setup = with_parameters(path, hook, [collection("x", include_regex="x", **of_collection)])
+    assert saved(setup, mode)["x"] == list(range(0, 30, (counting or [500])[-1]))
+
+
+def test_each_key_counts_by_itself(path: Path) -> None:
+    hook = {"save_interval": 10, "eval.start_step": 7, "save_steps": "3"}
+    x = collection("x", include_regex="x", start_step=1, **{"eval.save_interval": "2"})
+    setup = with_parameters(path, hook, [x])
+    assert saved(setup, ModeKeys.TRAIN)["x"] == [3, 10, 20]
+    assert saved(setup, ModeKeys.EVAL, 7)["x"] == [2, 3, 4, 6]  # start_step of x counts, not 7
+    assert saved(setup, ModeKeys.EVAL, 21)["losses"] == [3, 10, 20]
+
+
+@pytest.mark.parametrize("prefix", ["train", "eval", "predict", "global"])
+def test_every_mode_has_its_prefix(path: Path, prefix: str) -> None:
+    parameters = {
+        f"{prefix}.save_interval": "4",
+        f"{prefix}.start_step": "1",
+        f"{prefix}.end_step": "12",
+        f"{prefix}.save_steps": "15,16",
+    }
+    setup = with_parameters(path, parameters)
+    for mode in ModeKeys:
+        expected = [4, 8, 15, 16] if mode.name.lower() == prefix else [0]
+        assert saved(setup, mode)["losses"] == expected
+
+
+# The job ------------------------------------------------------------------------------------------
+
+
+def test_our_file_describes_the_job(path: Path) -> None:
+    rules = [{"RuleConfigurationName": "VG", "RuleParameters": {"threshold": "1e-7"}}]
+    document = {
+        "TrainingJobName": "mnist-7",
+        "DebugHookConfig": {
+            "S3OutputPath": "memory://bucket/x",
+            "HookParameters": {"save_interval": "3"},
+        },
+        "TensorBoardOutputConfig": {"S3OutputPath": "memory://tb"},
+        "CheckpointConfig": {"S3Uri": "s3://bucket/c", "LocalPath": "/c"},
+        "DebugRuleConfigurations": rules,
+        "Actions": [{"name": "stoptraining"}],
+        "OptOutOfStop": "true",
+        "RoleArn": "arn:aws:iam::1:role/r",  # a whole request may be given
+    }
+    setup = make(path, document, is_own=True)
+    assert setup.targets.out.uri == "memory://bucket/x/mnist-7/debug-output/"
+    assert setup.targets.tensorboard is not None
+    assert setup.targets.tensorboard.uri == "memory://tb/mnist-7/tensorboard-output/"
+    assert setup.manager.has_summaries
+    assert setup.targets.checkpoint is not None
+    assert setup.targets.checkpoint.s3_uri == "s3://bucket/c"
+    job = setup.job
+    assert (job.training_job_name, job.opt_out_of_stop) == ("mnist-7", True)
+    assert job.debug_rule_configurations == tuple(rules)
+    assert job.actions == ({"name": "stoptraining"},)
+    assert saved(setup, num_steps=4) == {"losses": [0, 3]}
+
+
+def test_our_file_describes_the_job_of_a_hook_that_is_made_by_arguments(path: Path) -> None:
+    document = {
+        "S3OutputPath": "memory://bucket/x",
+        "HookParameters": {"save_interval": "3"},
+        "DebugRuleConfigurations": [{"RuleConfigurationName": "VG"}],
+    }
+    path.write_text(json.dumps(document))
+    environ = {"STEPWATCH_CONFIG": str(path), "TRAINING_JOB_NAME": "j"}
+    setup = set_up(HookArguments(), {}, DEFAULTS, environ=environ)
+    assert setup.targets.out.uri == "memory://bucket/x/j/debug-output/"
+    setup = set_up(HookArguments("memory://mine"), {}, DEFAULTS, environ=environ)
+    assert setup.targets.out.uri == "memory://mine/"
+    assert setup.job.debug_rule_configurations == ({"RuleConfigurationName": "VG"},)
+    assert saved(setup, num_steps=4) == {"losses": [0]}  # its parameters are another hook's
+    assert set_up(HookArguments("memory://mine"), {}, DEFAULTS, environ={}).job.actions == ()
+
+
+def test_switched_off_nothing_is_read(path: Path) -> None:
+    path.write_text("{")
+    environ = {"STEPWATCH_CONFIG": str(path), "USE_SMDEBUG": "0"}
+    setup = set_up(HookArguments(), {}, DEFAULTS, environ=environ)
+    assert setup.targets.out.uri.startswith("memory:")
+
+
+def test_what_only_the_platform_knows_is_no_mistake_in_its_file(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        make(path, {"LocalPath": "memory://x", "SomethingOfNextYear": 1})
+    assert "SomethingOfNextYear" in caplog.text
+    with pytest.raises(HookConfigurationError, match="SomethingOfNextYear=1 has an unknown key"):
+        make(path, {"LocalPath": "memory://x", "SomethingOfNextYear": 1}, is_own=True)
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+_PARAMETERS = "HookParameters"
+_COLLECTIONS = "CollectionConfigurations"
+
+
+@pytest.mark.parametrize(
+    ("document", "messages"),
+    [
+        ({"HookParameter": {}}, ["HookParameter", "did you mean 'HookParameters'"]),
+        ({"CollectionConfiguration": []}, ["did you mean 'CollectionConfigurations'"]),
+        ({_PARAMETERS: []}, ["HookParameters=[] must be a JSON object"]),
+        (
+            {_PARAMETERS: {"save_intervall": 1}},
+            ["save_intervall=1", "mean 'save_interval'"],
+        ),
+        ({_PARAMETERS: {"test.save_interval": 1}}, ["HookParameters.test.save_interval=1"]),
+        ({_PARAMETERS: {"train.save_intervl": 1}}, ["did you mean 'train.save_interval'"]),
+        ({_PARAMETERS: {"save_interval": 0}}, ["save_interval=0 must be an integer of at least 1"]),
+        ({_PARAMETERS: {"eval.save_interval": "0"}}, ["HookParameters.eval.save_interval='0'"]),
+        ({_PARAMETERS: {"save_interval": "ten"}}, ["HookParameters.save_interval='ten'"]),
+        ({_PARAMETERS: {"save_interval": [1]}}, ["HookParameters.save_interval=[1]"]),
+        ({_PARAMETERS: {"start_step": -1}}, ["HookParameters.start_step=-1"]),
+        ({_PARAMETERS: {"save_steps": "1,b"}}, ["HookParameters.save_steps='b'"]),
+        ({_PARAMETERS: {"save_steps": {"1": 2}}}, ["HookParameters.save_steps="]),
+        (
+            {_PARAMETERS: {"save_all": "maybe"}},
+            ["save_all='maybe'", "true or false"],
+        ),
+        ({_PARAMETERS: {"dry_run": 3}}, ["HookParameters.dry_run=3"]),
+        ({_PARAMETERS: {"reductions": "mean,meen"}}, ["HookParameters.reductions=", "'mean'?"]),
+        ({_PARAMETERS: {"reductions": "mean_norm"}}, ["unknown 'mean_norm'"]),
+        ({_PARAMETERS: {"reductions": "abs_l3"}}, ["unknown 'abs_l3'"]),
+        ({_PARAMETERS: {"reductions": 3}}, ["HookParameters.reductions=3"]),
+        ({_PARAMETERS: {"save_raw_tensor": "no"}}, ["HookParameters.save_raw_tensor='no'"]),
+        ({_PARAMETERS: {"include_regex": "a,("}}, ["'(' in HookParameters.include_regex"]),
+        ({_PARAMETERS: {"include_regex": "a{99999999999}"}}, ["no regular expression"]),
+        ({_PARAMETERS: {"include_regex": [1]}}, ["HookParameters.include_regex=[1]"]),
+        ({_PARAMETERS: {"include_workers": "al"}}, ["include_workers='al'", "did you mean 'all'"]),
+        ({_PARAMETERS: {"tensorboard_dir": ""}}, ["HookParameters.tensorboard_dir=''"]),
+        ({_PARAMETERS: {"tensorboard_dir": 0}}, ["HookParameters.tensorboard_dir=0"]),
+        ({_PARAMETERS: {"on_full": "block"}}, ["HookParameters.on_full='block'"]),
+        ({_PARAMETERS: {"queue_bytes": "1e9"}}, ["HookParameters.queue_bytes='1e9'"]),
+        ({_PARAMETERS: {"max_wait_s": "0"}}, ["HookParameters.max_wait_s=0.0"]),
+        ({_COLLECTIONS: {}}, ["CollectionConfigurations={} must be a list"]),
+        ({_COLLECTIONS: [3]}, ["CollectionConfigurations[0]=3 must be a JSON object"]),
+        ({_COLLECTIONS: [{}]}, ["[0]: Must specify 'CollectionName' in JSON config."]),
+        ({_COLLECTIONS: [{"CollectionName": ""}]}, ["[0].CollectionName=''"]),
+        (
+            {_COLLECTIONS: [{"CollectionName": "a"}, {"CollectionName": "b", "Parameters": {}}]},
+            ["CollectionConfigurations[1].Parameters=", "did you mean 'CollectionParameters'"],
+        ),
+        (
+            {_COLLECTIONS: [collection("a", save_intervals="2")]},
+            ["[0].CollectionParameters.save_intervals='2'", "did you mean 'save_interval'"],
+        ),
+        ({_COLLECTIONS: [collection("a", save_all="2")]}, ["save_all='2' has an unknown key"]),
+        ({_COLLECTIONS: [collection("a", save_histogram="x")]}, ["save_histogram='x'"]),
+        ({_COLLECTIONS: [collection("a", **{"eval.end_step": "x"})]}, [".eval.end_step='x'"]),
+        ({"LocalPath": 3}, ["LocalPath=3 must be a text"]),
+        ({"S3OutputPath": []}, ["S3OutputPath=[]"]),
+        ({"LocalPath": "ftp://x"}, ["LocalPath='ftp://x'"]),
+        ({"LocalPath": "/x", "DebugHookConfig": {}}, ["LocalPath stands beside DebugHookConfig"]),
+        ({"DebugHookConfig": {"LocalPat": 1}}, ["DebugHookConfig.LocalPat=1", "'LocalPath'"]),
+        ({"TensorBoardOutputConfig": {"S3Path": "x"}}, ["TensorBoardOutputConfig.S3Path='x'"]),
+        ({"CheckpointConfig": {"S3Uri": 1}}, ["CheckpointConfig.S3Uri=1"]),
+        ({"DebugRuleConfigurations": {}}, ["DebugRuleConfigurations={} must be a list"]),
+        ({"DebugRuleConfigurations": [{}]}, ["[0].RuleConfigurationName=None"]),
+        ({"Actions": [{"Name": "x"}]}, ["Actions[0].name=None"]),
+        ({"OptOutOfStop": "perhaps"}, ["OptOutOfStop='perhaps'"]),
+        ({"TrainingJobName": "a/b"}, ["TrainingJobName='a/b' must be a name"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(
+    path: Path, document: dict[str, Any], messages: list[str]
+) -> None:
+    for is_own in (False, True):
+        with pytest.raises(HookConfigurationError) as caught:
+            make(path, document, is_own=is_own, environ={"TRAINING_JOB_NAME": "j"})
+        for message in messages:
+            assert message in str(caught.value)
+
+
+def test_the_file_is_named_with_a_mistake(path: Path) -> None:
+    with pytest.raises(HookConfigurationError) as caught:
+        make(path, {"HookParameters": {"save_interval": 0}})
+    assert str(caught.value).startswith(f"{path}: HookParameters.save_interval=0")
+
+
+# Whatever is in the file --------------------------------------------------------------------------
+
+_KEYS = st.sampled_from(
+    [
+        "LocalPath",
+        "HookParameters",
+        "CollectionConfigurations",
+        "CollectionName",
+        "CollectionParameters",
+        "DebugHookConfig",
+        "TensorBoardOutputConfig",
+        "CheckpointConfig",
+        "DebugRuleConfigurations",
+        "RuleConfigurationName",
+        "Actions",
+        "name",
+        "OptOutOfStop",
+        "TrainingJobName",
+        "save_interval",
+        "eval.save_steps",
+        "reductions",
+        "save_raw_tensor",
+        "include_regex",
+        "include_workers",
+        "queue_bytes",
+        "close_timeout_s",
+    ]
+)
+_LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=10)
+    | st.sampled_from(["1", "true", "mean", "abs_l2", "a,b", "memory://x", "all", "losses", "x("])
+)
+_VALUES = st.recursive(
+    _LEAVES,
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(_KEYS | st.text(), children, max_size=4)
+    ),
+    max_leaves=12,
+)
+_SHAPED = st.fixed_dictionaries(
+    {},
+    optional={
+        "LocalPath": st.just("memory://x"),
+        "HookParameters": st.dictionaries(_KEYS, _LEAVES, max_size=4),
+        "CollectionConfigurations": st.lists(
+            st.fixed_dictionaries(
+                {"CollectionName": _LEAVES},
+                optional={"CollectionParameters": st.dictionaries(_KEYS, _LEAVES, max_size=3)},
+            ),
+            max_size=2,
+        ),
+        "DebugRuleConfigurations": st.lists(st.dictionaries(_KEYS, _LEAVES, max_size=2)),
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(document=_VALUES | _SHAPED, is_own=st.booleans())
+def test_any_json_makes_a_hook_or_names_the_mistake(
+    tmp_path: Path, document: Any, is_own: bool
+) -> None:
+    path = tmp_path / "hook.json"
+    try:
+        setup = make(path, document, is_own=is_own)
+    except HookConfigurationError as error:
+        assert str(path) in str(error)
+        assert len(str(error)) < 3000
+        return
+    assert isinstance(document, dict)
+    assert setup.manager.include >= {"losses"}
+    try:
+        setup.manager.due(ModeKeys.TRAIN, 0)
+    except HookConfigurationError as error:
+        assert "has not been configured" in str(error)
