@@ -54,7 +54,11 @@ class CircuitBreaker:
 
     def allows(self) -> bool:
         """Tell whether to try now."""
-        return not self.has_opened or self._clock() >= self._retry_at
+        return self.wait_s() <= 0
+
+    def wait_s(self) -> float:
+        """Return the time until an attempt is let through, seconds; 0: now."""
+        return max(self._retry_at - self._clock(), 0.0) if self.has_opened else 0.0
 
     def failed(self) -> None:
         """Note that an attempt failed."""

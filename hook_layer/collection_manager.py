@@ -128,11 +128,11 @@ class CollectionManager(CollectionSet):
             if collection.matches(name):
                 collection.add_tensor_name(name)
 
-    def to_file(self, num_workers: int | None = None) -> CollectionsFile:
+    def to_file(self) -> CollectionsFile:
         """Return the collections as they are written beside the tensors."""
         return CollectionsFile(
             collections={name: self._entry(c) for name, c in self.collections.items()},
-            num_workers=self.num_workers if num_workers is None else num_workers,
+            num_workers=self.num_workers,
         )
 
     def _prepare(self) -> None:

@@ -90,17 +90,29 @@ class CollectionSet:
         open_store(out_dir).put(f"{folder}{slash}{filename}", self.to_file().encode())
 
     @classmethod
-    def load(cls, filename: str | os.PathLike[str]) -> Self:
+    def load(
+        cls,
+        filename: str | os.PathLike[str],
+        collection_class: type[Collection] = Collection,
+    ) -> Self:
         """Read a collections file.
+
+        Args:
+            filename: Its path.
+            collection_class: Class of the collections.
 
         Raises:
             HookConfigurationError: It is none.
         """
-        return cls.load_from_string(Path(filename).read_text(encoding="utf-8"))
+        return cls.load_from_string(Path(filename).read_text(encoding="utf-8"), collection_class)
 
     @classmethod
-    def load_from_string(cls, s: str) -> Self:
+    def load_from_string(cls, s: str, collection_class: type[Collection] = Collection) -> Self:
         """Read the content of a collections file.
+
+        Args:
+            s: The content.
+            collection_class: Class of the collections.
 
         Raises:
             HookConfigurationError: It is none.
@@ -110,7 +122,8 @@ class CollectionSet:
         except FormatError as error:
             raise HookConfigurationError(str(error)) from error
         manager = cls()
+        manager.collection_type = collection_class
         for entry in file.collections.values():
-            manager.add(manager.collection_type.from_dict(vars(entry)))
+            manager.add(collection_class.from_dict(vars(entry)))
         manager.set_num_workers(file.num_workers)
         return manager

@@ -1,108 +1,75 @@
-"""What the writer's thread does: it stores steps and small files, and accounts for what failed.
+"""What the writer's threads do: they store steps and small files, and account for what failed.
 
-**No gap goes unnoticed.** Every step that is handed over takes a sequence number, also one that is
-lost. The next index file says how many numbers right before its own will never come, so a reader
-does not wait for them; what is lost behind the last index file shows in the end marker.
+**Nothing is lost while the store is away.** A step that cannot be stored goes to the spool, a
+folder on local disk, under the number that it has; those behind it go there too, and all are
+delivered in their order once the store takes them (`hook_layer.circuit_breaker` says when it is
+tried). Only what finds no room there is lost.
+
+**No gap goes unnoticed.** Every step that is handed over has a number, also one that is lost. An
+index file says how many numbers right before its own will never come, so a reader does not wait for
+them; what is lost behind the last index file shows in the end marker.
 
 **No file is in doubt for long.** An index file whose storing failed may be there all the same (the
-answer was lost, not the request). It is kept and stored again before the next step, and only after
-some attempts given up as one that will never come.
+answer was lost, not the request). It waits with its step and is stored again, before any other.
 
-**A store that is away is tried again**, by `hook_layer.circuit_breaker`. Small files that could not
-be stored are owed: they are tried again after the next step that is stored, and at the end. Their
-failures say nothing about the steps (a role may forbid to delete, or to overwrite), and so have a
-circuit breaker of their own.
+**No step holds up the others for ever.** One that is refused again and again while the next one is
+taken is set aside: it stays in the spool, and counts as one that never comes.
 """
 
 from __future__ import annotations
 
 import logging
+import shlex
+import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+from hook_layer.backlog import Backlog, WaitingStep
 from hook_layer.capture import StepRecord
 from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.counters import WriterCounters
+from hook_layer.format.index import parse_index
 from hook_layer.format.paths import event_key, index_key
+from hook_layer.owed_files import Content, OwedFiles
+from hook_layer.spool_folder import SpoolTarget, StepFiles
 from hook_layer.step_files import EncodedStep, RunIdentity, encode_step
-from hook_layer.storage.base import Store
+from hook_layer.storage.base import Buffers, Store, StoreRefusedError
 
-__all__ = ["Content", "StepDelivery", "WriterCounters"]
+__all__ = ["StepDelivery", "index_with"]
 
 logger = logging.getLogger("stepwatch")
 
-Content: TypeAlias = "bytes | Callable[[], bytes]"
-"""Content of a small file, or what returns it when the file is stored."""
-
-_ATTEMPTS_TO_SETTLE: Final = 3
-
-
-@dataclass
-class WriterCounters:
-    """What became of the steps that were handed over.
-
-    Attributes:
-        steps_written: Steps whose index file is stored.
-        steps_dropped: Steps given up because there was no memory for them (in time).
-        steps_undelivered: Steps that could not be stored, nor kept to be stored later.
-        steps_spooled: Steps that had to wait on local disk, since the store was away.
-        steps_in_spool: Those of them that wait there still.
-        tensors_written: Tensors in written steps.
-        tensors_left_out: Tensors of written steps, or values of them, that could not be encoded.
-        bytes_written: Bytes of event and index files.
-        waits: How often training waited for memory.
-        wait_s: For how long together, seconds.
-        errors: Errors while storing steps.
-        first_error: The first of them.
-        file_errors: Errors while storing or removing other files.
-        files_undelivered: Other files that could not be stored until the end.
-        export_errors: Errors of exporters.
-    """
-
-    steps_written: int = 0
-    steps_dropped: int = 0
-    steps_undelivered: int = 0
-    steps_spooled: int = 0
-    steps_in_spool: int = 0
-    tensors_written: int = 0
-    tensors_left_out: int = 0
-    bytes_written: int = 0
-    waits: int = 0
-    wait_s: float = 0.0
-    errors: int = 0
-    first_error: str | None = None
-    file_errors: int = 0
-    files_undelivered: int = 0
-    export_errors: int = 0
-
-    @property
-    def steps_lost(self) -> int:
-        """Steps that were to be saved and are not stored."""
-        return self.steps_dropped + self.steps_undelivered
+_ATTEMPTS_IF_REFUSED: Final = 3
+_ATTEMPTS_IF_AWAY: Final = 10
+"""Failures of one step after which it is seen whether the store takes the next one."""
 
 
-@dataclass
-class _Index:
-    """An index file that is being stored; `skipped` is what it says of the numbers before it."""
+class _InFlight(NamedTuple):
+    """A step that is being stored out of memory."""
 
-    key: str
-    data: bytes
-    skipped: int
-    step_bytes: int
-    attempts: int = 0
+    encoded: EncodedStep
+    number: int
 
 
 class StepDelivery:
-    """Stores one worker's steps and small files in the order of the calls; never raises.
+    """Stores one worker's steps and small files in the order of their numbers; never raises.
 
-    For one thread at a time.
+    One thread stores: it calls `write`, `advance`, `put_file` and `housekeep`. Meanwhile another
+    one may call `keep`, `owe` and `defer`, which do not touch the store.
 
     Args:
         store: Where to.
         identity: Run and worker.
+        spool_bytes: How much may wait on local disk.
+        spool_dir: Folder for that; None: the system's one for temporary files.
         sequence: Number of this worker's next index file.
         clock: Returns a time that only grows, seconds.
+
+    Attributes:
+        counters: What became of the steps.
+        busy_since: When the store was called that has not answered yet; None: it has.
     """
 
     def __init__(
@@ -110,185 +77,103 @@ class StepDelivery:
         store: Store,
         identity: RunIdentity,
         *,
+        spool_bytes: int = 0,
+        spool_dir: str | None = None,
         sequence: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = WriterCounters()
-        self.last_sequence = sequence - 1
+        self.busy_since: float | None = None
         self._target = store
         self._identity = identity
-        self._skipped = 0
-        self._doubtful: _Index | None = None
+        self._clock = clock
+        self._last_stored = sequence - 1
+        self._in_flight: _InFlight | None = None
+        self._has_left = False
+        self._is_refused = False
+        self._has_lost = False
         self._breaker = CircuitBreaker(clock=clock)
-        self._owed: dict[str, Content] = {}
-        self._owed_breaker = CircuitBreaker(clock=clock)
-        self._complained: set[str] = set()
+        target = SpoolTarget(store.uri, identity.run_id, identity.worker)
+        self._backlog = Backlog(target, max_bytes=spool_bytes, parent=spool_dir)
+        self._owed = OwedFiles(store, self.counters, clock=clock)
+        self._deferred: list[tuple[str, Callable[[], object]]] = []
+        self._lock = threading.RLock()
 
-    def skip(self, num_steps: int) -> None:
-        """Count the numbers of steps that never come.
+    # What waits, and how long --------------------------------------------------------------------
 
-        Args:
-            num_steps: How many steps were lost before they came here.
-        """
-        self.last_sequence += num_steps
-        self._skipped += num_steps
+    @property
+    def has_backlog(self) -> bool:
+        """Whether steps wait to be stored."""
+        return len(self._backlog) > 0
 
-    def write(self, record: StepRecord) -> None:
-        """Store a step, or count it as undelivered."""
-        if not self._breaker.allows():
-            self._lose()
-            return
-        try:
-            encoded = encode_step(record)
-        except Exception as error:  # noqa: BLE001 - no fault of the store
-            self._count_error(error)
-            self._lose()
-            return
-        self._count_left_out(encoded)
-        if encoded.is_empty:
-            return
-        number = self.last_sequence + 1
-        try:
-            self._settle()
-            self._store(encoded, number)
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
-            self._count_error(error)
-            self._lose(is_numbered=self.last_sequence == number)
-            self._note_failure(error)
-        else:
-            self._note_success()
+    @property
+    def is_away(self) -> bool:
+        """Whether the store failed again and again."""
+        return self._breaker.has_opened
 
-    def put_file(self, key: str, content: Content, *, is_last: bool = False) -> None:
-        """Store a small file, now or later.
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether what waits was refused: nothing but a change by somebody will help."""
+        return self._is_refused if self.has_backlog else self._owed.are_hopeless
 
-        Args:
-            key: Its key.
-            content: Its content.
-            is_last: Whether everything that is owed comes first, and it is tried in any case.
-        """
-        if is_last:
-            self.finish()
-        self._owed.pop(key, None)
-        self._owed[key] = content
-        if is_last or self._breaker.allows():
-            self._pay([key])
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing waits."""
+        return not (self.has_backlog or self._owed or self._owed.last or self._deferred)
 
-    def housekeep(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may fail without harm.
+    def has_room(self, num_bytes: int) -> bool:
+        """Tell whether a step of about this size fits into the spool."""
+        return self._backlog.has_room(num_bytes)
 
-        Args:
-            what: What it does, for the log.
-            action: Does it.
-        """
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001 - harmless
-            self._complain(what, error)
-
-    def finish(self) -> None:
-        """Try a last time to store what is owed."""
-        if self._doubtful is not None:
-            try:
-                self._settle()
-            except Exception as error:  # noqa: BLE001 - it stays undelivered
-                self._count_error(error)
-        self._pay(list(self._owed))
-        self.counters.files_undelivered = len(self._owed)
+    def wait_s(self) -> float:
+        """Return the time until `advance` is worth calling, seconds; 0: now."""
+        return self._breaker.wait_s() if self.has_backlog else self._owed.wait_s()
 
     # Steps ---------------------------------------------------------------------------------------
 
-    def _store(self, encoded: EncodedStep, number: int) -> None:
-        """Store the event file, then the index file; it takes its number before it is stored."""
-        step, worker = encoded.record.step, self._identity.worker
-        if encoded.events.nbytes:
-            self._target.put(event_key(step, worker), encoded.events)
-        data = encoded.index(self._identity, number, self._skipped).encode()
-        num_bytes = encoded.events.nbytes + len(data)
-        index = _Index(index_key(step, worker), data, self._skipped, num_bytes)
-        self.last_sequence = number
-        self._skipped = 0
-        self._doubtful = index
-        self._target.put(index.key, data)
-        self._doubtful = None
-        self._count_written(index)
+    def write(self, record: StepRecord, number: int) -> None:
+        """Store a step behind those that wait, or let it wait with them.
 
-    def _settle(self) -> None:
-        """Store a doubtful index file again; raise if that fails, until it is given up."""
-        index = self._doubtful
-        if index is None:
+        Args:
+            record: What was captured of it.
+            number: Its number.
+        """
+        while self.has_backlog and self._breaker.allows() and self._deliver_first():
+            pass
+        encoded = self._encoded(record)
+        if encoded is None:
             return
+        if self.has_backlog or not self._breaker.allows():
+            self._keep(encoded, number)
+            return
+        self._in_flight = _InFlight(encoded, number)
         try:
-            self._target.put(index.key, index.data)
-        except Exception:
-            index.attempts += 1
-            if index.attempts < _ATTEMPTS_TO_SETTLE:
-                raise
-            self._skipped += index.skipped + 1
-        else:
-            self.counters.steps_undelivered -= 1
-            self._count_written(index)
-        self._doubtful = None
+            self._store(encoded, number)
+        finally:
+            self._in_flight = None
 
-    def _lose(self, *, is_numbered: bool = False) -> None:
-        if not is_numbered:
-            self.skip(1)
-        self.counters.steps_undelivered += 1
+    def keep(self, record: StepRecord, number: int) -> None:
+        """Let a step wait in the spool.
 
-    def _count_written(self, index: _Index) -> None:
-        self.counters.steps_written += 1
-        self.counters.bytes_written += index.step_bytes
+        Args:
+            record: What was captured of it.
+            number: Its number.
+        """
+        encoded = self._encoded(record)
+        if encoded is not None:
+            self._keep(encoded, number)
 
-    def _count_left_out(self, encoded: EncodedStep) -> None:
-        if encoded.errors and not self.counters.tensors_left_out:
-            logger.warning("left out of the saved steps: %s", encoded.errors[0])
-        self.counters.tensors_left_out += len(encoded.errors)
-
-    def _count_error(self, error: Exception) -> None:
-        self.counters.errors += 1
-        if self.counters.first_error is None:
-            self.counters.first_error = f"{type(error).__name__}: {error}"
-            logger.error("saving to %s failed; training goes on", self._target.uri, exc_info=error)
-
-    def _note_failure(self, error: Exception) -> None:
-        was_open = self._breaker.has_opened
-        self._breaker.failed()
-        if self._breaker.has_opened and not was_open:
-            logger.error(
-                "saving to %s failed several times in a row; steps are lost until it works again, "
-                "it is next tried in %g s: %s",
-                self._target.uri,
-                self._breaker.pause_s,
-                error,
-            )
-
-    def _note_success(self) -> None:
-        if self._breaker.has_opened:
-            logger.warning(
-                "saving to %s works again; %d steps were lost so far",
-                self._target.uri,
-                self.counters.steps_undelivered,
-            )
-        self._breaker.succeeded()
-        if self._owed and self._owed_breaker.allows():
-            self._pay(list(self._owed))
-
-    # Small files ---------------------------------------------------------------------------------
-
-    def _pay(self, keys: Sequence[str]) -> None:
-        """Store files that are owed; those that fail stay owed."""
-        for key in keys:
-            content = self._owed[key]
-            try:
-                self._target.put(key, content if isinstance(content, bytes) else content())
-            except Exception as error:  # noqa: BLE001 - it is tried again
-                self._owed_breaker.failed()
-                self._complain(f"storing {key}", error)
-            else:
-                self._owed_breaker.succeeded()
-                del self._owed[key]
-
-    def _complain(self, what: str, error: Exception) -> None:
-        self.counters.file_errors += 1
-        if what not in self._complained:
-            self._complained.add(what)
-            logger.warning("%s in %s failed: %s", what, self._target.uri, error)
+    def advance(self) -> None:
+        """Try the first of what waits: a step, or else the small files."""
+        if self.has_backlog:
+            self._deliver_first()
+            return
+        deferred, self._deferred = self._deferred, []
+        for what, action in deferred:
+            self.housekeep(what, action)
+        self._owed.pay()
+        if not self._owed or self._owed.last is None:
+            self._owed.pay_last()
+        elif self._owed.are_hopeless or self._is_paid_in_part():
+            self._owed.pay_last()
+"""

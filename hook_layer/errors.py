@@ -13,7 +13,6 @@ __all__ = [
     "ConfigurationFileNotFoundError",
     "HookConfigurationError",
     "InvalidCollectionConfigurationError",
-    "NotSupportedYetError",
     "TrainingStoppedError",
     "close_match",
     "nearest",
@@ -43,10 +42,6 @@ class InvalidCollectionConfigurationError(HookConfigurationError):
             f"include_regex, e.g. hook.get_collection({name!r}).include('relu')"
             + (f"; or did you mean {close!r}?" if close else "")
         )
-
-
-class NotSupportedYetError(HookConfigurationError, NotImplementedError):
-    """An option of the original client that this version does not have."""
 
 
 class TrainingStoppedError(RuntimeError):

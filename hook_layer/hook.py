@@ -12,6 +12,7 @@ An adapter such as `hook_layer.pytorch` calls, from the framework's own hooks,
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from types import TracebackType
 
 from typing_extensions import Self
@@ -77,7 +78,7 @@ class BaseHook(HookLifecycle):
             steps_seen=self.step - self._init_step,
             late_tensors=self._num_late,
             errors=dict(self.failures.errors),
-            writer=writer,
+            writer=replace(writer),
             training_s=self.stopwatch.seconds,
             close_s=self._close_s,
             training_run=self.training_run,

@@ -20,6 +20,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.hook_options import HookOptions, OptionArguments
 from hook_layer.json_values import as_choice, refuse
+from hook_layer.log_settings import apply_log_settings
 from hook_layer.places import Outputs, resolve_targets
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
@@ -125,37 +126,54 @@ def set_up(
     Raises:
         HookConfigurationError: An argument makes no sense, or the file has a mistake.
     """
+    apply_log_settings(environ)
     if configuration is None:
-        arguments = arguments.checked()
         job = _job_of_the_environment(environ)
-        manager, all_options = _manager(arguments, defaults), _options(options)
-    else:
-        if arguments != HookArguments() or options:
-            raise HookConfigurationError(
-                "a hook takes a configuration, or the arguments that it is made of, not both"
-            )
-        arguments, job = _arguments(configuration, defaults), configuration.job
-        manager, all_options = _manager(arguments, defaults), configuration.options
-        configuration.configure(manager, defaults.save_interval)
-    if hook_enabled(environ):
-        outputs = Outputs(
-            _path(arguments.out_dir),
-            arguments.export_tensorboard,
-            _path(arguments.tensorboard_dir),
-            by_file=configuration is not None,
+        return _made_of(arguments.checked(), _options(options), defaults, job, environ)
+    if arguments != HookArguments() or options:
+        raise HookConfigurationError(
+            "a hook takes a configuration, or the arguments that it is made of, not both"
         )
-        targets = resolve_targets(outputs, job, environ)
-    else:
-        targets = HookTargets(open_store(_SWITCHED_OFF))
+    arguments, job = _arguments(configuration, defaults), configuration.job
+    setup = _made_of(arguments, configuration.options, defaults, job, environ, by_file=True)
+    configuration.configure(setup.manager, defaults.save_interval)
+    return setup
+
+
+def _made_of(
+    arguments: HookArguments,
+    options: HookOptions,
+    defaults: FrameworkDefaults,
+    job: JobConfiguration,
+    environ: Mapping[str, str],
+    *,
+    by_file: bool = False,
+) -> HookSetup:
+    manager = _manager(arguments, defaults)
+    targets = _targets(arguments, job, environ, by_file=by_file)
     manager.has_summaries = targets.tensorboard is not None
     return HookSetup(
         targets,
         manager,
-        all_options,
+        options,
         JobEnvironment.detect(targets.out.uri, environ, job),
         arguments.dry_run,
         arguments.include_workers == "all",
     )
+
+
+def _targets(
+    arguments: HookArguments, job: JobConfiguration, environ: Mapping[str, str], *, by_file: bool
+) -> HookTargets:
+    if not hook_enabled(environ):
+        return HookTargets(open_store(_SWITCHED_OFF))
+    outputs = Outputs(
+        _path(arguments.out_dir),
+        arguments.export_tensorboard,
+        _path(arguments.tensorboard_dir),
+        by_file=by_file,
+    )
+    return resolve_targets(outputs, job, environ)
 
 
 def _job_of_the_environment(environ: Mapping[str, str]) -> JobConfiguration:

@@ -61,7 +61,6 @@ class HookLifecycle(ResumableHook):
         self._options = options
         self._all_workers = all_workers
         self._session: TrialSession | None = None
-        self._num_workers = 1
         self._is_writer: bool | None = None  # not known before the first step
         self._claim = FolderClaim(targets.out)
         self._pid = os.getpid()
@@ -123,7 +122,7 @@ class HookLifecycle(ResumableHook):
             partial(
                 self._session.finish,
                 records,
-                self.collection_manager.to_file(self._num_workers),
+                self.collection_manager.to_file(),
                 end_of_training=not self._is_terminated,
                 timeout_s=self._options.close_timeout_s,
             )
@@ -154,7 +153,8 @@ class HookLifecycle(ResumableHook):
             return
         rank, size = self._rank_and_size()
         self._is_writer = False  # also if something fails here
-        self._num_workers = size if self._all_workers else 1
+        num_workers = size if self._all_workers else 1
+        self.collection_manager.set_num_workers(num_workers)
         is_writer = self._all_workers or rank == 0
         if self.dry_run or not is_writer:
             self._is_writer = is_writer
@@ -167,7 +167,7 @@ class HookLifecycle(ResumableHook):
             return
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
-        identity = RunIdentity(start.run_id, f"worker_{rank}", self._num_workers)
+        identity = RunIdentity(start.run_id, f"worker_{rank}", num_workers)
         session = TrialSession(self._targets, identity, start, self._job, self._options)
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(session.writer.housekeep)
@@ -205,7 +205,7 @@ class HookLifecycle(ResumableHook):
             self._hand_over(record)
 
     def _write_collections(self, session: TrialSession) -> None:
-        session.write_collections(self.collection_manager.to_file(self._num_workers))
+        session.write_collections(self.collection_manager.to_file())
 
     def _stop_request(self) -> StopFile | None:
         """Return what asks this worker to stop; also called in other threads."""

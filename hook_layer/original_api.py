@@ -16,9 +16,23 @@ from hook_layer.hook import BaseHook
 from hook_layer.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.hook_setup import FrameworkDefaults
 
-__all__ = ["OriginalApi"]
+__all__ = ["OriginalApi", "missing_name"]
 
 logger = logging.getLogger("stepwatch")
+
+
+def missing_name(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a framework's module does not have.
+
+    Args:
+        module: Name of the module.
+        name: The name; of what the original has in this place the error says where it is.
+    """
+    if name == "create_trial":
+        return AttributeError(
+            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
+        )
+    return AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 class OriginalApi(BaseHook):

@@ -46,58 +46,45 @@ class HookReport:
     def __str__(self) -> str:
         """Return the account as a few lines for people; what did not happen is left out."""
         writer = self.writer
+        size = f", {_amount(writer.bytes_written)}" if writer.bytes_written else ""
+        per_step_ms = 1000 * self.training_s_per_step
+        close = f", {self.close_s:.3g} s to close" if self.close_s else ""
         lines = [
-            _line(
-                f"{self.steps_seen:,} steps seen, {writer.steps_written:,} stored",
-                (writer.tensors_written, "tensors"),
-                (_amount(writer.bytes_written), ""),
-                (self.training_run, "times resumed"),
+            f"steps seen: {self.steps_seen:,}, stored: {writer.steps_written:,}{size}",
+            f"time in training: {self.training_s:.3g} s, {per_step_ms:.3g} ms a step{close}",
+            _counts(("tensors stored", writer.tensors_written), ("resumed", self.training_run)),
+            f"waits for memory: {writer.waits:,}, {writer.wait_s:.3g} s" if writer.waits else "",
+            _counts(
+                ("steps dropped", writer.steps_dropped),
+                ("steps not delivered", writer.steps_undelivered),
+                ("other files not delivered", writer.files_undelivered),
+                ("tensors left out", writer.tensors_left_out),
+                ("tensors that came too late", self.late_tensors),
             ),
-            f"{self.training_s:.3g} s of the training thread, "
-            f"{1000 * self.training_s_per_step:.3g} ms a step"
-            + (f"; {self.close_s:.3g} s to close" if self.close_s else ""),
+            _counts(
+                ("steps that waited on local disk", writer.steps_spooled),
+                ("that wait there still", writer.steps_in_spool),
+            ),
+            _counts(
+                *((f"errors in {part}", count) for part, count in self.errors.items()),
+                ("errors while storing steps", writer.errors),
+                ("errors with other files", writer.file_errors),
+                ("errors of exporters", writer.export_errors),
+            ),
+            f"first error: {writer.first_error}" if writer.first_error else "",
         ]
-        if writer.waits:
-            lines.append(f"training waited {writer.waits:,} times, {writer.wait_s:.3g} s together")
-        lost = _line(
-            "",
-            (writer.steps_dropped, "steps dropped"),
-            (writer.steps_undelivered, "steps not delivered"),
-            (writer.files_undelivered, "other files not delivered"),
-            (writer.tensors_left_out, "tensors left out"),
-            (self.late_tensors, "tensors came too late"),
-        )
-        spooled = _line(
-            "",
-            (writer.steps_spooled, "steps had to wait on local disk"),
-            (writer.steps_in_spool, "of them wait there still"),
-        )
-        errors = _line(
-            "",
-            *((count, f"errors in {part}") for part, count in self.errors.items()),
-            (writer.errors, "errors while storing steps"),
-            (writer.file_errors, "errors with other files"),
-            (writer.export_errors, "errors of exporters"),
-        )
-        lines += [line for line in (lost, spooled, errors) if line]
-        if writer.first_error:
-            lines.append(f"first error: {writer.first_error}")
-        text = "\n".join(lines)
+        text = "\n".join(filter(None, lines))
         return text if self.is_complete else f"not complete: {text}"
 
 
-def _line(begin: str, *facts: tuple[int | str, str]) -> str:
-    shown = [f"{n:,} {what}" if isinstance(n, int) else n for n, what in facts if n]
-    return ", ".join([begin, *shown] if begin else shown)
+def _counts(*facts: tuple[str, int]) -> str:
+    return ", ".join(f"{what}: {count:,}" for what, count in facts if count)
 
 
 def _amount(num_bytes: int) -> str:
-    """Return an amount of memory for people; empty for none."""
-    if not num_bytes:
-        return ""
-    amount = float(num_bytes)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024 or unit == "GiB":  # noqa: PLR2004
-            return f"{amount:.4g} {unit}"
+    """Return an amount of memory for people."""
+    amount, units = float(num_bytes), ["GiB", "MiB", "KiB", "bytes"]
+    while amount >= 1024 and len(units) > 1:  # noqa: PLR2004
         amount /= 1024
-    raise AssertionError
+        units.pop()
+    return f"{amount:.4g} {units[-1]}"

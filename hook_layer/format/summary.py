@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hook_layer.format.checksum import masked_crc32c
+from hook_layer.format import event_fields as number
+from hook_layer.format.checksum import frame_header, masked_crc32c
 from hook_layer.format.wire import FIXED32, FIXED64, LENGTH_DELIMITED, VARINT, key, varint
 
 __all__ = [
@@ -28,11 +29,10 @@ __all__ = [
 _FILE_VERSION: Final = b"brain.Event:2"
 _SESSION_START: Final = 1
 
-# Field numbers of the messages Event, SessionLog, Summary.Value and HistogramProto.
-_WALL_TIME, _STEP, _VERSION, _SUMMARY, _SESSION_LOG = 1, 2, 3, 5, 7
+# Field numbers of Event, SessionLog, Summary.Value and HistogramProto that tensors do not need.
+_VERSION, _SESSION_LOG = 3, 7
 _STATUS: Final = 1
-_VALUE: Final = 1
-_TAG, _SIMPLE_VALUE, _HISTOGRAM = 1, 2, 5
+_SIMPLE_VALUE, _HISTOGRAM = 2, 5
 _BUCKET_LIMIT, _BUCKET = 6, 7
 
 _ILLEGAL_IN_TAGS: Final = re.compile(r"[^-/\w\.]")
@@ -101,30 +101,25 @@ def encode_scalar(tag: str, value: float, step: int, wall_time: float) -> bytes:
 def encode_histogram(tag: str, histogram: HistogramSummary, step: int, wall_time: float) -> bytes:
     """Return the record of a histogram."""
     h = histogram
-    numbers = enumerate((h.min, h.max, h.num, h.sum, h.sum_squares), start=1)
-    message = [key(field, FIXED64) + struct.pack("<d", number) for field, number in numbers]
+    sums = enumerate((h.min, h.max, h.num, h.sum, h.sum_squares), start=1)
+    message = [key(field, FIXED64) + struct.pack("<d", value) for field, value in sums]
     for field, values in ((_BUCKET_LIMIT, h.limits), (_BUCKET, h.counts)):
         message.append(_chunk(field, struct.pack(f"<{len(values)}d", *values)))
     return _value_record(tag, _chunk(_HISTOGRAM, b"".join(message)), step, wall_time)
 
 
 def _value_record(tag: str, value: bytes, step: int, wall_time: float) -> bytes:
-    summary = _chunk(_VALUE, _chunk(_TAG, tag.encode()) + value)
-    return _record(step, wall_time, _chunk(_SUMMARY, summary))
+    summary = _chunk(number.VALUE, _chunk(number.TAG, tag.encode()) + value)
+    return _record(step, wall_time, _chunk(number.SUMMARY, summary))
 
 
 def _record(step: int, wall_time: float, content: bytes) -> bytes:
     """Return an Event, framed."""
-    at = key(_WALL_TIME, FIXED64) + struct.pack("<d", wall_time)
+    at = key(number.WALL_TIME, FIXED64) + struct.pack("<d", wall_time)
     if step:
-        at += key(_STEP, VARINT) + varint(step)
+        at += key(number.STEP, VARINT) + varint(step)
     payload = at + content
-    length = struct.pack("<Q", len(payload))
-    return b"".join((length, _checksum(length), payload, _checksum(payload)))
-
-
-def _checksum(data: bytes) -> bytes:
-    return struct.pack("<I", masked_crc32c(data))
+    return frame_header(len(payload)) + payload + struct.pack("<I", masked_crc32c(payload))
 
 
 def _chunk(field: int, data: bytes) -> bytes:

@@ -22,7 +22,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, ParamSpec
 from weakref import WeakMethod, WeakValueDictionary, ref
 
 import torch
@@ -33,15 +33,16 @@ __all__ = [
     "ModuleCall",
     "ModuleCallback",
     "optimizer_call",
-    "run_uncompiled",
     "skip_compilation",
     "tensors_in",
+    "uncompiled",
 ]
 
 ModuleCallback = Callable[[nn.Module, Any, Any], None]
 """Called with a module, its inputs, and its outputs (None ahead of its forward pass)."""
 
 _compiler: Final[Callable[[], object]] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
+_P = ParamSpec("_P")
 _keys = itertools.count()
 _calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
 with torch.inference_mode(mode=False):
@@ -72,7 +73,7 @@ class ModuleCall:
         self._callback = WeakMethod(callback)
         self._on_compile = None if on_compile is None else WeakMethod(on_compile)
         _prepare_compiler()
-        self._run = torch.compiler.disable(self.run)  # type: ignore[no-untyped-call]
+        self._run = uncompiled(self.run)
         _calls[self._key] = self
 
     def __call__(self, _: nn.Module, inputs: Any, outputs: Any = None) -> None:
@@ -136,8 +137,7 @@ def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[...,
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
             method(optimizer, callable(closure))
 
-    uncompiled: Callable[..., None] = torch.compiler.disable(call)  # type: ignore[no-untyped-call]
-    return uncompiled
+    return uncompiled(call)
 
 
 @cache
@@ -161,19 +161,16 @@ def skip_compilation(*functions: Callable[..., Any]) -> None:
         eval_frame.skip_code(function.__code__)
 
 
-def run_uncompiled(method: Callable[[], None]) -> None:
-    """Call a method; neither it nor what it calls is compiled."""
-    _uncompiled()(method)
+def uncompiled(function: Callable[_P, None]) -> Callable[_P, None]:
+    """Return a function that is never compiled, nor what it calls."""
+    disabled: Callable[_P, None] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
 
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        # The switch takes microseconds, which are saved where nothing is being compiled.
+        (function if _compiler() is None else disabled)(*args, **kwargs)
 
-@cache
-def _uncompiled() -> Callable[[Callable[[], None]], None]:
-    disabled: Callable[[Callable[[], None]], None] = torch.compiler.disable(_call)  # type: ignore[no-untyped-call]
-    return disabled
-
-
-def _call(method: Callable[[], None]) -> None:
-    method()
+    skip_compilation(call)
+    return call
 
 
 # It is run while the graph is made, not in the graph.

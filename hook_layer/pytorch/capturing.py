@@ -15,7 +15,6 @@ from hook_layer.collections import Collection
 from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
-from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
@@ -23,6 +22,7 @@ from hook_layer.pytorch.collections import included, may_match, resolve_modules
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import prepare_collections
 from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
+from hook_layer.pytorch.workers import TorchWorker
 
 __all__ = ["TorchCapture"]
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("stepwatch")
 _GRADIENT_PREFIX = "gradient/"
 
 
-class TorchCapture(BaseHook):
+class TorchCapture(TorchWorker):
     """A hook that knows what there is to capture of registered models.
 
     Args:
@@ -181,4 +181,6 @@ class TorchCapture(BaseHook):
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
 
     def _backend_of(self, value: Any) -> TensorBackend:
-        return self._torch_backend if isinstance(value, Tensor) else super()._backend_of(value)
+        if isinstance(value, Tensor):
+            return self._torch_backend
+        return super()._backend_of(value)

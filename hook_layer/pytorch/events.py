@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
-from weakref import ReferenceType, WeakKeyDictionary, WeakMethod, finalize, ref
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
 from torch.optim.optimizer import (
@@ -14,29 +14,24 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from hook_layer.checkpoint import RunStart
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
 from hook_layer.config import HookTargets, JobEnvironment
-from hook_layer.format.job_file import StopFile
 from hook_layer.guard import guarded
 from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
-from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
-from hook_layer.stop_agreement import StopAgreement
 
 __all__ = ["TorchEvents"]
 
 logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
-_ONE_WRITER = "one"
 
 
 class TorchEvents(TorchCapture):
@@ -67,9 +62,6 @@ class TorchEvents(TorchCapture):
         super().__init__(
             targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
         )
-        # What only the chief writes may have another URI in every rank.
-        self._group = HookGroup(self.out_dir if all_workers else _ONE_WRITER)
-        self._announcement = SharedText(self._group)
         self._steps = StepBounds()
         self._scaling = LossScaling()
         self._num_gradients = 0
@@ -89,8 +81,7 @@ class TorchEvents(TorchCapture):
             self._watch_loop()
         call = ModuleCall(model, self._on_forward, self._on_compile)
         self._handles.append(model.register_forward_pre_hook(call))
-        if self._all_workers:
-            self._announcement.announce(lambda: self._own_start().to_json())
+        self._announce_start()
 
     def _watch_loop(self) -> None:
         self._handles += [
@@ -128,7 +119,7 @@ class TorchEvents(TorchCapture):
     def _try_to_begin_step(self) -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._join_the_others()
+            self._join_the_others(" and ".join(self._registered.models.values()))
         self._prepare_collections()
         self._is_training_step = self._steps.is_training
         self._begin_step()
@@ -140,20 +131,6 @@ class TorchEvents(TorchCapture):
         stepping = None if self._stepping is None else self._stepping()
         if stepping is not None:  # a step with a closure, which the forward pass is part of
             self._capture_optimizer_state(stepping)
-
-    @guarded("stop agreement")
-    def _join_the_others(self) -> None:
-        group = self._group.stop_group(" and ".join(self._registered.models.values()))
-        if group is None:
-            return
-        known = WeakMethod(self._stop_request)
-
-        def asked() -> StopFile | None:
-            stop_request = known()
-            return None if stop_request is None else stop_request()
-
-        self._agreement = StopAgreement(group, asked, poll_s=self._options.stop_poll_s)
-        finalize(self, self._agreement.leave)
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -190,6 +167,7 @@ class TorchEvents(TorchCapture):
 
     @guarded("steps")
     def _on_backward_end(self) -> None:
+        self._is_captured &= not self._has_optimizer  # another one is going to step
         self._capture_gradients()
         if self._has_optimizer or self._steps.by_optimizer:
             return
@@ -206,6 +184,7 @@ class TorchEvents(TorchCapture):
         if self.step == INIT_STEP:
             self._warn_if_unseen(optimizer)
         elif self._record is not None and not has_closure:
+            self._is_captured = False  # whatever else has stepped
             self._capture_gradients(optimizer)
             self._capture_optimizer_state(optimizer)
 
@@ -286,17 +265,10 @@ class TorchEvents(TorchCapture):
                 "torch.compiler.reset() once"
             )
 
-    def _rank_and_size(self) -> tuple[int, int]:
-        return rank_and_size()
-
-    def _shared_start(self, start: RunStart) -> RunStart:
-        return RunStart.from_json(self._announcement.get(start.to_json))
-
     def _detach(self) -> None:
         self._gradients.unwatch()
         self._modules.stop()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        if self._agreement is not None:
-            self._agreement.close()
+        super()._detach()

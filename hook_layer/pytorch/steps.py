@@ -53,7 +53,8 @@ class StepBounds:
     def __init__(self) -> None:
         self.is_aside = self.is_training = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
-        self._stepped: WeakSet[Optimizer] = WeakSet()
+        self._stepped: set[int] = set()  # in this step, and in the last one that any did in
+        self._stepped_before: set[int] = set()
         self._num_optimizer_steps = 0
         self._is_open = self._trains_in_evaluation = self._was_in_evaluation = False
 
@@ -94,7 +95,8 @@ class StepBounds:
 
     def step_begins(self) -> None:
         """Note that a step began."""
-        self._stepped.clear()
+        if self._stepped:
+            self._stepped_before, self._stepped = self._stepped, set()
         self._num_optimizer_steps = 0
         self._is_open = True
 
@@ -113,14 +115,18 @@ class StepBounds:
                 )
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
-        """Note that an optimiser has stepped, and tell whether that completes the step."""
+        """Note that an optimiser has stepped, and tell whether that completes the step.
+
+        By default it does once all have that stepped in the step before.
+        """
         if not self._optimizers:
-            return True
+            self._stepped.add(id(optimizer))
+            return self._stepped_before <= self._stepped
         if not self._is_open or optimizer not in self._optimizers:
             return False
-        self._stepped.add(optimizer)
+        self._stepped.add(id(optimizer))
         self._num_optimizer_steps += 1
-        missing = [other for other in self._optimizers if other not in self._stepped]
+        missing = [other for other in self._optimizers if id(other) not in self._stepped]
         if not missing:
             self._is_open = False
         elif self._num_optimizer_steps == _LONG_STEP:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, run_uncompiled, skip_compilation
+from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, skip_compilation, uncompiled
 
 __all__ = ["GradientWatch", "ModuleWatch"]
 
@@ -27,7 +27,14 @@ class GradientWatch:
     """
 
     def __init__(self, on_backward_end: Callable[[], None]) -> None:
-        self._on_backward_end = WeakMethod(on_backward_end)  # parameters may live on
+        known = WeakMethod(on_backward_end)  # parameters may live on
+
+        def call() -> None:
+            method = known()
+            if method is not None:
+                method()
+
+        self._on_backward_end = uncompiled(call)
         skip_compilation(self._first_call, self._last_call, _call_after_backward)
         self._handles: dict[str, tuple[nn.Parameter, Any]] = {}
         self._arrived: dict[str, nn.Parameter] = {}
@@ -94,9 +101,7 @@ class GradientWatch:
 
     def _last_call(self) -> None:
         self._is_queued = False
-        on_backward_end = self._on_backward_end()
-        if on_backward_end is not None:
-            run_uncompiled(on_backward_end)
+        self._on_backward_end()
 
 
 class ModuleWatch:

@@ -15,6 +15,8 @@ from weakref import WeakMethod
 import torch
 from torch.amp.grad_scaler import GradScaler
 
+from hook_layer.pytorch.calls import uncompiled
+
 __all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "Listening", "WatchedFunction"]
 
 
@@ -72,7 +74,7 @@ class WatchedFunction:
 
     def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         inside, is_told_before = self._inside, self._is_told_before
-        tell: Callable[..., None] = torch.compiler.disable(self._tell)  # type: ignore[no-untyped-call]
+        tell = uncompiled(self._tell)
 
         @wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -90,8 +92,8 @@ class WatchedFunction:
                 inside.value = False
 
         # What it calls may be compiled, as without it, but not the wrapper itself.
-        uncompiled: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]
-        return uncompiled
+        skipped: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]
+        return skipped
 
     def _tell(self, args: tuple[Any, ...], result: Any) -> None:
         for listener in self._listeners:

@@ -13,6 +13,7 @@ __all__ = [
     "ObjectNotFoundError",
     "StorageError",
     "Store",
+    "StoreRefusedError",
     "check_key",
     "checked_range",
     "joined",
@@ -38,6 +39,10 @@ class StorageError(OSError):
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
     """No object has this key."""
+
+
+class StoreRefusedError(StorageError):
+    """A store that works and will not take it, until somebody changes something: rights, a name."""
 
 
 class Store(Protocol):

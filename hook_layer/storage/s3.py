@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -138,7 +139,8 @@ def _default_client() -> S3Client:
         read_timeout=_TIMEOUT_S,
         retries={"mode": "standard", "max_attempts": 5},
     )
-    return boto3.client("s3", config=config)
+    # SageMaker and the original client say the region in a variable that boto3 does not read.
+    return boto3.client("s3", config=config, region_name=os.environ.get("AWS_REGION") or None)
 
 
 class _BuffersReader(io.RawIOBase):

@@ -76,7 +76,7 @@ from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the origin
 from hook_layer.hook_json import HookConfiguration
 from hook_layer.hook_options import OptionArguments
 from hook_layer.hook_setup import HookArguments, set_up
-from hook_layer.original_api import OriginalApi
+from hook_layer.original_api import OriginalApi, missing_name
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -256,8 +256,4 @@ def del_hook() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "create_trial":
-        raise AttributeError(
-            "hook_layer writes trials and does not read them: from rule_runtime import create_trial"
-        )
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing_name(__name__, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -32,7 +33,7 @@ _SIGNATURES: Final = {
     "Hook.get_collection": "(name, create=True)",
     "Hook.get_collections": "()",
     "Hook.has_default_configuration": "()",
-    "Hook.has_default_hook_configuration": "(default_saved_collections=['losses'])",
+    "Hook.has_default_hook_configuration": "(default_saved_collections)",
     "Hook.record_tensor_value": "(tensor_name, tensor_value)",
     "Hook.record_trace_events": (
         "(timestamp, training_phase='', op_name='', phase='X', duration=1, **kwargs)"
@@ -93,8 +94,8 @@ _OF_THE_MANAGER: Final = {
     "CollectionManager.get": "(name, create=True)",
     "CollectionManager.get_collections": "()",
     "CollectionManager.get_num_workers": "()",
-    "CollectionManager.load": "(filename)",
-    "CollectionManager.load_from_string": "(s)",
+    "CollectionManager.load": "(filename, collection_class)",
+    "CollectionManager.load_from_string": "(s, collection_class)",
     "CollectionManager.set_num_workers": "(num_workers)",
     "CollectionManager.to_json_dict": "()",
 }
@@ -106,9 +107,11 @@ CALLABLES: Final = {
 """Name -> where ours is, where theirs is, and their arguments."""
 
 OTHER_DEFAULTS: Final = {
+    "CollectionManager.load": "a class of another package",
+    "CollectionManager.load_from_string": "a class of another package",
     "Hook.has_default_hook_configuration": "None stands for the framework's own list",
 }
-"""Names whose defaults are others than the original's, and why."""
+"""Names whose defaults are others than the original's, and why; the table has none for them."""
 
 CONSTANTS: Final = {
     "smdebug": (
@@ -179,3 +182,14 @@ class Checks:
     def missing(self) -> set[str]:
         """The names that no test was marked with."""
         return self._wanted
+
+
+if __name__ == "__main__":  # run by the original's environment
+    print(
+        json.dumps(
+            {
+                name: arguments_of(found(theirs), with_defaults=name not in OTHER_DEFAULTS)
+                for name, (_, theirs, _) in CALLABLES.items()
+            }
+        )
+    )

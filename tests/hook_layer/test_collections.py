@@ -79,7 +79,8 @@ def test_seen_names_are_in_the_file_also_of_collections_that_are_not_due() -> No
         Collection("rare", ["w"]),
     )
     colls.plan("w1", colls.due(ModeKeys.TRAIN, 1))
-    file = parse_collections(colls.to_file(3).encode(), file="test")
+    colls.set_num_workers(3)
+    file = parse_collections(colls.to_file().encode(), file="test")
     assert file.num_workers == 3
     assert file.collections["often"].tensor_names == ("w1",)
     assert file.collections["rare"].tensor_names == ("w1",)

@@ -325,6 +325,15 @@ def test_switched_off_nothing_is_read(path: Path) -> None:
     assert setup.targets.out.uri.startswith("memory:")
 
 
+def test_the_example_in_the_readme(path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "hook_layer" / "README.md").read_text()
+    example = json.loads(readme.partition("```json\n")[2].partition("```")[0])
+    example["DebugHookConfig"]["S3OutputPath"] = "memory://readme"
+    setup = make(path, example, is_own=True)
+    assert setup.manager.include == {"losses", "gradients", "relu"}
+    assert setup.manager.get("relu").include_regex == [r"relu\d{1,2}_output"]
+
+
 def test_what_only_the_platform_knows_is_no_mistake_in_its_file(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ import importlib
 import itertools
 import json
 import logging
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import hook_layer
 import hook_layer.pytorch as smd
 from hook_layer.errors import HookConfigurationError
 from hook_layer.testing.written_trial import WrittenTrial
+from tests.hook_layer import smdebug_api
 from tests.hook_layer.smdebug_api import (
     CALLABLES,
     CONSTANTS,
@@ -31,6 +33,7 @@ from tests.hook_layer.smdebug_api import (
     arguments_of,
     found,
 )
+from tests.interop.environment import SMDEBUG_PYTHON
 
 _numbers = itertools.count()
 does = Checks("Hook", "get_hook", "set_hook", "del_hook")
@@ -45,6 +48,11 @@ class Net(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         outputs: torch.Tensor = self.relu(self.fc(inputs))
         return outputs
+
+
+@pytest.fixture(autouse=True)
+def _no_hook() -> None:
+    smd.del_hook()
 
 
 def new_uri() -> str:
@@ -89,11 +97,20 @@ WEIGHT, GRADIENT, LOSS = "Net_fc.weight", "gradient/Net_fc.weight", "CrossEntrop
 @pytest.mark.parametrize("name", CALLABLES)
 def test_the_name_is_there_with_its_arguments(name: str) -> None:
     place, _, expected = CALLABLES[name]
-    if name in OTHER_DEFAULTS:
-        given = expected.partition("=")[0] + ")"
-        assert arguments_of(found(place), with_defaults=False) == given
-    else:
-        assert arguments_of(found(place)) == expected
+    assert arguments_of(found(place), with_defaults=name not in OTHER_DEFAULTS) == expected
+
+
+@pytest.mark.interop
+def test_the_table_is_the_originals() -> None:
+    done = subprocess.run(
+        [str(SMDEBUG_PYTHON), "-I", smdebug_api.__file__],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    theirs = json.loads(done.stdout.splitlines()[-1])
+    assert theirs == {name: arguments for name, (_, _, arguments) in CALLABLES.items()}
 
 
 def test_every_name_is_used_by_a_test() -> None:
@@ -124,9 +141,12 @@ def test_what_is_read_elsewhere_says_where() -> None:
 
 @does("Hook", "Hook.register_module", "Hook.register_loss", "Hook.close")
 def test_out_dir_takes_losses_by_default(tmp_path: Path) -> None:
-    train(smd.Hook(str(tmp_path / "trial")), 501)
+    train(smd.Hook(str(tmp_path / "trial")), 3)
     trial = WrittenTrial((tmp_path / "trial").as_uri())
-    assert list(trial.indexes()) == [0, 500]
+    assert list(trial.indexes()) == [0]
+    save_config = trial.collections().collections["losses"].save_config
+    assert save_config is not None
+    assert save_config["GLOBAL"]["save_interval"] == 500
     assert LOSS in trial.names(0)
     assert not trial.names(0) & {WEIGHT, GRADIENT}
     assert trial.end_marker() is not None
@@ -443,3 +463,70 @@ def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> Non
     for arguments in ({"save_all": True}, {"stop": "flag"}):
         with pytest.raises(HookConfigurationError, match="not both"):
             smd.Hook(configuration=HookConfiguration(), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_file_of_the_originals_configures_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = {
+        "S3OutputPath": "s3://nobody-writes-here",
+        "LocalPath": str(tmp_path / "tensors"),
+        "HookParameters": {"save_interval": "2", "eval.save_interval": "1", "save_steps": "1"},
+        "CollectionConfigurations": [
+            {"CollectionName": "gradients", "CollectionParameters": {"save_interval": "3"}},
+            {
+                "CollectionName": "relu",
+                "CollectionParameters": {
+                    "include_regex": "relu_input,relu_output",
+                    "reductions": "mean,abs_max,l2_norm",
+                    "save_raw_tensor": "False",
+                },
+            },
+        ],
+    }
+    (tmp_path / "hook.json").write_text(json.dumps(document))
+    monkeypatch.setenv("SMDEBUG_CONFIG_FILE_PATH", str(tmp_path / "hook.json"))
+    monkeypatch.setenv("TRAINING_JOB_NAME", "mnist-7")
+    hook = smd.Hook.create_from_json_file()
+    hook.set_mode(smd.modes.TRAIN)
+    train(hook, 4, close=False)
+    hook.set_mode(smd.modes.EVAL)
+    trial = train(hook, 2)
+    assert trial.uri == f"{(tmp_path / 'tensors').as_uri()}/"
+    assert trial.job().training_job_name == "mnist-7"
+    assert list(trial.indexes()) == [0, 1, 2, 3, 4, 5]
+    saved = {step: GRADIENT in trial.names(step) for step in range(6)}
+    assert saved == {0: True, 1: True, 2: False, 3: True, 4: False, 5: False}  # 4, 5: EVAL
+    assert "smdebug/reductions/abs_max/relu_output_0" in trial.values(2)
+    assert "relu_output_0" not in trial.values(2)
+    assert LOSS not in trial.names(3)
+    assert LOSS in trial.names(5)
+
+
+def test_a_file_of_ours_configures_output_and_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_uri()
+    document = {
+        "TrainingJobName": "mnist-8",
+        "DebugHookConfig": {"S3OutputPath": store, "LocalPath": str(tmp_path / "copy")},
+        "TensorBoardOutputConfig": {"S3OutputPath": store},
+        "DebugRuleConfigurations": [{"RuleConfigurationName": "LossNotDecreasing"}],
+        "Actions": [{"name": "stoptraining"}],
+        "OptOutOfStop": True,
+    }
+    (tmp_path / "stepwatch.json").write_text(json.dumps(document))
+    monkeypatch.setenv("STEPWATCH_CONFIG", str(tmp_path / "stepwatch.json"))
+    hook = smd.get_hook(create_if_not_exists=True)
+    assert hook is not None
+    trial = train(hook)
+    smd.del_hook()
+    assert trial.uri == f"{store}mnist-8/debug-output/"
+    job = trial.job()
+    assert job.training_job_name == "mnist-8"
+    assert job.debug_rule_configurations == ({"RuleConfigurationName": "LossNotDecreasing"},)
+    assert (job.actions, job.opt_out_of_stop) == (({"name": "stoptraining"},), True)
+    copy = WrittenTrial((tmp_path / "copy").as_uri())
+    assert list(copy.indexes()) == list(trial.indexes()) == [0]
+    board = WrittenTrial(f"{store}mnist-8/tensorboard-output/").store
+    assert [key.split("/")[0] for key in board.list()] == ["GLOBAL"]

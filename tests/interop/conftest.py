@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.environment import SMDEBUG_PYTHON, last_json, run_script
+from tests.interop.dump_trial import dump
+from tests.interop.environment import SmdebugReader
 
 
 @pytest.fixture(scope="session")
-def run_smdebug() -> Callable[..., str]:
-    """Run a script of this folder with the original client."""
-    assert SMDEBUG_PYTHON.exists(), "run `make setup`: the original client is not installed"
-    return lambda script, *arguments: run_script(SMDEBUG_PYTHON, script, *arguments)
-
-
-@pytest.fixture(scope="session")
-def seen_by_smdebug(run_smdebug: Callable[..., str]) -> Callable[[Path], dict[str, Any]]:
+def seen_by_smdebug() -> Iterator[Callable[[Path], dict[str, Any]]]:
     """Return what the original's reader says of a trial."""
-    return lambda path: last_json(run_smdebug("dump_trial.py", "smdebug.trials", str(path)))
+    reader = SmdebugReader()
+    yield reader.seen
+    reader.close()
 
 
 @pytest.fixture(scope="session")
 def seen_by_us() -> Callable[[Path], dict[str, Any]]:
     """Return what our reader says of a trial, to the same script."""
-    python = Path(sys.executable)
-    return lambda path: last_json(run_script(python, "dump_trial.py", "rule_runtime", str(path)))
+
+    def seen(path: Path) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(json.dumps(dump("rule_runtime", str(path))))
+        return content
+
+    return seen

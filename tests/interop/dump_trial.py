@@ -1,6 +1,6 @@
-"""Print everything that a reader says of a trial, as JSON.
+"""Print everything that a reader says of trials, a line of JSON for each.
 
-    python dump_trial.py smdebug.trials|rule_runtime PATH
+    python dump_trial.py smdebug.trials|rule_runtime < PATHS
 
 The script speaks the original's API only, and runs unchanged with its reader and with ours.
 """
@@ -70,12 +70,12 @@ def dump_reductions(tensor, step, worker):
     }
 
 
-def main(module, path):
-    """Open the trial, wait for its end and print it."""
+def dump(module, path):
+    """Open a trial, wait for its end and return what is in it."""
     trial = importlib.import_module(module).create_trial(path)
     modes = sorted(trial.modes(), key=lambda mode: mode.value)
     names = sorted(trial.tensor_names())
-    content = {
+    return {
         "names": names,
         "modes": [mode.name for mode in modes],
         "steps": {mode.name: list(trial.steps(mode=mode)) for mode in modes},
@@ -100,7 +100,16 @@ def main(module, path):
         "tensors": {name: dump_tensor(trial.tensor(name), modes) for name in names},
         "loaded_all_steps": trial.loaded_all_steps,
     }
-    print(json.dumps(content))
+
+
+def main(module):
+    """Print every trial that is named, or why it cannot be read."""
+    for line in sys.stdin:
+        try:
+            content = dump(module, line.strip())
+        except Exception as error:
+            content = {"failed": repr(error)}
+        print(json.dumps(content), flush=True)
 
 
 if __name__ == "__main__":

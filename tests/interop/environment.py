@@ -1,39 +1,116 @@
-"""The environment of the original client, and how its scripts are run."""
+"""The environment of the original client, and how scripts are run there and here."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SMDEBUG_PYTHON", "last_json", "run_script"]
+__all__ = [
+    "OUR_PYTHON",
+    "SMDEBUG_PYTHON",
+    "SmdebugReader",
+    "run_scripts",
+    "xgboost_by_its_name",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+OUR_PYTHON = Path(sys.executable)
 SMDEBUG_PYTHON = ROOT / ".venv-interop" / "bin" / "python"
+TIMEOUT_S = 120
 
 
-def run_script(python: Path, script: str, *arguments: str) -> str:
+def run_scripts(*commands: Sequence[str | Path], path: Path | None = None) -> list[str]:
+    """Run scripts of this folder at the same time, and return what they print.
+
+    Args:
+        commands: For each the Python, the original client's or ours, the name of the script, and
+            its arguments.
+        path: A folder to import from, too.
+    """
+    running = [started(*command, path=path) for command in commands]
+    try:
+        outputs = [process.communicate(timeout=TIMEOUT_S) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    for process, (_, errors) in zip(running, outputs, strict=True):
+        assert process.returncode == 0, errors[-4000:]
+    return [output for output, _ in outputs]
+
+
+def started(
+    python: str | Path,
+    script: str | Path,
+    *arguments: str | Path,
+    path: Path | None = None,
+    errors: int = subprocess.PIPE,
+) -> subprocess.Popen[str]:
+    assert Path(python).exists(), "run `make setup`: the original client is not installed"
+    own = [] if python == SMDEBUG_PYTHON else [ROOT]
     environment = {
         **os.environ,
-        "PYTHONPATH": "" if python == SMDEBUG_PYTHON else str(ROOT),
+        "PYTHONPATH": os.pathsep.join(map(str, [*own, *([path] if path else [])])),
         "SMDEBUG_TRAINING_END_DELAY_REFRESH": "0",
         "SMDEBUG_LOG_LEVEL": "error",
     }
-    done = subprocess.run(
-        [str(python), str(HERE / script), *arguments],
-        capture_output=True,
+    return subprocess.Popen(
+        [str(python), str(HERE / script), *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         env=environment,
-        timeout=120,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
 
 
-def last_json(output: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
-    return content
+class SmdebugReader:
+    """The original's reader, in a process that opens one trial after the other."""
+
+    def __init__(self) -> None:
+        script = (SMDEBUG_PYTHON, "dump_trial.py", "smdebug.trials")
+        self._process = started(*script, errors=subprocess.DEVNULL)
+
+    def seen(self, trial: Path) -> dict[str, Any]:
+        """Return what it says of a trial."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        patience = threading.Timer(TIMEOUT_S, self._process.kill)
+        patience.start()
+        try:
+            print(trial, file=self._process.stdin, flush=True)
+            line = next(filter(_is_json, self._process.stdout), None)
+        finally:
+            patience.cancel()
+        assert line is not None, f"the original's reader ended, or read {trial} for too long"
+        content: dict[str, Any] = json.loads(line)
+        assert "failed" not in content, content["failed"]
+        return content
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+def _is_json(line: str) -> bool:
+    return line.startswith("{")
+
+
+def xgboost_by_its_name(folder: Path) -> Path:
+    """Make `xgboost-cpu` known as `xgboost` too, whose version the original asks for.
+
+    Returns:
+        The folder to import from.
+    """
+    (installed,) = SMDEBUG_PYTHON.parents[1].glob("lib/*/site-packages/xgboost_cpu-*.dist-info")
+    metadata = (installed / "METADATA").read_text().replace("Name: xgboost-cpu", "Name: xgboost")
+    renamed = folder / installed.name.replace("xgboost_cpu", "xgboost")
+    renamed.mkdir()
+    (renamed / "METADATA").write_text(metadata)
+    return folder

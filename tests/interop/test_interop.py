@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,27 +19,33 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, collections_key, event_key, index_key
 from hook_layer.format.records import encode_record
 from hook_layer.storage.local import LocalStore
+from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import shown
-from tests.interop.environment import run_script
+from tests.interop.environment import OUR_PYTHON, SMDEBUG_PYTHON, run_scripts
 
 pytestmark = pytest.mark.interop
 Seen = Callable[[Path], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def of_smdebug(tmp_path_factory: pytest.TempPathFactory, run_smdebug: Callable[..., str]) -> Path:
-    """The trial that the script writes with the original's hook."""
-    path = tmp_path_factory.mktemp("original") / "trial"
-    run_smdebug("train_script.py", "smdebug.pytorch", str(path))
-    return path
+def trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The trials that the script writes with the original's hook, and with ours."""
+    theirs, ours = (tmp_path_factory.mktemp(name) / "trial" for name in ("original", "ours"))
+    run_scripts(
+        (SMDEBUG_PYTHON, "train_script.py", "smdebug.pytorch", theirs),
+        (OUR_PYTHON, "train_script.py", "hook_layer.pytorch", ours),
+    )
+    return theirs, ours
 
 
 @pytest.fixture(scope="module")
-def of_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The trial that the same script writes with our hook."""
-    path = tmp_path_factory.mktemp("ours") / "trial"
-    run_script(Path(sys.executable), "train_script.py", "hook_layer.pytorch", str(path))
-    return path
+def of_smdebug(trials: tuple[Path, Path]) -> Path:
+    return trials[0]
+
+
+@pytest.fixture(scope="module")
+def of_ours(trials: tuple[Path, Path]) -> Path:
+    return trials[1]
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +55,6 @@ def expected(of_smdebug: Path, seen_by_smdebug: Seen) -> dict[str, Any]:
     assert len(content["names"]) == 11
     assert content["steps"] == {"TRAIN": [0, 2, 4], "EVAL": [0]}
     return content
-
-
-def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Compare two readers' answers, but for `all`: the original finds nothing in it by default."""
-    assert ours["collections"]["all"].pop("tensor_names") == ours["names"]
-    theirs["collections"]["all"].pop("tensor_names")
-    assert ours == theirs
 
 
 def test_our_reader_says_the_same_of_the_originals_files(

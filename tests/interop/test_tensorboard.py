@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.interop.environment import run_script
+from tests.interop.environment import OUR_PYTHON, SMDEBUG_PYTHON, run_scripts
 
 event_accumulator = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError
@@ -21,13 +19,13 @@ OWN_SCALAR = "scalar/learning_rate"
 
 
 @pytest.fixture(scope="module")
-def folders(
-    tmp_path_factory: pytest.TempPathFactory, run_smdebug: Callable[..., str]
-) -> tuple[Path, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """What the script writes with the original's hook, and with ours."""
     theirs, ours = (tmp_path_factory.mktemp(name) / "trial" for name in ("original", "ours"))
-    run_smdebug("tensorboard_script.py", "smdebug.pytorch", str(theirs))
-    run_script(Path(sys.executable), "tensorboard_script.py", "hook_layer.pytorch", str(ours))
+    run_scripts(
+        (SMDEBUG_PYTHON, "tensorboard_script.py", "smdebug.pytorch", theirs),
+        (OUR_PYTHON, "tensorboard_script.py", "hook_layer.pytorch", ours),
+    )
     return theirs / "tensorboard", ours / "tensorboard"
 
 

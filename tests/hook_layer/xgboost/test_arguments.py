@@ -84,7 +84,7 @@ def test_data_from_a_libsvm_file(
     trial: WrittenTrial, tmp_path: Path, content_type: str | None
 ) -> None:
     features, labels = columns("breast_cancer")
-    features = np.where(features > 0.5, features, 0.0)
+    features = np.where(features > 0.05, features, 0.0)
     path = tmp_path / "train.libsvm"
     dump_svmlight_file(features, labels, str(path), comment="a comment")
     hook = make_hook(trial, train_data=(str(path), content_type))

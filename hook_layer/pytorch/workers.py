@@ -1,0 +1,84 @@
+"""A hook among those of the other workers of torch.distributed."""
+
+from __future__ import annotations
+
+from weakref import WeakMethod, finalize
+
+from hook_layer.checkpoint import RunStart
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.format.job_file import StopFile
+from hook_layer.guard import guarded
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
+from hook_layer.stop_agreement import StopAgreement
+
+__all__ = ["TorchWorker"]
+
+_ONE_WRITER = "one"
+
+
+class TorchWorker(BaseHook):
+    """A hook that begins and stops together with those of the other workers.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        # What only the chief writes may have another URI in every rank.
+        self._group = HookGroup(self.out_dir if all_workers else _ONE_WRITER)
+        self._announcement = SharedText(self._group)
+
+    def _announce_start(self) -> None:
+        """Let other workers that begin earlier than this one not wait."""
+        if self._all_workers:
+            self._announcement.announce(lambda: self._own_start().to_json())
+
+    @guarded("stop agreement")
+    def _join_the_others(self, name: str) -> None:
+        """Take part in the agreement on when to stop, if there are other workers.
+
+        Args:
+            name: What is trained; the same in all workers.
+        """
+        group = self._group.stop_group(name)
+        if group is None:
+            return
+        known = WeakMethod(self._stop_request)
+
+        def asked() -> StopFile | None:
+            stop_request = known()
+            return None if stop_request is None else stop_request()
+
+        self._agreement = StopAgreement(group, asked, poll_s=self._options.stop_poll_s)
+        finalize(self, self._agreement.leave)
+
+    def _rank_and_size(self) -> tuple[int, int]:
+        return rank_and_size()
+
+    def _shared_start(self, start: RunStart) -> RunStart:
+        return RunStart.from_json(self._announcement.get(start.to_json))
+
+    def _detach(self) -> None:
+        super()._detach()
+        if self._agreement is not None:
+            self._agreement.close()
