@@ -23,6 +23,14 @@ GROUPS = {
     "statistics": "benchmarks.training:statistics",
     "raw": "benchmarks.training:raw",
     "losses": "benchmarks.training:losses",
+    "write-large": "benchmarks.writing:large",
+    "write-small": "benchmarks.writing:small",
+    "open": "benchmarks.reading:opening",
+    "values": "benchmarks.reading:values",
+    "vanishing-gradient": "benchmarks.judging:vanishing_gradient",
+    "evaluator": "benchmarks.judging:evaluator",
+    "imports": "benchmarks.judging:imports",
+    "memory": "benchmarks.reading:memory",
 }
 """Functions that measure some rows, given a `Scale`."""
 

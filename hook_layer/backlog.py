@@ -7,6 +7,7 @@ its event file was stored: then it may be there itself, and only its answer was 
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 from bisect import bisect_left, insort
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from hook_layer.storage.base import Buffers
 
 __all__ = ["Backlog", "WaitingStep"]
 
+logger = logging.getLogger("stepwatch")
+
 _BLOCK_BYTES: Final = 4096
 
 
@@ -26,7 +29,6 @@ class WaitingStep:
 
     Attributes:
         number: Its sequence number.
-        skipped: What its index file says about how many numbers before its own never come.
         num_tensors: How many tensors are in it.
         num_bytes: Length of its files together.
         attempts: How often it was tried to store it.
@@ -34,7 +36,6 @@ class WaitingStep:
     """
 
     number: int
-    skipped: int
     num_tensors: int
     num_bytes: int
     attempts: int = 0
@@ -84,6 +85,10 @@ class Backlog:
         """How many steps are in the spool, with those that were set aside."""
         return len(self._order) - self._num_in_memory + self.num_set_aside
 
+    def has_room(self, num_bytes: int) -> bool:
+        """Tell whether a step of about this size fits in."""
+        return self._disk_bytes + num_bytes + 2 * _BLOCK_BYTES <= self._max_bytes
+
     def head(self) -> list[WaitingStep]:
         """Return the step whose turn it is, and the one behind it, as far as there are any."""
         with self._lock:
@@ -110,7 +115,11 @@ class Backlog:
             if self._disk_bytes + step.disk_bytes > self._max_bytes:
                 reason = f"the spool may take no more than {self._max_bytes} bytes"
                 raise OSError(errno.ENOSPC, reason)
-            self._made_spool().put_step(step.number, events, files.index_key, files.index)
+            try:
+                self._made_spool().put_step(step.number, files, events)
+            except OSError:
+                self._remove_empty_spool()
+                raise
             self._disk_bytes += step.disk_bytes
             self._insert(step)
 
@@ -130,7 +139,9 @@ class Backlog:
         if step.files is not None:
             return step.files
         with self._lock:
-            spool = self._made_spool()
+            spool = self._spool
+        if spool is None:
+            raise FileNotFoundError(errno.ENOENT, "there is no spool")
         return spool.get_step(step.number)
 
     def remove(self, step: WaitingStep) -> None:
@@ -141,19 +152,31 @@ class Backlog:
                 self._num_in_memory -= 1
                 return
             self._disk_bytes -= step.disk_bytes
-            self._made_spool().remove_step(step.number)
-            if not self.num_on_disk:
-                self._remove_spool()
+            if self._spool is not None:
+                self._spool.remove_step(step.number)
+                self._remove_empty_spool()
 
     def set_aside(self, step: WaitingStep) -> None:
         """Leave a step in the spool and try it no more."""
+        logger.error(
+            "%s takes other steps, but not number %d, which stays in %s",
+            self._target.uri,
+            step.number,
+            self.folder,
+        )
         with self._lock:
             self._take_out(step)
             self.num_set_aside += 1
 
     def put_file(self, key: str, data: bytes, *, is_last: bool = False) -> None:
-        """Put another file into the spool; see `SpoolFolder.put_file`."""
+        """Put another file into the spool; see `SpoolFolder.put_file`.
+
+        Raises:
+            OSError: There is no room for it, or no spool can be made.
+        """
         with self._lock:
+            if not self._max_bytes:
+                raise OSError(errno.ENOSPC, "nothing may be kept there")
             self._made_spool().put_file(key, data, is_last=is_last)
 
     def close(self) -> None:
@@ -161,14 +184,17 @@ class Backlog:
         with self._lock:
             if self._spool is not None:
                 self._spool.release()
+                if self._spool.is_empty():
+                    self._spool.remove()
+                    self._spool = None
 
     def _made_spool(self) -> SpoolFolder:
         if self._spool is None:
             self._spool = SpoolFolder.create(self._parent, self._target)
         return self._spool
 
-    def _remove_spool(self) -> None:
-        if self._spool is not None:
+    def _remove_empty_spool(self) -> None:
+        if self._spool is not None and not self.num_on_disk:
             self._spool.remove()
             self._spool = None
 

@@ -147,11 +147,11 @@ class CheckpointKeeper:
         return start
 
     def _choose(self, states: list[SavedState]) -> int | None:
-        """Return which state the checkpoints are of: the newest of which all files are there."""
+        """Return which state the checkpoints are of: the newest of which no file is missing."""
         sizes = self._files.sizes
         for at in range(len(states) - 1, -1, -1):
             files = states[at].files
-            if files and all(sizes.get(name) == size for name, size in files.items()):
+            if all(sizes.get(name) == size for name, size in files.items()):
                 return at
         return len(states) - 1 if states else None
 

@@ -26,6 +26,7 @@ logger = logging.getLogger("stepwatch")
 _UPLOAD_MARK: Final = "sagemaker-uploaded"  # in names of files that SageMaker's agent leaves
 _MAX_FOLDERS: Final = 1_000
 _MAX_FILES: Final = 20_000
+_MAX_PATH_BYTES: Final = 200
 _TICK_S: Final = 0.02
 """Longer than file systems take to count their clocks up: two changes within that look like one."""
 
@@ -98,9 +99,13 @@ class CheckpointFiles:
         self._folders_to_ask.set(folders[::-1])
 
     def described(self, files: Mapping[str, FileMark], limit: int) -> dict[str, int]:
-        """Return the sizes of some files, the largest first, by their path in the folder."""
-        largest = sorted(files, key=lambda path: files[path].size, reverse=True)[:limit]
-        return {os.path.relpath(path, self._root): files[path].size for path in largest}
+        """Return the sizes of some files, the largest first, by their path in the folder.
+
+        Files with a long path are left out, and those whose path is no UTF-8.
+        """
+        sizes = {os.path.relpath(path, self._root): mark.size for path, mark in files.items()}
+        plain = sorted(filter(_is_plain, sizes), key=sizes.__getitem__, reverse=True)
+        return {path: sizes[path] for path in plain[:limit]}
 
     def _ask_file(self, path: str) -> None:
         try:
@@ -206,6 +211,12 @@ class _Turns:
             self._at = 0
         self._at += self._IN_TURN
         return self._first + self._others[self._at - self._IN_TURN : self._at]
+
+
+def _is_plain(path: str) -> bool:
+    return len(os.fsencode(path)) <= _MAX_PATH_BYTES and not any(
+        "\ud800" <= char <= "\udfff" for char in path
+    )
 
 
 _NO_NEWS: Final[dict[str, FileMark]] = {}

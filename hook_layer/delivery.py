@@ -1,4 +1,4 @@
-"""What the writer's threads do: they store steps and small files, and account for what failed.
+"""What the writer's threads do with steps: they store them, and account for what failed.
 
 **Nothing is lost while the store is away.** A step that cannot be stored goes to the spool, a
 folder on local disk, under the number that it has; those behind it go there too, and all are
@@ -23,21 +23,20 @@ import shlex
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from hook_layer.backlog import Backlog, WaitingStep
 from hook_layer.capture import StepRecord
-from hook_layer.circuit_breaker import CircuitBreaker
 from hook_layer.counters import WriterCounters
-from hook_layer.format.index import parse_index
 from hook_layer.format.paths import event_key, index_key
-from hook_layer.owed_files import Content, OwedFiles
+from hook_layer.small_files import SmallFiles
 from hook_layer.spool_folder import SpoolTarget, StepFiles
 from hook_layer.step_files import EncodedStep, RunIdentity, encode_step
-from hook_layer.storage.base import Buffers, Store, StoreRefusedError
+from hook_layer.storage.base import Buffers, Store
+from hook_layer.store_health import StoreHealth
 
-__all__ = ["StepDelivery", "index_with"]
+__all__ = ["StepDelivery"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -46,18 +45,11 @@ _ATTEMPTS_IF_AWAY: Final = 10
 """Failures of one step after which it is seen whether the store takes the next one."""
 
 
-class _InFlight(NamedTuple):
-    """A step that is being stored out of memory."""
-
-    encoded: EncodedStep
-    number: int
-
-
 class StepDelivery:
-    """Stores one worker's steps and small files in the order of their numbers; never raises.
+    """Stores one worker's steps in the order of their numbers; never raises.
 
-    One thread stores: it calls `write`, `advance`, `put_file` and `housekeep`. Meanwhile another
-    one may call `keep`, `owe` and `defer`, which do not touch the store.
+    One thread stores: it calls `write` and `advance`. Meanwhile another one may call `keep`, which
+    does not touch the store.
 
     Args:
         store: Where to.
@@ -69,7 +61,9 @@ class StepDelivery:
 
     Attributes:
         counters: What became of the steps.
-        busy_since: When the store was called that has not answered yet; None: it has.
+        health: How storing steps goes.
+        files: What is no step.
+        backlog: The steps that wait.
     """
 
     def __init__(
@@ -83,20 +77,15 @@ class StepDelivery:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = WriterCounters()
-        self.busy_since: float | None = None
+        self.health = StoreHealth(store.uri, self.counters, clock=clock)
+        self.files = SmallFiles(store, self.health, self.counters, clock=clock)
         self._target = store
         self._identity = identity
-        self._clock = clock
         self._last_stored = sequence - 1
-        self._in_flight: _InFlight | None = None
+        self._in_flight: tuple[EncodedStep, int] | None = None
         self._has_left = False
-        self._is_refused = False
-        self._has_lost = False
-        self._breaker = CircuitBreaker(clock=clock)
         target = SpoolTarget(store.uri, identity.run_id, identity.worker)
-        self._backlog = Backlog(target, max_bytes=spool_bytes, parent=spool_dir)
-        self._owed = OwedFiles(store, self.counters, clock=clock)
-        self._deferred: list[tuple[str, Callable[[], object]]] = []
+        self.backlog = Backlog(target, max_bytes=spool_bytes, parent=spool_dir)
         self._lock = threading.RLock()
 
     # What waits, and how long --------------------------------------------------------------------
@@ -104,30 +93,21 @@ class StepDelivery:
     @property
     def has_backlog(self) -> bool:
         """Whether steps wait to be stored."""
-        return len(self._backlog) > 0
-
-    @property
-    def is_away(self) -> bool:
-        """Whether the store failed again and again."""
-        return self._breaker.has_opened
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether what waits was refused: nothing but a change by somebody will help."""
-        return self._is_refused if self.has_backlog else self._owed.are_hopeless
+        return len(self.backlog) > 0
 
     @property
     def is_done(self) -> bool:
         """Whether nothing waits."""
-        return not (self.has_backlog or self._owed or self._owed.last or self._deferred)
+        return not self.has_backlog and self.files.is_done
 
-    def has_room(self, num_bytes: int) -> bool:
-        """Tell whether a step of about this size fits into the spool."""
-        return self._backlog.has_room(num_bytes)
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether what waits was refused: nothing but a change by somebody will help."""
+        return self.health.is_refused if self.has_backlog else self.files.is_hopeless
 
     def wait_s(self) -> float:
         """Return the time until `advance` is worth calling, seconds; 0: now."""
-        return self._breaker.wait_s() if self.has_backlog else self._owed.wait_s()
+        return self.health.wait_s() if self.has_backlog else self.files.wait_s()
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -138,15 +118,16 @@ class StepDelivery:
             record: What was captured of it.
             number: Its number.
         """
-        while self.has_backlog and self._breaker.allows() and self._deliver_first():
+        may_try = self.health.allows()
+        while may_try and self.has_backlog and self._deliver_first():
             pass
         encoded = self._encoded(record)
         if encoded is None:
             return
-        if self.has_backlog or not self._breaker.allows():
+        if self.has_backlog or not may_try:
             self._keep(encoded, number)
             return
-        self._in_flight = _InFlight(encoded, number)
+        self._in_flight = (encoded, number)
         try:
             self._store(encoded, number)
         finally:
@@ -164,16 +145,160 @@ class StepDelivery:
             self._keep(encoded, number)
 
     def advance(self) -> None:
-        """Try the first of what waits: a step, or else the small files."""
+        """Try the first of what waits: a step, or else all that is no step."""
         if self.has_backlog:
             self._deliver_first()
+        else:
+            self.files.finish()
+
+    def _encoded(self, record: StepRecord) -> EncodedStep | None:
+        """Encode a step; None, and the step is lost, when nothing of it can be stored."""
+        try:
+            encoded = encode_step(record)
+        except Exception as error:  # noqa: BLE001 - no fault of the store
+            self.health.count_error(error)
+            self.health.lost()
+            return None
+        with self._lock:
+            if encoded.errors and not self.counters.tensors_left_out:
+                logger.warning("left out of the saved steps: %s", encoded.errors[0])
+            self.counters.tensors_left_out += len(encoded.errors)
+        if encoded.is_empty:
+            self.health.lost()
+            return None
+        return encoded
+
+    def _store(self, encoded: EncodedStep, number: int) -> None:
+        """Store the event file, then the index file; a step that fails waits, or is lost."""
+        key = event_key(encoded.record.step, self._identity.worker)
+        error = self._put(key, encoded.events) if encoded.events.nbytes else None
+        described = None if error is not None else self._described(encoded, number)
+        if described is not None:
+            error = self._put(described[1].index_key, described[1].index_data)
+        with self._lock:
+            if error is not None and not self._has_left:
+                self._keep(encoded, number, is_doubtful=described is not None)
+                self.health.failed(error)
+            elif described is not None and not self._has_left:
+                self._note_stored(described[0])
+        if error is None:
+            self.files.pay_if_due()
+
+    def _keep(self, encoded: EncodedStep, number: int, *, is_doubtful: bool = False) -> None:
+        """Let a step wait; of one without room the index file, if it is in doubt."""
+        described = self._described(encoded, number)
+        if described is None:
             return
-        deferred, self._deferred = self._deferred, []
-        for what, action in deferred:
-            self.housekeep(what, action)
-        self._owed.pay()
-        if not self._owed or self._owed.last is None:
-            self._owed.pay_last()
-        elif self._owed.are_hopeless or self._is_paid_in_part():
-            self._owed.pay_last()
-"""
+        step, files = described
+        with self._lock:
+            try:
+                self.backlog.add(step, files, encoded.events if encoded.events.nbytes else None)
+            except OSError as error:
+                self.health.lost(error)
+                if is_doubtful:
+                    self.backlog.add_index(step, files)
+            else:
+                self.counters.steps_spooled += 1
+            self._count_backlog()
+
+    def _described(self, encoded: EncodedStep, number: int) -> tuple[WaitingStep, StepFiles] | None:
+        """Return what is told of a step, and its index file; None, and it is lost, if it has none.
+
+        The checksums in it are known once the event file was gone through.
+        """
+        before = max(self.backlog.previous(number), self._last_stored)
+        if self._in_flight is not None and self._in_flight[1] < number:
+            before = max(before, self._in_flight[1])
+        skipped = number - before - 1
+        try:
+            index = encoded.index(self._identity, number, skipped).encode()
+        except Exception as error:  # noqa: BLE001 - longer than any reader takes
+            self.health.count_error(error)
+            self.health.lost()
+            return None
+        key = index_key(encoded.record.step, self._identity.worker)
+        num_bytes = encoded.events.nbytes + len(index)
+        step = WaitingStep(number, encoded.num_tensors, num_bytes)
+        return step, StepFiles(None, key, index)
+
+    def _deliver_first(self) -> bool:
+        """Try the first step that waits; tell whether it waits no more."""
+        first, *others = self.backlog.head()
+        if self._deliver(first):
+            return True
+        if first.files is not None and first.attempts >= _ATTEMPTS_IF_REFUSED:
+            self.backlog.remove(first)
+            return True
+        enough = _ATTEMPTS_IF_REFUSED if self.health.is_refused else _ATTEMPTS_IF_AWAY
+        if first.attempts >= enough and others:
+            self._deliver(others[0])
+            if self._last_stored == others[0].number:
+                self.backlog.set_aside(first)
+                return True
+        return False
+
+    def _deliver(self, step: WaitingStep) -> bool:
+        """Try a step that waits; tell whether it waits no more."""
+        try:
+            files = self.backlog.read(step).with_skipped(step.number - self._last_stored - 1)
+            events_key = files.event_key
+        except (OSError, ValueError) as unreadable:  # somebody has been at the spool
+            self.health.count_error(unreadable)
+            self.health.lost()
+            self.backlog.remove(step)
+            self._count_backlog()
+            return True
+        step.attempts += 1
+        error = None if files.events is None else self._put(events_key, files.events)
+        error = error or self._put(files.index_key, files.index_data)
+        with self._lock:
+            if self._has_left:
+                return True
+            if error is not None:
+                self.health.failed(error)
+                return False
+            self.backlog.remove(step)
+            if step.files is not None:
+                self.counters.steps_undelivered -= 1
+            self._note_stored(step)
+        self.files.pay_if_due()
+        return True
+
+    def _put(self, key: str, data: Buffers) -> Exception | None:
+        return self.health.call(partial(self._target.put, key, data))
+
+    def _note_stored(self, step: WaitingStep) -> None:
+        self._last_stored = step.number
+        self.counters.steps_written += 1
+        self.counters.tensors_written += step.num_tensors
+        self.counters.bytes_written += step.num_bytes
+        self._count_backlog()
+        self.health.succeeded()
+
+    def _count_backlog(self) -> None:
+        self.counters.steps_in_spool = self.backlog.num_on_disk
+        self.counters.spool_folder = self.backlog.folder
+
+    # The end -------------------------------------------------------------------------------------
+
+    def leave(self) -> None:
+        """Leave what could not be delivered in the spool, and say so."""
+        with self._lock:
+            self._has_left = True
+            if self._in_flight is not None:
+                self._keep(*self._in_flight)
+            self.files.leave_in(self.backlog)
+            self._count_backlog()
+            self.backlog.close()
+        folder = self.counters.spool_folder
+        if folder is not None:
+            logger.error(
+                "%d steps and %d other files of %s could not be delivered (%s) and wait in %s; "
+                "deliver them later by\n    python -m hook_layer.spool %s",
+                self.counters.steps_in_spool,
+                self.counters.files_undelivered,
+                self._target.uri,
+                self.counters.first_error,
+                folder,
+                shlex.quote(folder),
+            )

@@ -164,6 +164,9 @@ class HookLifecycle(ResumableHook):
             start = self._shared_start(start)
         self._run_start = start
         if start.is_refused:
+            self.failures.errors["claim"] += 1
+            if rank != 0:
+                logger.error("%s is written by others: this worker saves nothing", self._store.uri)
             return
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
@@ -173,6 +176,7 @@ class HookLifecycle(ResumableHook):
             self._checkpoints.file.copy_by(session.writer.housekeep)
         self._session = session
         self._is_writer = True
+        self._look_for_checkpoint()  # one that was saved since, before any step
         if self._options.termination_timeout_s is not None:
             on_termination.tell(self)
 

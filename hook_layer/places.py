@@ -76,13 +76,8 @@ def resolve_targets(
     """
     root = _root(outputs, job, environ)
     out = root.open()
-    if environ.get("TRAINING_JOB_ARN", "").strip() and out.uri.startswith("file:"):
-        logger.warning(
-            "tensors are written to %s only. Unless SageMaker Debugger is switched on for this "
-            "account nothing takes them from there, and no rule judges them; name a file with "
-            "S3OutputPath in STEPWATCH_CONFIG, or write to out_dir='s3://...'",
-            out.uri,
-        )
+    if out.uri.startswith("file:"):
+        _warn_of_local_output(out.uri, outputs, job, environ)
     tensorboard = _tensorboard(root, outputs, job, environ)
     return HookTargets(
         out, None if tensorboard is None else tensorboard.open(), _checkpoint(job, environ)
@@ -204,6 +199,26 @@ def _root(outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str]) -
     raise HookConfigurationError(
         "out_dir is missing: give a folder or an s3://bucket/prefix, e.g. Hook('runs/mnist-1')"
     )
+
+
+def _warn_of_local_output(
+    uri: str, outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str]
+) -> None:
+    if environ.get("TRAINING_JOB_ARN", "").strip():
+        logger.warning(
+            "tensors are written to %s only. Unless SageMaker Debugger is switched on for this "
+            "account nothing takes them from there, and no rule judges them; name a file with "
+            "S3OutputPath in STEPWATCH_CONFIG, or write to out_dir='s3://...'",
+            uri,
+        )
+    elif outputs.by_file and job.debug_output.s3 is not None and not job.writes_to_s3:
+        logger.warning(
+            "tensors are written to %s and not to S3OutputPath=%s: that is SageMaker's to do, "
+            "unless STEPWATCH_CONFIG names the file (here it is %s)",
+            uri,
+            job.debug_output.s3,
+            job.source,
+        )
 
 
 def _tensorboard(

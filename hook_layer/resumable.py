@@ -55,7 +55,6 @@ class ResumableHook(StoppableHook):
             return self._run_start
         holder = self._claim.take()
         if holder is not None:
-            self.failures.errors["claim"] += 1
             logger.error(
                 "%s is written by %s, so this hook saves nothing; training goes on. Give every "
                 "training a folder of its own, and let workers of one training know each other "
@@ -107,27 +106,32 @@ class ResumableHook(StoppableHook):
     def store_before_termination(self) -> None:
         """Store what was captured, in the time that the options give, before the process ends.
 
-        The open step is stored if it is complete: if everything was captured, or a checkpoint was
-        saved in it, behind which training will go on. May be called in any thread.
+        May be called in any thread, also in the midst of `close`.
         """
         session, timeout_s = self._session, self._options.termination_timeout_s
-        if session is None or timeout_s is None or not self.is_active:
+        if session is None or timeout_s is None:
             return
         deadline = time.monotonic() + timeout_s
-        checkpoints = self._checkpoints
-        is_complete = self._is_captured or (checkpoints is not None and checkpoints.has_news)
-        if self._record is not None and is_complete and session.writer.wait_until_idle(timeout_s):
-            self._end_step_unless_locked()  # waits for no memory: there is room now
-        self._look_for_checkpoint()
-        self._write_collections(session)
-        is_stored = session.store_all(max(deadline - time.monotonic(), 0.0))
+        if self.is_active:
+            self._store_open_step(session, timeout_s)
+            self._look_for_checkpoint()
+        is_stored = session.interrupt(max(deadline - time.monotonic(), 0.0))
         logger.warning(
             "SIGTERM interrupted training at step %d; %s",
             self.step,
             "all is stored" if is_stored else f"not all could be stored in {timeout_s:g} s",
         )
 
-    def _end_step_unless_locked(self) -> None:
+    def _store_open_step(self, session: TrialSession, timeout_s: float) -> None:
+        """Hand the open step over if everything of it was captured, and there is room.
+
+        Or if a checkpoint was saved in it, behind which training will go on.
+        """
+        checkpoints = self._checkpoints
+        is_complete = self._is_captured or (checkpoints is not None and checkpoints.has_news)
+        if self._record is None or not is_complete:
+            return
+        session.writer.wait_until_idle(timeout_s)  # for room
         if self._lock.acquire(timeout=_LOCK_TIMEOUT_S):  # a stuck thread may hold it for ever
             try:
                 self._end_step()

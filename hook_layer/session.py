@@ -95,11 +95,11 @@ class TrialSession:
             self._collections = content
             self.writer.put_file(collections_key(self.identity.worker), content)
 
-    def store_all(self, timeout_s: float) -> bool:
-        """Wait until everything handed over is stored; False if it took longer than this time."""
+    def interrupt(self, timeout_s: float) -> bool:
+        """Store what waits, for the process is about to end; False if that took too long."""
         if self._tensorboard is not None:
             self.writer.housekeep("storing TensorBoard's files", self._tensorboard.close)
-        return self.writer.wait_until_idle(timeout_s)
+        return self.writer.close(timeout_s)
 
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:
         """Write what waits, then the end marker if training ended, and report what is missing."""
@@ -178,7 +178,7 @@ class TrialSession:
         return self._is_remote or self._job.platform != "sagemaker"
 
     def _end_marker(self) -> bytes:
-        sequences = {self.identity.worker: self.writer.last_sequence}
+        sequences = {self.identity.worker: self.writer.submitted_sequence}
         return EndMarker(self.identity.run_id, sequences).encode()
 
 

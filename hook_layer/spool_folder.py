@@ -18,10 +18,11 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final, NamedTuple
 
 from hook_layer.format.errors import JobFileError
+from hook_layer.format.index import parse_index
 from hook_layer.format.json_document import Document, load_object
 from hook_layer.storage.base import Buffers, check_key
 from hook_layer.storage.local import LocalStore
@@ -76,11 +77,46 @@ class SpoolTarget:
 
 
 class StepFiles(NamedTuple):
-    """A step's files: its event file, where it has one, and its index file with the key."""
+    """A step's files.
+
+    Attributes:
+        events: Content of the event file, None when it is not at hand or there is none.
+        index_key: Key of the index file.
+        index_data: Its content.
+    """
 
     events: bytes | None
     index_key: str
-    index: bytes
+    index_data: bytes
+
+    @property
+    def event_key(self) -> str:
+        """Key of the event file, empty when the step has none.
+
+        Raises:
+            IndexFileError: The index file is damaged.
+        """
+        return parse_index(self.index_data, file=self.index_key).event_file_name or ""
+
+    @property
+    def skipped(self) -> int:
+        """How many numbers right before its own the index file says will never come.
+
+        Raises:
+            IndexFileError: The index file is damaged.
+        """
+        return parse_index(self.index_data, file=self.index_key).skipped or 0
+
+    def with_skipped(self, skipped: int) -> StepFiles:
+        """Return the files with another number of steps that will never come.
+
+        Raises:
+            IndexFileError: The index file is damaged.
+        """
+        index = parse_index(self.index_data, file=self.index_key)
+        if (index.skipped or 0) == skipped:
+            return self
+        return self._replace(index_data=replace(index, skipped=skipped or None).encode())
 
 
 class SpoolFolder:
@@ -136,8 +172,13 @@ class SpoolFolder:
 
     # Steps ---------------------------------------------------------------------------------------
 
-    def put_step(self, number: int, events: Buffers | None, index_key: str, index: bytes) -> None:
+    def put_step(self, number: int, files: StepFiles, events: Buffers | None) -> None:
         """Keep a step, whole or not at all.
+
+        Args:
+            number: Its number.
+            files: Its index file.
+            events: Content of its event file, if it has one.
 
         Raises:
             OSError: It does not fit, or the folder cannot be written to.
@@ -146,7 +187,7 @@ class SpoolFolder:
         try:
             if events is not None:
                 self._store.put(event_file, events)
-            self._store.put(index_file, b"\n".join((index_key.encode(), index)))
+            self._store.put(index_file, b"\n".join((files.index_key.encode(), files.index_data)))
         except OSError:
             self.remove_step(number)
             raise

@@ -223,8 +223,9 @@ class StopAgreement:
             if not has_warned:
                 has_warned = True
                 logger.warning(
-                    "training was asked to stop, but not all of the %d workers have a hook whose "
-                    "model is in training: nobody stops before they do",
+                    "training was asked to stop, but not all of the %d workers have a hook that is "
+                    "in training: nobody stops before they do. Give each a Hook, and register its "
+                    "model, whichever of them are to write",
                     self._group.size,
                 )
             if self._closed.wait(self._poll_s) or not self._group.is_alive():

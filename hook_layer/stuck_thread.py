@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,8 @@ from typing import Final
 
 __all__ = ["StuckThreadWatch", "end_by_signal"]
 
-_SAMPLE_S: Final = 0.1
+_CHECK_S: Final = 0.1
+_PendingCall: Final = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class StuckThreadWatch:
@@ -31,7 +31,7 @@ class StuckThreadWatch:
     Args:
         number: The signal.
         act: What is done then, in another thread.
-        grace_s: How long the main thread may be at one place before it counts as stuck, seconds.
+        grace_s: How long the main thread may do nothing before it counts as stuck, seconds.
     """
 
     def __init__(self, number: int, act: Callable[[], None], *, grace_s: float) -> None:
@@ -39,7 +39,7 @@ class StuckThreadWatch:
         self._act = act
         self._grace_s = grace_s
         self._handled = threading.Event()
-        self._main = threading.main_thread().ident or 0
+        self._calls: list[object] = []
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
@@ -78,21 +78,22 @@ class StuckThreadWatch:
         os.close(reader)
 
     def _is_main_stuck(self) -> bool:
-        """Tell whether the main thread stays where it is, and does not handle the signal.
+        """Tell whether the main thread does nothing that Python asks of it.
 
-        A thread that goes on without handling it was not meant: a child of this process, which for
-        a moment shares the pipe, was.
+        If it does something else than to handle the signal, it was not meant: a child of this
+        process was, which for a moment shares the pipe.
         """
-        first = self._position()
+        is_alive = threading.Event()
+        call = _PendingCall(lambda _: 0 if is_alive.set() is None else 0)
+        self._calls.append(call)  # may be called much later
+        with suppress(AttributeError):  # another implementation of Python
+            ctypes.pythonapi.Py_AddPendingCall(call, None)
         deadline = time.monotonic() + self._grace_s
-        while time.monotonic() < deadline:
-            if self._handled.wait(_SAMPLE_S) or self._position() != first:
+        while time.monotonic() < deadline and not is_alive.wait(_CHECK_S):
+            if self._handled.is_set():
                 return False
-        return True
-
-    def _position(self) -> tuple[int, int]:
-        frame = sys._current_frames().get(self._main)  # noqa: SLF001 - the only way
-        return (0, 0) if frame is None else (id(frame), frame.f_lasti)
+        # What is pending is done behind the handling of signals.
+        return not (is_alive.is_set() or self._handled.is_set())
 
 
 def end_by_signal(number: int) -> None:

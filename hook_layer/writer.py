@@ -1,9 +1,9 @@
-"""The one background thread that encodes, checksums and stores what the training thread captured.
+"""Takes over what the training thread captured; background threads encode, checksum and store it.
 
-It never holds training up for long. Memory is bounded; when it is full, training waits or the step
-is dropped, as asked. A wait ends after a while even if nothing moves (a store that neither answers
-nor fails), and then training waits no more until something was stored again. `hook_layer.delivery`
-says what becomes of a step that cannot be stored.
+Training is never held up for long. Memory is bounded; when it is full, training waits or the step
+is dropped, as asked. A wait ends after a while even if nothing moves, and then training waits no
+more until a step left the memory again. `hook_layer.delivery` says what becomes of a step that
+cannot be stored.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import logging
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from hook_layer.capture import StepRecord
-from hook_layer.delivery import Content, StepDelivery, WriterCounters
+from hook_layer.counters import WriterCounters
+from hook_layer.delivery import StepDelivery
+from hook_layer.patience import Patience
+from hook_layer.small_files import Content
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import Store
+from hook_layer.writer_threads import Task, WriterThreads
 
 __all__ = [
     "DEFAULT_MAX_WAIT_S",
@@ -68,16 +71,6 @@ class WriterOptions:
     spool_dir: str | None = None
 
 
-@dataclass
-class _Task:
-    """Something to do, and how many steps were dropped right before it."""
-
-    run: Callable[[], None]
-    nbytes: int = 0
-    record: StepRecord | None = None
-    dropped_before: int = 0
-
-
 _DEFAULTS: Final = WriterOptions()
 
 
@@ -89,7 +82,7 @@ class StepWriter:
         identity: Run and worker.
         options: How much it may hold, and where.
         sequence: Number of this worker's next index file.
-        exporters: Called on the writer's thread with every step, also while the store is away. The
+        exporters: Called on a writer's thread with every step, also while the store is away. The
             record must not be kept; an error is counted, and logged once.
         clock: Returns a time that only grows, seconds.
     """
@@ -104,31 +97,28 @@ class StepWriter:
         exporters: Sequence[Exporter] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._delivery = StepDelivery(store, identity, sequence=sequence, clock=clock)
-        self._queue_bytes = options.queue_bytes
-        self._on_full = options.on_full
-        self._patience = _Patience(options.max_wait_s, self.counters)
+        self._delivery = StepDelivery(
+            store,
+            identity,
+            spool_bytes=options.spool_bytes,
+            spool_dir=options.spool_dir,
+            sequence=sequence,
+            clock=clock,
+        )
+        self._options = options
+        self._patience = Patience(options.max_wait_s, self.counters)
         self._exporters = tuple(exporters)
+        self._exporting = threading.Lock()
         self._submitted_sequence = sequence - 1
         self._clock = clock
         self._pid = os.getpid()
-        self._tasks: deque[_Task] = deque()
-        self._num_dropped = 0
-        self._held_bytes = 0
-        self._busy = False
-        self._closing = False
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._threads = WriterThreads(self._delivery, clock=clock)
+        self._changed = self._threads.changed
 
     @property
     def counters(self) -> WriterCounters:
         """What became of the steps so far."""
         return self._delivery.counters
-
-    @property
-    def last_sequence(self) -> int:
-        """Number of the last step that was dealt with, stored or lost; 0 before the first."""
-        return self._delivery.last_sequence
 
     @property
     def submitted_sequence(self) -> int:
@@ -137,24 +127,28 @@ class StepWriter:
 
     def submit(self, record: StepRecord) -> None:
         """Hand a step over; waits for memory, or drops the step, as `on_full` says."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self._pid or not record.tensors:
             record.release()  # a fork has neither the thread nor a free lock
             return
         nbytes = record.nbytes
         with self._changed:
             self._submitted_sequence += 1
+            number = self._submitted_sequence
             if not self._make_room(nbytes):
-                self._num_dropped += 1
                 self.counters.steps_dropped += 1
                 record.release()
                 return
-            self._held_bytes += nbytes
-            self._enqueue(_Task(partial(self._delivery.write, record), nbytes, record))
+            self._threads.enqueue(
+                Task(
+                    partial(self._process, self._delivery.write, record, number),
+                    partial(self._process, self._delivery.keep, record, number),
+                    nbytes,
+                )
+            )
 
     def skip(self, num_steps: int) -> None:
         """Leave out the numbers of steps that were lost elsewhere, before the next one."""
         with self._changed:
-            self._num_dropped += num_steps
             self._submitted_sequence += num_steps
 
     def put_file(self, key: str, data: Content, *, is_last: bool = False) -> None:
@@ -163,11 +157,16 @@ class StepWriter:
         Args:
             key: Its key.
             data: Its content, or what returns it: called when the file's turn has come.
-            is_last: Whether it comes behind everything that could not be stored before, and is
-                tried even while the store fails.
+            is_last: Whether it comes at the end, behind everything else; it is left out, and put
+                into the spool, when steps are left there.
         """
+        files = self._delivery.files
         with self._changed:
-            self._enqueue(_Task(partial(self._delivery.put_file, key, data, is_last=is_last)))
+            if is_last:
+                files.put_last(key, data)
+            else:
+                put, owe = partial(files.put, key, data), partial(files.owe, key, data)
+                self._threads.enqueue(Task(put, owe))
 
     def housekeep(self, what: str, action: Callable[[], object]) -> None:
         """Do something that may fail without harm, in the order of the other calls.
@@ -176,48 +175,51 @@ class StepWriter:
             what: What it does, for the log.
             action: Does it.
         """
+        files = self._delivery.files
         with self._changed:
-            self._enqueue(_Task(partial(self._delivery.housekeep, what, action)))
+            now, later = partial(files.housekeep, what, action), partial(files.defer, what, action)
+            self._threads.enqueue(Task(now, later))
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Write what waits and end the thread.
+        """Write what waits and end the threads.
+
+        What cannot be stored in time stays in the spool, and the log says where, and how it is
+        delivered later. What was refused (no bucket, no rights) is tried once more and not waited
+        for.
 
         Args:
-            timeout_s: How long to wait for that; what is left then counts as undelivered.
+            timeout_s: How long to wait.
 
         Returns:
-            Whether everything was dealt with in time.
+            Whether everything was stored, refused or lost in time.
         """
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-        if self._thread is None or not self._thread.is_alive():
-            self._work()  # no thread could be started, or a fork took it away
-            return True
-        self._thread.join(timeout_s)
-        with self._changed:
-            left = [task.record for task in self._tasks if task.record is not None]
-            self.counters.steps_undelivered += len(left)
-            self._tasks.clear()
-        return not self._thread.is_alive()
+        in_time, num_left = self._threads.close(timeout_s)
+        self.counters.steps_undelivered += num_left
+        self._delivery.leave()
+        return in_time
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything handed over so far was dealt with; False if it took too long."""
+        """Wait until everything handed over so far was stored.
+
+        Returns:
+            False if it took too long, or steps wait on local disk for a store that is away.
+        """
         with self._changed:
-            return self._changed.wait_for(lambda: not self._tasks and not self._busy, timeout_s)
+            is_idle = self._changed.wait_for(lambda: self._threads.is_idle, timeout_s)
+        return is_idle and not self._delivery.has_backlog
 
     def _make_room(self, nbytes: int) -> bool:
         """Wait until `nbytes` fit; False if the step is to be dropped."""
         if self._fits(nbytes):
             return True
-        limit_s = 0.0 if self._on_full == "drop" else self._patience.left_s()
+        limit_s = 0.0 if self._options.on_full == "drop" else self._patience.left_s()
         if limit_s <= 0:
             return False
         started = self._clock()
         self.counters.waits += 1
         left_s = limit_s
         while left_s > 0 and not self._fits(nbytes):
-            if self._thread is None or not self._thread.is_alive():
+            if not self._threads.are_alive():
                 return False  # nobody will ever make room
             self._changed.wait(min(left_s, _ALIVE_CHECK_S))
             left_s = limit_s - (self._clock() - started)
@@ -225,95 +227,36 @@ class StepWriter:
         return self._fits(nbytes)
 
     def _fits(self, nbytes: int) -> bool:
-        return self._held_bytes == 0 or self._held_bytes + nbytes <= self._queue_bytes
+        held = self._threads.held_bytes
+        return held == 0 or held + nbytes <= self._options.queue_bytes
 
-    def _enqueue(self, task: _Task) -> None:
-        task.dropped_before, self._num_dropped = self._num_dropped, 0
-        self._tasks.append(task)
-        self._changed.notify_all()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="stepwatch-writer", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # the interpreter is shutting down; close() does the work
-                self._thread = None
+    # On the writer's threads ---------------------------------------------------------------------
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._tasks or self._closing)
-                if not self._tasks:
-                    break
-                task = self._tasks.popleft()
-                self._busy = True
-            try:
-                self._run(task)
-            finally:
-                with self._changed:
-                    self._held_bytes -= task.nbytes
-                    self._busy = False
-                    self._changed.notify_all()
-        self._delivery.finish()
-
-    def _run(self, task: _Task) -> None:
+    def _process(
+        self, store: Callable[[StepRecord, int], None], record: StepRecord, number: int
+    ) -> None:
         try:
-            self._delivery.skip(task.dropped_before)
-            task.run()
-            if task.record is not None:
-                for export in self._exporters:  # afterwards: nobody waits for these
-                    self._export(export, task.record)
-        except Exception:  # nothing may end this thread
-            logger.exception("the writer failed; training goes on")
+            store(record, number)
+            self._export(record)  # afterwards: nobody waits for this
         finally:
-            if task.record is not None:
-                task.record.release()
+            record.release()
 
-    def _export(self, export: Exporter, record: StepRecord) -> None:
+    def _export(self, record: StepRecord) -> None:
+        if not self._exporters:
+            return
+        if not self._exporting.acquire(blocking=False):  # the other thread is stuck in an exporter
+            self.counters.export_errors += 1
+            return
+        try:
+            for export in self._exporters:
+                self._export_to(export, record)
+        finally:
+            self._exporting.release()
+
+    def _export_to(self, export: Exporter, record: StepRecord) -> None:
         try:
             export(record)
         except Exception:
             if not self.counters.export_errors:
                 logger.exception("exporting a step failed; training goes on")
             self.counters.export_errors += 1
-
-
-class _Patience:
-    """How long training may still wait for memory.
-
-    Args:
-        max_wait_s: Bound of all waits from one stored step to the next, seconds.
-        counters: Where the waits are counted, and what tells that a step was stored.
-    """
-
-    def __init__(self, max_wait_s: float, counters: WriterCounters) -> None:
-        self._max_wait_s = max_wait_s
-        self._counters = counters
-        self._waited_s = 0.0
-        self._written = 0
-        self._has_complained = False
-
-    def left_s(self) -> float:
-        """Return how long the next wait may last, seconds."""
-        self._forget_if_written()
-        return self._max_wait_s - self._waited_s
-
-    def waited(self, wait_s: float) -> None:
-        """Note a wait of `wait_s` seconds."""
-        self._counters.wait_s += wait_s
-        if not self._forget_if_written():
-            self._waited_s += wait_s
-        if self.left_s() <= 0 and not self._has_complained:
-            self._has_complained = True
-            logger.error(
-                "nothing was stored for %.0f s while training waited; steps are dropped, and "
-                "training waits no more until something is stored",
-                self._waited_s,
-            )
-
-    def _forget_if_written(self) -> bool:
-        """Begin anew if a step was stored since the last call."""
-        written = self._counters.steps_written
-        if written == self._written:
-            return False
-        self._written, self._waited_s = written, 0.0
-        return True

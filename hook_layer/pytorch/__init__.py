@@ -4,7 +4,8 @@ Where the hook looks in, in a training loop:
 
     hook = Hook("s3://bucket/mnist-7")              # nothing is written before the first step
     hook.register_module(model)
-    hook.register_loss(criterion)
+    hook.register_loss(criterion)                   # where a module computes the loss
+    hook.register_optimizer(optimizer)              # where a step is to be one of the optimiser
     for inputs, labels in batches:
         outputs = model(inputs)                     # STEP BEGINS, before the forward pass of the
                                                     #   registered module: the step before is handed
@@ -13,34 +14,59 @@ Where the hook looks in, in a training loop:
                                                     # MODULE FORWARD: inputs and outputs of modules
         loss = criterion(outputs, labels)           # LOSS FORWARD: loss and its inputs
         optimizer.zero_grad()
-        loss.backward()                             # BACKWARD ENDED: gradients, as they are in
+        loss.backward()                             # BACKWARD BEGINS: a loss without a module
+                                                    # BACKWARD ENDED: gradients, as they are in
                                                     #   `parameter.grad`
-        optimizer.step()                            # STEP IS CAPTURED, before parameters change: it
-                                                    #   is handed to the writer's thread
+        optimizer.step()                            # OPTIMISER STEPS: its state, as it was before
+                                                    # STEP IS CAPTURED: it is handed to the writer's
+                                                    #   thread
         hook.save_scalar("lr", lr)                  # belongs to this step, too; see below
     hook.close()                                    # also on exit: waits for the writer, end marker
 
-A step is one forward pass of the registered module. Weights have the values before the step.
-Under gradient accumulation each forward pass is a step, and its gradients are the sums so far.
+A **step** is one forward pass of the registered module. Under gradient accumulation each forward
+pass is a step then, and its gradients are the sums so far. With `register_optimizer` a step is one
+step of the optimiser (of several: until each has stepped), with all the forward passes that led to
+it; `hook_layer.pytorch.steps` says what that means for evaluation in between. What activation
+checkpointing repeats in the backward pass counts in neither case. Weights and the state of
+optimisers have the values before the step.
+
 In a loop without a `torch.optim` optimiser a step is captured when all gradients have arrived, and
 where neither happens (evaluation) it ends where the next one begins, at `set_mode` or at `close`.
 What is saved behind the optimiser's step keeps steps open until the next one begins, from the first
-time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT gradients are
-not saved.
+time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT neither
+gradients nor the state of optimisers are saved.
 
-Gradients are read when the backward pass has ended, before a script clips them. Where a
+**Losses** that no module computes, as `F.cross_entropy(...)`, are known from the backward pass: in
+a step in which no registered loss was called every scalar that `backward` starts from is saved as
+`Loss_output_{i}`, as it is: divided, if the script divides it for accumulation; unscaled, if a
+`GradScaler` scaled it. The step is that of the hook whose model ran last. A loss gets a name of its
+own by `record_tensor_value`, and from then on those without a name are not saved. Not seen is a
+reference to `torch.autograd.backward` that was taken before the model was registered.
+
+**Gradients** are read when the backward pass has ended, before a script clips them. Where a
 `torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as
 the optimiser uses them, hence clipped if the script clips them. Then a step that the scaler leaves
 out has none, and under accumulation only the last forward pass before the optimiser's step.
 
-A compiled model has the same tensors under the same names as before. It may be registered before or
-after `torch.compile`, but ahead of its first call: what is compiled by then does not see the hook
-(the first step of its optimiser logs that). `torch.jit.script` refuses models with hooks, this one
-too; a copy (`copy.deepcopy`, `torch.save`, another process) is a model that is not watched.
+**Compiled models** have the same tensors under the same names as before. A model may be registered
+before or after `torch.compile`, but ahead of its first call: what is compiled by then does not see
+the hook (the first step of its optimiser logs that). The numbers that training computes are the
+same, but for one case: inputs and outputs of modules that are saved keep inductor from fusing what
+lies around them, so that it may round differently; in bfloat16 it does. For all models of a process
+`torch._dynamo.config.skip_nnmodule_hook_guards` is False from the first registered one on: compiled
+code looks at each call whether the hooks of its modules changed. `torch.jit.script` refuses models
+with hooks, this one too (script it before it is registered, or after `close`); a copy
+(`copy.deepcopy`, `torch.save`, another process) is a model that is not watched.
+
+**Several workers** of torch.distributed that are asked to stop do so ahead of the same training
+step: `hook_layer.stop_agreement`. For that every rank needs a hook that registers its model,
+whichever ranks write. Steps of training are those whose forward pass computes gradients; all ranks
+must have as many.
 
 Names: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs
 and outputs of modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under
-their class name), `scalar/{name}`.
+their class name), `scalar/{name}`, and, if the collection `optimizer_variables` is included,
+`optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`.
 """
 
 from __future__ import annotations

@@ -6,19 +6,22 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from hook_layer.capture import Snapshot, StatisticsBatch
-from hook_layer.pytorch.statistics import SAVED_AS_FLOAT32, plain, torch_statistics
+from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch
+from hook_layer.pytorch.statistics import torch_statistics
+from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.reductions import Reduction
 
 __all__ = ["BufferPool", "TorchBackend", "is_capturable"]
 
-_POOLED_BYTES: Final = 64 << 10  # smaller buffers are quicker made than kept
+_POOLED_BYTES: Final = 64 << 10  # smaller copies are quicker made than their buffers kept
+_NAMES: Final[dict[torch.dtype, str]] = {}
 _METHODS: Final = {"variance": "var"}
 _NORMS: Final = {"l1": 1, "l2": 2}
 
@@ -107,7 +110,9 @@ class TorchBackend:
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
-        return str(value.dtype).removeprefix("torch."), tuple(map(int, value.shape))
+        dtype = value.dtype
+        name = _NAMES.get(dtype) or _NAMES.setdefault(dtype, str(dtype).removeprefix("torch."))
+        return name, tuple(map(int, value.shape))
 
     def statistics(
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
@@ -118,7 +123,10 @@ class TorchBackend:
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""
         with torch.no_grad():
-            return _TorchSnapshot(_storable(value), self._pool)
+            stored = _storable(value)
+            if stored.is_cpu and stored.nbytes < _POOLED_BYTES:
+                return ArraySnapshot(np.array(host_array(stored), order="C"))
+            return _TorchSnapshot(stored, self._pool)
 
     def reduce(self, value: Tensor, reduction: Reduction) -> Snapshot:
         """Reduce a tensor by torch's definitions (std and variance divide by n - 1)."""

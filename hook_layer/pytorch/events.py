@@ -164,6 +164,17 @@ class TorchEvents(TorchCapture):
             named = self._numbered(_LOSS_PREFIX, losses)
             self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
         self._scaling.backward_began()
+        if not self._awaits_backward():
+            # From here on the interpreter has nothing to do: the writer gets it to itself.
+            self._step_is_captured()
+
+    def _awaits_backward(self) -> bool:
+        """Tell whether the backward pass, or what follows it, completes this step."""
+        return (
+            self._steps.by_optimizer
+            or self._gradients.num_watched > 0
+            or CollectionKeys.OPTIMIZER_VARIABLES in self._due_key
+        )
 
     @guarded("steps")
     def _on_backward_end(self) -> None:

@@ -8,7 +8,7 @@ where a copy is made anyway. Tensors on an accelerator are reduced there, all to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -16,22 +16,10 @@ from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
 from hook_layer.pytorch.device_statistics import device_statistics
-from hook_layer.statistics import (
-    CHUNK,
-    NO_STATISTICS,
-    array_statistics,
-    chunked_statistics,
-    number_statistics,
-)
+from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
+from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
-__all__ = ["SAVED_AS_FLOAT32", "plain", "torch_statistics"]
-
-SAVED_AS_FLOAT32: Final = frozenset(
-    getattr(torch, name)
-    for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-    if hasattr(torch, name)
-)
-"""Types that numpy does not have."""
+__all__ = ["torch_statistics"]
 
 
 def torch_statistics(
@@ -47,13 +35,14 @@ def torch_statistics(
     groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
     with torch.no_grad():
         for position, tensor in enumerate(tensors):
-            on_host = tensor.device.type == "cpu"
             copy = None if copies is None else copies[position]
-            if copy is not None and (on_host or tensor.numel() == 1):
+            if tensor.is_complex():
+                continue
+            if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
                 rows[position] = copy
-            elif on_host or tensor.numel() == 0:
+            elif tensor.is_cpu or tensor.numel() == 0:
                 rows[position] = _host_statistics(tensor)
-            elif not tensor.is_complex():
+            else:
                 flat = _flat(tensor)
                 groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
         for group in groups.values():
@@ -63,25 +52,15 @@ def torch_statistics(
     return TensorStatistics(rows)
 
 
-def plain(tensor: Tensor) -> Tensor:
-    """Return the value as a dense tensor apart from autograd, without a copy if possible."""
-    value = tensor.detach()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    return value.dequantize() if value.is_quantized else value
-
-
 def _host_statistics(tensor: Tensor) -> tuple[float, ...]:
-    value = plain(tensor).resolve_neg()
-    if value.numel() == 1 and not value.is_complex():
-        return number_statistics(float(value))
+    value = plain(tensor)
     if value.dtype not in SAVED_AS_FLOAT32:
-        return array_statistics(value.resolve_conj().numpy())
+        return array_statistics(host_array(value))
     flat = _flat(value)
 
     def chunks() -> Iterator[NDArray[Any]]:
         for start in range(0, flat.numel(), CHUNK):
-            yield flat[start : start + CHUNK].to(torch.float32).numpy()
+            yield host_array(flat[start : start + CHUNK].to(torch.float32))
 
     return chunked_statistics(flat.numel(), chunks)
 

@@ -29,7 +29,8 @@ Names and values are those of the original:
 * `feature_importance/{type}/{feature}` for the types weight, gain, cover, total_gain, total_cover:
   float64 [1], each type's sum is 1; only features that are in use;
 * `full_shap/{feature}`: under every name the same matrix [rows, features + 1] of the argument
-  `train_data`, `average_shap/{feature}`: its mean over the rows, float32 [1];
+  `train_data`, which `include_regex="^full_shap/f0$"` in place of the collection stores once;
+  `average_shap/{feature}`: its mean over the rows, float32 [1];
 * `trees/{column}`: the trees of this round (the original: one of them).
 
 Only `metrics` are saved without being asked for, every 10 rounds. Nothing is predicted or explained

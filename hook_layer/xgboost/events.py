@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -173,11 +174,14 @@ class BoosterEvents(BaseHook, TrainingCallback):
         """Compute and capture a group; what goes wrong costs this group alone."""
         try:
             wanted: dict[str, tuple[Any, TensorPlan]] = {}
+            arrays: set[int] = set()
             for name, value in group.compute(round_tensors).items():
                 is_member = group.is_member(name, round_tensors)
                 plan = self._plan(name, (group.collection,) if is_member else ())
                 if plan is not None:
-                    wanted[name] = value, plan
+                    key = id(value.array)
+                    wanted[name] = replace(value, is_shared=key in arrays), plan
+                    arrays.add(key)
             self._capture(wanted)
         except UnavailableError as error:
             self._say_once(f"{group.collection} cannot be saved: {error}")

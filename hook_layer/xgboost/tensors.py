@@ -127,10 +127,7 @@ class RoundTensors:
 
         It is [rows, features + 1] or [rows, classes, features + 1]; the bias comes last.
         """
-        return {
-            f"full_shap/{name}": ComputedArray(self._shap, is_shared=i > 0)
-            for i, name in enumerate(self.explained)
-        }
+        return {f"full_shap/{name}": ComputedArray(self._shap) for name in self.explained}
 
     def trees(self) -> dict[str, ComputedArray]:
         """Return `trees/{column}`, [nodes]: the trees of this round."""

@@ -34,14 +34,17 @@ class Switchable(MemoryStore):
         self.fails = fails
         self.gate = threading.Event()
         self.gate.set()
+        self.called = threading.Event()
         self.order: list[str] = []
         self.attempts = 0
+        self.error: type[StorageError] = StorageError
 
     def put(self, key: str, data: Buffers) -> None:
+        self.called.set()
         assert self.gate.wait(TIMEOUT_S)
         self.attempts += 1
         if self.fails(key):
-            raise StorageError(f"no space for {key}")
+            raise self.error(f"no space for {key}")
         self.order.append(key)
         super().put(key, data)
 

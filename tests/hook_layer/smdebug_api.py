@@ -8,7 +8,15 @@ import json
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = ["CALLABLES", "CONSTANTS", "OTHER_DEFAULTS", "Checks", "arguments_of", "found"]
+__all__ = [
+    "CALLABLES",
+    "CONSTANTS",
+    "OTHER_DEFAULTS",
+    "XGBOOST",
+    "Checks",
+    "arguments_of",
+    "found",
+]
 
 _Check = TypeVar("_Check", bound=Callable[..., None])
 
@@ -106,6 +114,37 @@ CALLABLES: Final = {
 }
 """Name -> where ours is, where theirs is, and their arguments."""
 
+XGBOOST: Final = {
+    "Hook": (
+        f"{_SIGNATURES['Hook'][:-1]}, hyperparameters=None, train_data=None, validation_data=None)"
+    ),
+    "Hook.after_iteration": "(model, epoch, evals_log)",
+    "Hook.hook_from_config": "(json_config_path=None)",
+    "get_hook": "(json_config_path=None)",
+    **{
+        name: arguments
+        for name, arguments in _SIGNATURES.items()
+        if name
+        in {
+            "Hook.add_collection",
+            "Hook.close",
+            "Hook.create_from_json_file",
+            "Hook.export_collections",
+            "Hook.get_collection",
+            "Hook.get_collections",
+            "Hook.has_default_configuration",
+            "Hook.record_trace_events",
+            "Hook.save_scalar",
+            "Hook.save_tensor",
+            "Hook.set_mode",
+            "Hook.should_save_tensor_or_collection",
+            "set_hook",
+            "del_hook",
+        }
+    },
+}
+"""Name -> arguments of the hook for XGBoost; the original's environment has no XGBoost."""
+
 OTHER_DEFAULTS: Final = {
     "CollectionManager.load": "a class of another package",
     "CollectionManager.load_from_string": "a class of another package",
@@ -121,6 +160,17 @@ CONSTANTS: Final = {
         "SaveConfigMode",
         "__version__",
         "modes",
+    ),
+    "smdebug.xgboost": (
+        "Collection",
+        "CollectionKeys",
+        "Hook",
+        "SaveConfig",
+        "SaveConfigMode",
+        "del_hook",
+        "get_hook",
+        "modes",
+        "set_hook",
     ),
     "smdebug.pytorch": (
         "Collection",

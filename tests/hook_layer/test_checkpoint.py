@@ -189,6 +189,19 @@ def test_a_checkpoint_that_no_state_knows_is_said(
     assert "4.pt was written after the state of step 2" in caplog.text
 
 
+def test_a_checkpoint_ahead_of_the_first_step(trial: WrittenTrial, folder: Path) -> None:
+    first = resumable(trial, folder)
+    first._own_start()  # as rank 0 does before it trains
+    (folder / "begin.pt").write_bytes(b"x")
+    train(first, 0, 2, folder)
+    kill(first)
+    assert [(s.step, s.saved_step) for s in states(folder)] == [(-1, -1)]
+    second = resumable(trial, folder)
+    train(second, 0, 1, folder)
+    second.close()
+    assert numbers(trial.indexes()) == [(0, 1), (1, 2), (2, 3)]
+
+
 def test_no_more_than_the_last_states_are_kept(
     trial: WrittenTrial, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +210,19 @@ def test_no_more_than_the_last_states_are_kept(
     train(hook, 0, 8, folder, saved=tuple(range(8)))
     kill(hook)
     assert [state.step for state in states(folder)] == [5, 6, 7]
+
+
+@pytest.mark.parametrize("name", [b"\xff.pt", b"x" * 250, "\U0001f600.pt".encode()])
+def test_files_may_have_any_name(trial: WrittenTrial, folder: Path, name: bytes) -> None:
+    first = resumable(trial, folder)
+    train(first, 0, 1, folder, saved=(0,))
+    Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes(b"x")
+    train(first, 2, 3, folder)
+    kill(first)
+    second = resumable(trial, folder)
+    train(second, 2, 2, folder)
+    assert (second.step, second.failures.errors) == (2, {})
+    second.close()
 
 
 # In which run ------------------------------------------------------------------------------------

@@ -86,6 +86,22 @@ def test_the_second_process_saves_nothing_and_trains_on(
     assert train(out_dir) == {}
 
 
+def test_no_worker_saves_if_the_first_one_must_not(out_dir: Path) -> None:
+    trial = WrittenTrial(str(out_dir))
+    holder = make_hook(trial)
+    holder.train(W)
+    chief, other = make_hook(trial, size=2), make_hook(trial, size=2)
+    other._rank_and_size = lambda: (1, 2)  # type: ignore[method-assign]
+    other._shared_start = lambda _: chief._own_start()  # type: ignore[method-assign]
+    for hook in (chief, other):
+        hook.train(W)
+        hook.close()
+        assert hook.report().errors == {"claim": 1}
+    holder.close()
+    assert list(trial.indexes("worker_0")) == [0]
+    assert not trial.indexes("worker_1")
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_process_that_was_killed_leaves_no_claim(
     out_dir: Path, holder: subprocess.Popen[str], number: signal.Signals

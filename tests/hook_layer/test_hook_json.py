@@ -1,4 +1,4 @@
-"""From JSON to a hook: every key, what counts before what, and mistakes."""
+"""From JSON to a hook: every key, and what counts before what."""
 
 from __future__ import annotations
 
@@ -8,60 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_json import load_hook_configuration
 from hook_layer.hook_options import HookOptions
-from hook_layer.hook_setup import FrameworkDefaults, HookArguments, HookSetup, set_up
+from hook_layer.hook_setup import HookArguments, set_up
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfigMode
-
-DEFAULTS = FrameworkDefaults(
-    {"default": (), "all": (), "losses": ("loss",), "gradients": ("^gradient",)}, ("losses",)
-)
-XGBOOST_LIKE = FrameworkDefaults(
-    {"default": (), "all": (), "metrics": ("-",)}, ("metrics",), save_interval=10
+from tests.hook_layer.hook_setups import (
+    DEFAULTS,
+    XGBOOST_LIKE,
+    collection,
+    make,
+    saved,
+    with_parameters,
 )
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "hook.json"
-
-
-def make(
-    path: Path,
-    document: Any,
-    *,
-    defaults: FrameworkDefaults = DEFAULTS,
-    environ: dict[str, str] | None = None,
-    is_own: bool = False,
-) -> HookSetup:
-    path.write_text(json.dumps(document))
-    environ = {**(environ or {}), **({"STEPWATCH_CONFIG": str(path)} if is_own else {})}
-    configuration = load_hook_configuration(None if is_own else path, environ)
-    return set_up(HookArguments(), {}, defaults, configuration, environ)
-
-
-def with_parameters(path: Path, parameters: Any, collections: Any = None, **more: Any) -> HookSetup:
-    document = {"LocalPath": "memory://json", "HookParameters": parameters}
-    return make(path, {**document, "CollectionConfigurations": collections}, **more)
-
-
-def collection(name: str, **parameters: Any) -> dict[str, Any]:
-    return {"CollectionName": name, "CollectionParameters": parameters}
-
-
-def saved(setup: HookSetup, mode: ModeKeys = ModeKeys.TRAIN, num_steps: int = 30) -> dict[str, Any]:
-    """Return the steps in which each collection is saved."""
-    steps: dict[str, Any] = {}
-    for step in range(num_steps):
-        for due in setup.manager.due(mode, step):
-            steps.setdefault(due.name, []).append(step)
-    return steps
 
 
 # What a file without anything means ---------------------------------------------------------------
@@ -90,6 +56,7 @@ def test_what_is_missing_or_null_takes_the_default(path: Path, document: dict[st
 
 
 def test_the_default_interval_is_the_frameworks(path: Path) -> None:
+    assert saved(set_up(HookArguments("memory://x"), {}, XGBOOST_LIKE)) == {"metrics": [0, 10, 20]}
     metrics = [collection("metrics", start_step="10")]
     assert saved(with_parameters(path, {}, defaults=XGBOOST_LIKE)) == {"metrics": [0, 10, 20]}
     setup = with_parameters(path, {}, metrics, defaults=XGBOOST_LIKE)
@@ -342,172 +309,3 @@ def test_what_only_the_platform_knows_is_no_mistake_in_its_file(
     assert "SomethingOfNextYear" in caplog.text
     with pytest.raises(HookConfigurationError, match="SomethingOfNextYear=1 has an unknown key"):
         make(path, {"LocalPath": "memory://x", "SomethingOfNextYear": 1}, is_own=True)
-
-
-# Mistakes -----------------------------------------------------------------------------------------
-
-_PARAMETERS = "HookParameters"
-_COLLECTIONS = "CollectionConfigurations"
-
-
-@pytest.mark.parametrize(
-    ("document", "messages"),
-    [
-        ({"HookParameter": {}}, ["HookParameter", "did you mean 'HookParameters'"]),
-        ({"CollectionConfiguration": []}, ["did you mean 'CollectionConfigurations'"]),
-        ({_PARAMETERS: []}, ["HookParameters=[] must be a JSON object"]),
-        (
-            {_PARAMETERS: {"save_intervall": 1}},
-            ["save_intervall=1", "mean 'save_interval'"],
-        ),
-        ({_PARAMETERS: {"test.save_interval": 1}}, ["HookParameters.test.save_interval=1"]),
-        ({_PARAMETERS: {"train.save_intervl": 1}}, ["did you mean 'train.save_interval'"]),
-        ({_PARAMETERS: {"save_interval": 0}}, ["save_interval=0 must be an integer of at least 1"]),
-        ({_PARAMETERS: {"eval.save_interval": "0"}}, ["HookParameters.eval.save_interval='0'"]),
-        ({_PARAMETERS: {"save_interval": "ten"}}, ["HookParameters.save_interval='ten'"]),
-        ({_PARAMETERS: {"save_interval": [1]}}, ["HookParameters.save_interval=[1]"]),
-        ({_PARAMETERS: {"start_step": -1}}, ["HookParameters.start_step=-1"]),
-        ({_PARAMETERS: {"save_steps": "1,b"}}, ["HookParameters.save_steps='b'"]),
-        ({_PARAMETERS: {"save_steps": {"1": 2}}}, ["HookParameters.save_steps="]),
-        (
-            {_PARAMETERS: {"save_all": "maybe"}},
-            ["save_all='maybe'", "true or false"],
-        ),
-        ({_PARAMETERS: {"dry_run": 3}}, ["HookParameters.dry_run=3"]),
-        ({_PARAMETERS: {"reductions": "mean,meen"}}, ["HookParameters.reductions=", "'mean'?"]),
-        ({_PARAMETERS: {"reductions": "mean_norm"}}, ["unknown 'mean_norm'"]),
-        ({_PARAMETERS: {"reductions": "abs_l3"}}, ["unknown 'abs_l3'"]),
-        ({_PARAMETERS: {"reductions": 3}}, ["HookParameters.reductions=3"]),
-        ({_PARAMETERS: {"save_raw_tensor": "no"}}, ["HookParameters.save_raw_tensor='no'"]),
-        ({_PARAMETERS: {"include_regex": "a,("}}, ["'(' in HookParameters.include_regex"]),
-        ({_PARAMETERS: {"include_regex": "a{99999999999}"}}, ["no regular expression"]),
-        ({_PARAMETERS: {"include_regex": [1]}}, ["HookParameters.include_regex=[1]"]),
-        ({_PARAMETERS: {"include_workers": "al"}}, ["include_workers='al'", "did you mean 'all'"]),
-        ({_PARAMETERS: {"tensorboard_dir": ""}}, ["HookParameters.tensorboard_dir=''"]),
-        ({_PARAMETERS: {"tensorboard_dir": 0}}, ["HookParameters.tensorboard_dir=0"]),
-        ({_PARAMETERS: {"on_full": "block"}}, ["HookParameters.on_full='block'"]),
-        ({_PARAMETERS: {"queue_bytes": "1e9"}}, ["HookParameters.queue_bytes='1e9'"]),
-        ({_PARAMETERS: {"max_wait_s": "0"}}, ["HookParameters.max_wait_s=0.0"]),
-        ({_COLLECTIONS: {}}, ["CollectionConfigurations={} must be a list"]),
-        ({_COLLECTIONS: [3]}, ["CollectionConfigurations[0]=3 must be a JSON object"]),
-        ({_COLLECTIONS: [{}]}, ["[0]: Must specify 'CollectionName' in JSON config."]),
-        ({_COLLECTIONS: [{"CollectionName": ""}]}, ["[0].CollectionName=''"]),
-        (
-            {_COLLECTIONS: [{"CollectionName": "a"}, {"CollectionName": "b", "Parameters": {}}]},
-            ["CollectionConfigurations[1].Parameters=", "did you mean 'CollectionParameters'"],
-        ),
-        (
-            {_COLLECTIONS: [collection("a", save_intervals="2")]},
-            ["[0].CollectionParameters.save_intervals='2'", "did you mean 'save_interval'"],
-        ),
-        ({_COLLECTIONS: [collection("a", save_all="2")]}, ["save_all='2' has an unknown key"]),
-        ({_COLLECTIONS: [collection("a", save_histogram="x")]}, ["save_histogram='x'"]),
-        ({_COLLECTIONS: [collection("a", **{"eval.end_step": "x"})]}, [".eval.end_step='x'"]),
-        ({"LocalPath": 3}, ["LocalPath=3 must be a text"]),
-        ({"S3OutputPath": []}, ["S3OutputPath=[]"]),
-        ({"LocalPath": "ftp://x"}, ["LocalPath='ftp://x'"]),
-        ({"LocalPath": "/x", "DebugHookConfig": {}}, ["LocalPath stands beside DebugHookConfig"]),
-        ({"DebugHookConfig": {"LocalPat": 1}}, ["DebugHookConfig.LocalPat=1", "'LocalPath'"]),
-        ({"TensorBoardOutputConfig": {"S3Path": "x"}}, ["TensorBoardOutputConfig.S3Path='x'"]),
-        ({"CheckpointConfig": {"S3Uri": 1}}, ["CheckpointConfig.S3Uri=1"]),
-        ({"DebugRuleConfigurations": {}}, ["DebugRuleConfigurations={} must be a list"]),
-        ({"DebugRuleConfigurations": [{}]}, ["[0].RuleConfigurationName=None"]),
-        ({"Actions": [{"Name": "x"}]}, ["Actions[0].name=None"]),
-        ({"OptOutOfStop": "perhaps"}, ["OptOutOfStop='perhaps'"]),
-        ({"TrainingJobName": "a/b"}, ["TrainingJobName='a/b' must be a name"]),
-    ],
-)
-def test_a_mistake_is_named_with_its_place(
-    path: Path, document: dict[str, Any], messages: list[str]
-) -> None:
-    for is_own in (False, True):
-        with pytest.raises(HookConfigurationError) as caught:
-            make(path, document, is_own=is_own, environ={"TRAINING_JOB_NAME": "j"})
-        for message in messages:
-            assert message in str(caught.value)
-
-
-def test_the_file_is_named_with_a_mistake(path: Path) -> None:
-    with pytest.raises(HookConfigurationError) as caught:
-        make(path, {"HookParameters": {"save_interval": 0}})
-    assert str(caught.value).startswith(f"{path}: HookParameters.save_interval=0")
-
-
-# Whatever is in the file --------------------------------------------------------------------------
-
-_KEYS = st.sampled_from(
-    [
-        "LocalPath",
-        "HookParameters",
-        "CollectionConfigurations",
-        "CollectionName",
-        "CollectionParameters",
-        "DebugHookConfig",
-        "TensorBoardOutputConfig",
-        "CheckpointConfig",
-        "DebugRuleConfigurations",
-        "RuleConfigurationName",
-        "Actions",
-        "name",
-        "OptOutOfStop",
-        "TrainingJobName",
-        "save_interval",
-        "eval.save_steps",
-        "reductions",
-        "save_raw_tensor",
-        "include_regex",
-        "include_workers",
-        "queue_bytes",
-        "close_timeout_s",
-    ]
-)
-_LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=10)
-    | st.sampled_from(["1", "true", "mean", "abs_l2", "a,b", "memory://x", "all", "losses", "x("])
-)
-_VALUES = st.recursive(
-    _LEAVES,
-    lambda children: (
-        st.lists(children, max_size=3) | st.dictionaries(_KEYS | st.text(), children, max_size=4)
-    ),
-    max_leaves=12,
-)
-_SHAPED = st.fixed_dictionaries(
-    {},
-    optional={
-        "LocalPath": st.just("memory://x"),
-        "HookParameters": st.dictionaries(_KEYS, _LEAVES, max_size=4),
-        "CollectionConfigurations": st.lists(
-            st.fixed_dictionaries(
-                {"CollectionName": _LEAVES},
-                optional={"CollectionParameters": st.dictionaries(_KEYS, _LEAVES, max_size=3)},
-            ),
-            max_size=2,
-        ),
-        "DebugRuleConfigurations": st.lists(st.dictionaries(_KEYS, _LEAVES, max_size=2)),
-    },
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-@given(document=_VALUES | _SHAPED, is_own=st.booleans())
-def test_any_json_makes_a_hook_or_names_the_mistake(
-    tmp_path: Path, document: Any, is_own: bool
-) -> None:
-    path = tmp_path / "hook.json"
-    try:
-        setup = make(path, document, is_own=is_own)
-    except HookConfigurationError as error:
-        assert str(path) in str(error)
-        assert len(str(error)) < 3000
-        return
-    assert isinstance(document, dict)
-    assert setup.manager.include >= {"losses"}
-    try:
-        setup.manager.due(ModeKeys.TRAIN, 0)
-    except HookConfigurationError as error:
-        assert "has not been configured" in str(error)

@@ -287,3 +287,15 @@ def test_output_that_nobody_may_judge_is_warned_of(
     with caplog.at_level(logging.WARNING):
         resolve_targets(outputs, JobConfiguration(), environ)
     assert ("no rule judges them" in caplog.text) is is_warned_of
+
+
+def test_a_path_in_s3_that_is_not_written_to_is_warned_of(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    paths = OutputPaths("s3://bucket/x", str(tmp_path))
+    resolve_targets(BY_FILE, JobConfiguration("hook.json", debug_output=paths), {})
+    assert "not to S3OutputPath=s3://bucket/x" in caplog.text
+    caplog.clear()
+    local = JobConfiguration("hook.json", debug_output=OutputPaths(None, str(tmp_path)))
+    resolve_targets(BY_FILE, local, {})
+    assert not caplog.text

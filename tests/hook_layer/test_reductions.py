@@ -16,6 +16,8 @@ VALUES = np.array([[1.0, -2.0], [3.0, -4.0]])
         (("min", False), -4.0),
         (("max", True), 4.0),
         (("mean", False), -0.5),
+        (("median", False), -0.5),
+        (("median", True), 2.5),
         (("std", False), np.std(VALUES)),
         (("variance", True), 1.25),
         (("sum", False), -2.0),
@@ -64,6 +66,12 @@ def test_norms_are_understood_in_both_spellings() -> None:
 def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReductionConfig(**arguments)
+
+
+def test_the_original_would_refuse_a_collections_file_with_a_median() -> None:
+    config = ReductionConfig(["median", "max"], ["median"], ["l1"])
+    assert config.to_json_dict()["reductions"] == "median,max,l1_norm,abs_median"
+    assert config.to_file_dict()["reductions"] == "max,l1_norm"
 
 
 def test_unknown_keys_are_named() -> None:

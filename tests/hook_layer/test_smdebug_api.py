@@ -29,6 +29,7 @@ from tests.hook_layer.smdebug_api import (
     CALLABLES,
     CONSTANTS,
     OTHER_DEFAULTS,
+    XGBOOST,
     Checks,
     arguments_of,
     found,
@@ -100,6 +101,12 @@ def test_the_name_is_there_with_its_arguments(name: str) -> None:
     assert arguments_of(found(place), with_defaults=name not in OTHER_DEFAULTS) == expected
 
 
+@pytest.mark.parametrize("name", XGBOOST)
+def test_the_name_is_there_for_xgboost_with_its_arguments(name: str) -> None:
+    pytest.importorskip("xgboost")
+    assert arguments_of(found(f"hook_layer.xgboost:{name}")) == XGBOOST[name]
+
+
 @pytest.mark.interop
 def test_the_table_is_the_originals() -> None:
     done = subprocess.run(
@@ -119,6 +126,8 @@ def test_every_name_is_used_by_a_test() -> None:
 
 @pytest.mark.parametrize("module", CONSTANTS)
 def test_the_module_has_its_names(module: str) -> None:
+    if module.endswith("xgboost"):
+        pytest.importorskip("xgboost")
     ours = importlib.import_module(module.replace("smdebug", "hook_layer"))
     for name in CONSTANTS[module]:
         assert name in ours.__all__
@@ -186,6 +195,15 @@ def test_reduction_config_is_for_what_does_not_say_it() -> None:
     reductions = trial.collections().collections["weights"].reduction_config
     assert reductions is not None
     assert reductions["reductions"] == "mean,l2_norm,abs_max"  # the original knows no median
+
+
+def test_the_median_of_a_tensor_is_numpys() -> None:
+    config = smd.ReductionConfig(["median"], ["median"], save_raw_tensor=True)
+    values = train(make(reduction_config=config, include_collections="weights")).values(0)
+    assert values[WEIGHT].size % 2 == 0  # torch's own median is the lower one of both in the middle
+    for prefix, array in (("", values[WEIGHT]), ("abs_", np.abs(values[WEIGHT]))):
+        stored = values[f"smdebug/reductions/{prefix}median/{WEIGHT}"]
+        assert stored == pytest.approx(np.median(array))
 
 
 def test_save_config_in_all_its_forms() -> None:

@@ -29,6 +29,7 @@ pytest.importorskip("torch")
 
 ROOT = Path(__file__).parents[2]
 NUM_STEPS = 14
+TIMEOUT_S = 180
 
 
 class Diary(Rule):
@@ -87,26 +88,45 @@ def use_s3(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def train(out_dir: str, machine: Path, interruption: str = "", s3_uri: str | None = None) -> int:
     """Run the script on a machine, whose folder holds the checkpoints; return how it ended."""
+    (return_code,) = train_together(1, out_dir, machine, interruption, s3_uri)
+    return return_code
+
+
+def train_together(
+    size: int, out_dir: str, machine: Path, interruption: str = "", s3_uri: str | None = None
+) -> list[int]:
+    """Run the script as several workers on a machine; return how each ended."""
     folder = machine / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
     config = {"LocalPath": str(folder)} | ({} if s3_uri is None else {"S3Uri": s3_uri})
     (machine / "checkpointconfig.json").write_text(json.dumps(config))
+    (machine / "rendezvous").unlink(missing_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "CHECKPOINT_CONFIG_FILE_PATH": str(machine / "checkpointconfig.json"),
+        "RENDEZVOUS": str(machine / "rendezvous"),
+        "WORLD_SIZE": str(size),
     }
     script = ROOT / "tests" / "hook_layer" / "spot_script.py"
-    done = subprocess.run(
-        [sys.executable, script, out_dir, folder, *interruption.split()],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=180,
-    )
-    assert done.returncode <= 0, done.stderr
-    return done.returncode
+    workers = [
+        subprocess.Popen(
+            [sys.executable, script, out_dir, folder, *interruption.split()],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment, "RANK": str(rank)},
+        )
+        for rank in range(size)
+    ]
+    try:
+        errors = [worker.communicate(timeout=TIMEOUT_S)[1] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    for worker, error in zip(workers, errors, strict=True):
+        assert worker.returncode <= 0, error
+    return [worker.returncode for worker in workers]
 
 
 def move(machine: Path, other: Path, *, with_state: bool) -> None:
@@ -176,3 +196,19 @@ def test_an_interrupted_training_equals_one_that_was_not(tmp_path: Path) -> None
     assert ours_trial.steps() == their_trial.steps() == list(range(NUM_STEPS))
     assert ours_trial.tensor_names() == their_trial.tensor_names()
     assert ours_trial.loaded_all_steps
+
+
+def test_workers_that_were_killed_together_go_on_together(tmp_path: Path) -> None:
+    trial = WrittenTrial(str(tmp_path / "trial"))
+    machine = tmp_path / "machine"
+    killed = train_together(2, trial.uri, machine, "SIGKILL:6")
+    assert killed == [-signal.SIGKILL] * 2
+    run_id = trial.job().run_id
+    assert train_together(2, trial.uri, machine) == [0, 0]
+    for worker in ("worker_0", "worker_1"):
+        indexes = trial.indexes(worker)
+        assert {index.run for index in indexes.values()} == {run_id}
+        numbers = [(step, i.sequence, i.skipped) for step, i in sorted(indexes.items())]
+        assert numbers == [(step, step + 1, None) for step in range(NUM_STEPS)]
+    assert trial.job().run_id == run_id
+    assert create_trial(trial.uri).workers() == ["worker_0", "worker_1"]

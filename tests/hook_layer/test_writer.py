@@ -5,11 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from hook_layer.capture import ArraySnapshot, CapturedTensor
+from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
 from hook_layer.format.index import parse_index
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record
 from hook_layer.step_files import RunIdentity
+from hook_layer.storage.base import StoreRefusedError
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.writer import StepWriter, WriterOptions
 from tests.hook_layer.doubles import TIMEOUT_S, Clock, CountedSnapshot, Switchable, make_record
@@ -111,14 +112,102 @@ def test_whole_steps_are_dropped_and_counted() -> None:
 
 def test_a_store_that_fails_never_holds_training_up() -> None:
     store = Switchable(lambda _: True)
-    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000), clock=Clock())
+    options = WriterOptions(queue_bytes=5_000, spool_bytes=0)
+    writer = StepWriter(store, IDENTITY, options=options, clock=Clock())
     for step in range(50):
         writer.submit(make_record(step))
     assert writer.close(TIMEOUT_S)
     assert writer.counters.steps_undelivered == 50
     assert writer.counters.errors == 3
     assert CountedSnapshot.released == 50
-    assert writer.last_sequence == 50
+    assert writer.submitted_sequence == 50
+
+
+def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store() -> None:
+    is_away, clock = True, Clock()
+    store = Switchable(lambda _: is_away)
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=5_000), clock=clock)
+    for step in range(20):
+        writer.submit(make_record(step))
+    writer.put_file("collections.json", b"c")
+    assert not writer.wait_until_idle(TIMEOUT_S)
+    assert writer.counters.steps_in_spool == 20
+    assert CountedSnapshot.released == 20
+    is_away = False
+    clock.now += 1
+    for step in range(20, 23):
+        writer.submit(make_record(step))
+    writer.put_file("end", lambda: str(writer.submitted_sequence).encode(), is_last=True)
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 24)]
+    assert [key for key in store.order if key.startswith("index")] == index_keys(store)
+    assert store.order[-1] == "end"
+    assert store.exists("collections.json")
+    counters = writer.counters
+    assert (counters.steps_written, counters.steps_in_spool, counters.steps_lost) == (23, 0, 0)
+    assert counters.spool_folder is None
+
+
+def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
+    store, clock = Switchable(), Clock()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=20_000), clock=clock)
+    for step in range(3):
+        writer.submit(make_record(step))
+    assert store.called.wait(TIMEOUT_S)
+    clock.now += 6
+    for step in range(3, 30):
+        writer.submit(make_record(step))
+    counters = writer.counters
+    assert (counters.steps_dropped, counters.steps_written) == (0, 0)
+    store.gate.set()
+    assert writer.wait_until_idle(TIMEOUT_S)
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 31)]
+    assert [key for key in store.order if key.startswith("index")] == index_keys(store)
+    assert counters.steps_spooled == 29
+    assert CountedSnapshot.released == 30
+
+
+def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by() -> None:
+    store, clock = Switchable(), Clock()
+    store.gate.clear()
+    writer = StepWriter(store, IDENTITY, options=WriterOptions(queue_bytes=20_000), clock=clock)
+    writer.submit(make_record(0))
+    assert store.called.wait(TIMEOUT_S)
+    clock.now += 6
+    for step in range(1, 10):
+        writer.submit(make_record(step))
+    failures = iter([True])
+    store.fails = lambda _: next(failures, False)
+    store.gate.set()
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 11)]
+    assert [key for key in store.order if key.startswith("index")] == index_keys(store)
+    assert writer.counters.errors == 1
+
+
+def test_a_slow_store_makes_training_wait_before_steps_are_lost() -> None:
+    store, clock = Switchable(), Clock()
+    store.gate.clear()
+    options = WriterOptions(queue_bytes=10_000, spool_bytes=20_000, max_wait_s=TIMEOUT_S)
+    writer = StepWriter(store, IDENTITY, options=options, clock=clock)
+
+    def train() -> None:
+        for step in range(12):
+            writer.submit(make_record(step))
+
+    writer.submit(make_record(12))
+    assert store.called.wait(TIMEOUT_S)
+    clock.now += 6
+    training = threading.Thread(target=train, daemon=True)
+    training.start()
+    training.join(0.2)
+    assert training.is_alive()
+    store.gate.set()
+    training.join(TIMEOUT_S)
+    assert writer.close(TIMEOUT_S)
+    assert (writer.counters.steps_written, writer.counters.steps_lost) == (13, 0)
 
 
 def test_a_store_that_hangs_holds_training_up_once_and_not_for_long(
@@ -165,7 +254,7 @@ def test_what_was_dropped_behind_the_last_step_counts_at_the_end() -> None:
     for step in range(4):
         writer.submit(make_record(step))
     store.gate.set()
-    writer.put_file("end", lambda: str(writer.last_sequence).encode(), is_last=True)
+    writer.put_file("end", lambda: str(writer.submitted_sequence).encode(), is_last=True)
     assert writer.close(TIMEOUT_S)
     assert store.get("end") == b"4"
 
@@ -187,9 +276,114 @@ def test_a_store_that_hangs_does_not_hold_close_up() -> None:
     writer = StepWriter(store, IDENTITY)
     for step in range(3):
         writer.submit(make_record(step))
+    writer.put_file("end", b"", is_last=True)
     assert not writer.close(0.05)
-    assert writer.counters.steps_undelivered >= 2
+    counters = writer.counters
+    assert (counters.steps_in_spool, counters.steps_lost, counters.files_undelivered) == (3, 0, 1)
     store.gate.set()
+
+
+def test_closing_waits_for_a_store_that_is_away_but_not_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Switchable(lambda _: True)
+    writer = StepWriter(store, IDENTITY)
+    writer.submit(make_record(0))
+    assert not writer.wait_until_idle(TIMEOUT_S)
+    assert not writer.close(0.3)
+    assert store.attempts == 3  # not in a hot loop
+    assert writer.counters.steps_in_spool == 1
+    assert f"python -m hook_layer.spool {writer.counters.spool_folder}" in caplog.text
+
+
+def test_closing_goes_on_trying_with_pauses() -> None:
+    failures = iter([True] * 3)
+    store = Switchable(lambda _: next(failures, False))
+    writer = StepWriter(store, IDENTITY)
+    writer.submit(make_record(0))
+    writer.put_file("end", b"", is_last=True)
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(1, None)]
+    assert store.exists("end")
+
+
+def test_closing_does_not_wait_for_a_store_that_refuses() -> None:
+    store = Switchable(lambda _: True)
+    store.error = StoreRefusedError
+    writer = StepWriter(store, IDENTITY, clock=Clock())
+    for step in range(5):
+        writer.submit(make_record(step))
+    writer.put_file("end", b"", is_last=True)
+    assert writer.close(TIMEOUT_S)
+    counters = writer.counters
+    assert (counters.steps_in_spool, counters.files_undelivered) == (5, 1)
+
+
+def test_a_file_that_is_refused_does_not_hold_the_end_up() -> None:
+    store = Switchable(lambda key: key == "job.json")
+    store.error = StoreRefusedError
+    writer = StepWriter(store, IDENTITY, clock=Clock())
+    writer.put_file("job.json", b"{}")
+    writer.submit(make_record(0))
+    writer.put_file("end", b"", is_last=True)
+    assert writer.close(TIMEOUT_S)
+    assert store.exists("end")
+    assert writer.counters.files_undelivered == 1
+
+
+def test_exporters_get_every_step_and_their_errors_cost_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def export(record: StepRecord) -> None:
+        seen.append((record.step, CountedSnapshot.released))
+
+    def fail(_: StepRecord) -> None:
+        raise OSError("no space")
+
+    store = Switchable(lambda key: "000001_worker" in key)
+    writer = StepWriter(store, IDENTITY, exporters=[fail, export], clock=Clock())
+    for step in range(4):
+        writer.submit(make_record(step))
+    writer.close(0.2)
+    assert seen == [(step, step) for step in range(4)]  # before its memory is given back
+    assert writer.counters.export_errors == 4
+    assert caplog.text.count("exporting a step failed") == 1
+
+
+def test_an_exporter_that_hangs_does_not_fill_the_memory() -> None:
+    gate, called, seen, clock = threading.Event(), threading.Event(), [], Clock()
+
+    def export(record: StepRecord) -> None:
+        called.set()
+        assert gate.wait(TIMEOUT_S)
+        seen.append(record.step)
+
+    options = WriterOptions(queue_bytes=20_000)
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY, options=options, exporters=[export], clock=clock)
+    writer.submit(make_record(0))
+    assert called.wait(TIMEOUT_S)
+    clock.now += 6
+    for step in range(1, 20):
+        writer.submit(make_record(step))
+    gate.set()
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 21)]
+    assert len(seen) + writer.counters.export_errors == 20
+    assert writer.counters.export_errors > 0
+
+
+def test_numbers_of_steps_that_were_lost_elsewhere_are_left_out() -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY, sequence=4)
+    writer.skip(2)
+    writer.submit(make_record(0))
+    writer.submit(StepRecord(1, ModeKeys.TRAIN, 1))  # nothing is in it
+    assert writer.submitted_sequence == 6
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(6, 2)]
 
 
 def test_one_tensor_that_cannot_be_stored_does_not_take_the_step_with_it() -> None:

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from tests.interop.dump_trial import dump
-from tests.interop.environment import SmdebugReader
+from tests.interop.environment import SMDEBUG_PYTHON, SmdebugReader, run_scripts
+
+
+@pytest.fixture(scope="session")
+def run_smdebug() -> Callable[..., str]:
+    """Run a script of this folder with the original client, and return what it prints."""
+    return lambda script, *arguments: run_scripts((SMDEBUG_PYTHON, script, *arguments))[0]
 
 
 @pytest.fixture(scope="session")

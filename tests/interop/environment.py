@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hook_layer.format.paths import END_MARKER
+
 __all__ = [
     "OUR_PYTHON",
     "SMDEBUG_PYTHON",
@@ -79,6 +81,8 @@ class SmdebugReader:
 
     def seen(self, trial: Path) -> dict[str, Any]:
         """Return what it says of a trial."""
+        # It waits for ever for a trial that has no end, or does not exist.
+        assert (trial / END_MARKER).exists(), f"{trial} has no end"
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         patience = threading.Timer(TIMEOUT_S, self._process.kill)

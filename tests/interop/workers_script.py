@@ -70,6 +70,7 @@ def main(rank: int, folder: str) -> None:
         hook.set_mode(mode)
         source |= train_step(step, mode, model, loss, optimizer)
     hook.close()
+    assert not hook.report().errors, hook.report()
     np.savez(f"{folder}/source-{rank}.npz", **source)
     dist.destroy_process_group()
 

@@ -110,5 +110,5 @@ def test_reduction_names_come_back(reduction: str, absolute: bool, base: str) ->
 
 def test_other_names_are_no_reductions() -> None:
     assert reduction_tensor_name("conv", "l2", absolute=True) == "smdebug/reductions/abs_l2/conv"
-    for name in ("conv", "smdebug/reductions/median/conv", "smdebug/reductions/mean/"):
+    for name in ("conv", "smdebug/reductions/mode/conv", "smdebug/reductions/mean/"):
         assert split_reduction_name(name) is None

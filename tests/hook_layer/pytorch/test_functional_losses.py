@@ -241,6 +241,32 @@ def test_a_compiled_train_step(trial: WrittenTrial, backend: str) -> None:
     assert not hook.report().errors
 
 
+def test_a_compiled_train_step_with_a_scaler(trial: WrittenTrial) -> None:
+    torch.compiler.reset()
+    hook = make_hook(trial, include_collections=["gradients"])
+    loop = Loop(hook)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+
+    @torch.compile(backend="aot_eager")
+    def step() -> tuple[torch.Tensor, torch.Tensor]:
+        loop.optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = loop.loss()
+        scaler.scale(loss).backward()
+        scaler.step(loop.optimizer)
+        scaler.update()
+        return loss.detach(), loop.net.weight.grad.clone()
+
+    expected = [step() for _ in range(3)]
+    hook.close()
+    torch.compiler.reset()
+    for number, (loss, gradient) in enumerate(expected):
+        values = trial.values(number)
+        assert float(values[LOSS]) == float(loss)
+        np.testing.assert_array_equal(values["gradient/Linear_weight"], gradient.numpy())
+    assert not hook.report().errors
+
+
 def test_a_loss_belongs_to_the_hook_whose_model_ran_last(
     new_trial: Callable[[], WrittenTrial],
 ) -> None:

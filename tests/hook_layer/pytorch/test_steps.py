@@ -144,6 +144,29 @@ def test_several_optimizers_make_one_step(trial: WrittenTrial, registered: tuple
     assert names(trial) == [parameters | {f"gradient/{n}" for n in parameters} | losses] * 3
 
 
+@BY_OPTIMIZER
+def test_losses_and_optimizers_that_take_turns(trial: WrittenTrial, by_optimizer: bool) -> None:
+    hook = make_hook(trial)
+    nets = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    hook.register_module(nets)
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.1) for net in nets]
+    for optimizer in optimizers if by_optimizer else ():
+        hook.register_optimizer(optimizer)
+    for _ in range(4):
+        hidden = nets[0](torch.ones(1, 1))
+        nets(torch.ones(1, 1))
+        losses = [hidden.square().sum(), nets[1](hidden.detach()).square().sum()]
+        for loss, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    hook.close()
+    parameters = {f"Sequential_{i}.weight" for i in range(2)}
+    expected = parameters | {f"gradient/{n}" for n in parameters}
+    assert names(trial) == [expected | {"Loss_output_0", "Loss_output_1"}] * 4
+    assert hook.report().late_tensors == 0
+
+
 def test_models_that_train_each_other(trial: WrittenTrial) -> None:
     class Generator(nn.Linear):
         pass

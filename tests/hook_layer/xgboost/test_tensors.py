@@ -9,9 +9,10 @@ import pytest
 import xgboost
 
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.xgboost import ReductionConfig, SaveConfig
+from hook_layer.xgboost import Hook, ReductionConfig, SaveConfig
 from tests.hook_layer.xgboost.boosting import (
     COMPUTED,
+    EVERY_ROUND,
     KINDS,
     Script,
     columns,
@@ -240,19 +241,25 @@ def test_quantile_matrices(trial: WrittenTrial) -> None:
     assert same(trial.values(3)["full_shap/f0"], model.predict(data, pred_contribs=True))
 
 
-def test_the_shared_matrix_is_stored_under_each_name_and_held_once(trial: WrittenTrial) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [({"include_collections": ["full_shap"]}, 10), ({"include_regex": "f3$"}, 1)],
+)
+def test_the_shared_matrix_is_held_once(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], count: int
+) -> None:
     data = matrix()
-    records = []
-    hook = make_hook(trial, "full_shap", train_data=data)
+    hook = Hook(trial.uri, save_config=EVERY_ROUND, train_data=data, **wanted)
+    held: list[int] = []
     hand_over = hook._hand_over
-    hook._hand_over = lambda r: (records.append(r.nbytes), hand_over(r))  # type: ignore[method-assign, func-returns-value, assignment]
+    monkeypatch.setattr(hook, "_hand_over", lambda r: (held.append(r.nbytes), hand_over(r)))
     train(hook, data=data, rounds=1)
-    assert len(trial.values(0)) == 11
-    matrix_bytes = 442 * 11 * 4
-    assert matrix_bytes < records[0] < 2 * matrix_bytes
-    rows = trial.statistics(0)
-    assert rows["full_shap/f0"] == rows["full_shap/f9"]
-    assert rows["full_shap/f0"]["size"] == 442 * 11
+    names = [name for name in trial.names(0) if name.startswith("full_shap/")]
+    assert len(names) == count
+    assert 442 * 11 * 4 < held[0] < 2 * 442 * 11 * 4
+    rows = [trial.statistics(0)[name] for name in names]
+    assert all(row == rows[0] for row in rows)
+    assert rows[0]["size"] == 442 * 11
 
 
 def test_statistics_and_reductions_without_values(trial: WrittenTrial) -> None:

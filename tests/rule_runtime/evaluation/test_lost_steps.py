@@ -47,13 +47,12 @@ def test_a_step_behind_lost_ones_is_judged_while_the_job_runs(delivery: StepDeli
     state = EvaluationState.initial()
     for step in range(6):
         if step in {0, 2, 3}:
-            delivery.skip(1)
-        else:
-            delivery.write(make_record(step))
-            key = files_of(store)[-1]
-            state = Reconciler(store, RULE, "RUN").advance(state, load_step_files(store, [key]))
-            assert state.progress.fed_step == step
-            state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
+            continue
+        delivery.write(make_record(step), step + 1)
+        key = files_of(store)[-1]
+        state = Reconciler(store, RULE, "RUN").advance(state, load_step_files(store, [key]))
+        assert state.progress.fed_step == step
+        state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
     assert state.counts.evaluated == 3
 
 
@@ -61,10 +60,9 @@ def test_the_verdict_tells_how_many_steps_are_missing(delivery: StepDelivery) ->
     store = store_of(delivery)
     for step in range(6):
         if step in {0, 2, 3, 5}:
-            delivery.skip(1)
-        else:
-            delivery.write(make_record(step))
-    last = {"worker_0": delivery.last_sequence}
+            continue
+        delivery.write(make_record(step), step + 1)
+    last = {"worker_0": 6}
     reconciler = Reconciler(store, RULE, "RUN")
     initial = EvaluationState.initial()
     state = reconciler.advance(initial, (), ended=True, last_sequences=last)
@@ -77,7 +75,7 @@ def test_the_verdict_tells_how_many_steps_are_missing(delivery: StepDelivery) ->
 def test_nothing_is_missing_in_a_complete_run(delivery: StepDelivery) -> None:
     store = store_of(delivery)
     for step in range(3):
-        delivery.write(make_record(step))
+        delivery.write(make_record(step), step + 1)
     for last in ({"worker_0": 3}, {}):
         state = Reconciler(store, RULE, "RUN").advance(
             EvaluationState.initial(), (), ended=True, last_sequences=last
@@ -88,9 +86,8 @@ def test_nothing_is_missing_in_a_complete_run(delivery: StepDelivery) -> None:
 
 def test_the_command_line_tells_how_many_steps_are_missing(delivery: StepDelivery) -> None:
     store = store_of(delivery)
-    delivery.write(make_record(0))
-    delivery.skip(2)
-    store.put(END_MARKER, EndMarker("RUN", {"worker_0": delivery.last_sequence}).encode())
+    delivery.write(make_record(0), 1)
+    store.put(END_MARKER, EndMarker("RUN", {"worker_0": 3}).encode())
     result = CliRunner().invoke(
         app, ["evaluate", store.uri, "--rule", "ExplodingTensor", "--output", "json"]
     )
@@ -103,9 +100,8 @@ def test_a_trial_that_is_followed_passes_lost_steps(delivery: StepDelivery) -> N
     trial = create_trial(store_of(delivery).uri)
     for step in range(6):
         if step in {0, 2, 3}:
-            delivery.skip(1)
-        else:
-            delivery.write(make_record(step))
+            continue
+        delivery.write(make_record(step), step + 1)
     assert trial.steps() == [1, 4, 5]
 
 

@@ -1,0 +1,138 @@
+"""What judging a run costs: rules, the evaluator, and its imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measuring import Scale, in_turns, seconds
+from benchmarks.reading import RUN, write_trial
+from benchmarks.result import Measured, Result
+from hook_layer.storage.base import Store, open_store
+from rule_runtime import available_rules
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.rules.vanishing_gradient import VanishingGradient
+from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+from rule_runtime.trial.step_view import StepReader
+
+__all__ = ["evaluator", "every_rule", "imports", "vanishing_gradient"]
+
+EVENTS_AT_ONCE = 10
+HANDLER = "lambdas.evaluate_rule.handler"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def vanishing_gradient(scale: Scale) -> list[Result]:
+    """One rule over 1,000 steps x 50 tensors, from the files to the verdict."""
+    folder = write_trial(scale)
+    store = open_store(folder)
+    steps = len(_keys(store))
+
+    def judge() -> None:
+        Reconciler(store, VanishingGradient(), RUN).advance(
+            EvaluationState.initial(), (), ended=True
+        )
+
+    works = {"ours": lambda: seconds(judge)}
+    times = _per_step(in_turns(works, scale.rounds), steps)
+    if scale.peers:
+        some = min(steps, 100)
+        theirs = in_turns({"smdebug": _smdebug_rule(folder, some)}, min(scale.rounds, 3))
+        times |= _per_step(theirs, some)
+    row = "VanishingGradient, 50 tensors"
+    return [Result(row, "ms/step", times.pop("ours"), 0.11, 0.05, None, times)]
+
+
+def every_rule(scale: Scale) -> list[Result]:
+    """Each rule there is, with the index files already parsed."""
+    store = open_store(write_trial(scale))
+    files = load_step_files(store, _keys(store))
+    works = {name: _judged(rule, files, store) for name, rule in available_rules().items()}
+    times = _per_step(in_turns(works, scale.rounds), len(files))
+    return [Result(f"check: {name}", "ms/step", time) for name, time in times.items()]
+
+
+def evaluator(scale: Scale) -> list[Result]:
+    """Ten events of a job that runs, from the stored state to the next one, without network."""
+    store = open_store(write_trial(scale))
+    keys = _keys(store)
+    reconciler = Reconciler(store, VanishingGradient(), RUN)
+    state = json.dumps(EvaluationState.initial().to_json())
+    times = []
+    for start in range(0, len(keys), EVENTS_AT_ONCE):
+        began = time.perf_counter()
+        files = load_step_files(store, keys[start : start + EVENTS_AT_ONCE])
+        after = reconciler.advance(EvaluationState.from_json(json.loads(state)), files)
+        state = json.dumps(after.to_json())
+        times.append(1e3 * (time.perf_counter() - began))
+    return [Result("warm evaluator, ten events", "ms", Measured.of(times), 20, 10)]
+
+
+def imports(scale: Scale) -> list[Result]:
+    """Import what is needed to judge, in new processes, less what the bare interpreter takes."""
+    commands = {"": "pass", "ours": f"import {HANDLER}"}
+    if scale.peers:
+        commands["smdebug.trials"] = "import smdebug.trials"
+    works = {name: _process(code) for name, code in commands.items()}
+    in_turns(works, 1)  # the files are in memory from now on
+    times = in_turns(works, max(scale.rounds, 3))
+    bare = Measured.of(times.pop("")).median
+    net = {n: Measured.of(1e3 * (time - bare) for time in found) for n, found in times.items()}
+    return [Result("cold imports of an evaluator", "ms", net.pop("ours"), 400, 300, None, net)]
+
+
+def _judged(rule: type[Rule], files: Sequence[StepFile], store: Store) -> Callable[[], float]:
+    def judge() -> None:
+        evaluation, reader = Evaluation.fresh(rule()), StepReader(store)
+        for file in files:
+            evaluation.feed(reader.view(file.step, [file], num_workers=1))
+
+    return lambda: seconds(judge)
+
+
+def _keys(store: Store) -> list[str]:
+    return [key for key, _ in list_index_files(store)]
+
+
+def _per_step(times: dict[str, list[float]], steps: int) -> dict[str, Measured]:
+    return {
+        name: Measured.of(1e3 * time / steps for time in found) for name, found in times.items()
+    }
+
+
+def _process(code: str) -> Callable[[], float]:
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"]
+    return lambda: seconds(lambda: subprocess.run(command, check=True, capture_output=True))
+
+
+def _smdebug_rule(folder: Path, steps: int) -> Callable[[], float]:
+    """Return what judges some steps by the rule in the form of the original's documentation."""
+    from smdebug.rules.rule import Rule as TheirRule  # noqa: PLC0415
+    from smdebug.trials import create_trial  # noqa: PLC0415
+
+    class TheirVanishingGradient(TheirRule):  # type: ignore[misc, no-any-unimported]
+        def __init__(self, base_trial: Any) -> None:
+            super().__init__(base_trial, action_str="")
+
+        def invoke_at_step(self, step: int) -> bool:
+            for name in self.base_trial.tensor_names(collection="gradients"):
+                mean = self.base_trial.tensor(name).reduction_value(step, "mean", abs=True)
+                if mean < 1e-7:  # noqa: PLR2004 - the rule's threshold
+                    return True
+            return False
+
+    rule = TheirVanishingGradient(create_trial(str(folder)))
+
+    def judge() -> None:
+        for step in range(steps):
+            assert not rule.invoke_at_step(step)
+
+    return lambda: seconds(judge)

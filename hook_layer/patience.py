@@ -1,0 +1,53 @@
+"""How long training may be held up."""
+
+from __future__ import annotations
+
+import logging
+
+from hook_layer.counters import WriterCounters
+
+__all__ = ["Patience"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class Patience:
+    """How long training may still wait for memory.
+
+    Args:
+        max_wait_s: Bound of all waits from one step that left the memory to the next, seconds.
+        counters: Where the waits are counted, and what tells that a step left.
+    """
+
+    def __init__(self, max_wait_s: float, counters: WriterCounters) -> None:
+        self._max_wait_s = max_wait_s
+        self._counters = counters
+        self._waited_s = 0.0
+        self._gone = 0
+        self._has_complained = False
+
+    def left_s(self) -> float:
+        """Return how long the next wait may last, seconds."""
+        self._forget_if_any_left()
+        return self._max_wait_s - self._waited_s
+
+    def waited(self, wait_s: float) -> None:
+        """Note a wait of `wait_s` seconds."""
+        self._counters.wait_s += wait_s
+        if not self._forget_if_any_left():
+            self._waited_s += wait_s
+        if self.left_s() <= 0 and not self._has_complained:
+            self._has_complained = True
+            logger.error(
+                "nothing was stored for %.0f s while training waited; steps are dropped, and "
+                "training waits no more until something is stored",
+                self._waited_s,
+            )
+
+    def _forget_if_any_left(self) -> bool:
+        """Begin anew if a step was stored, here or on local disk, since the last call."""
+        gone = self._counters.steps_written + self._counters.steps_spooled
+        if gone == self._gone:
+            return False
+        self._gone, self._waited_s = gone, 0.0
+        return True

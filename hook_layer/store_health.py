@@ -1,0 +1,128 @@
+"""Whether the store takes steps, when it is tried again, and what the log says of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.counters import WriterCounters
+from hook_layer.storage.base import StoreRefusedError
+
+__all__ = ["StoreHealth"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class StoreHealth:
+    """How storing steps goes.
+
+    Args:
+        uri: The store.
+        counters: Where errors are counted.
+        clock: Returns a time that only grows, seconds.
+
+    Attributes:
+        is_refused: Whether the last failure was one that waiting does not help against.
+        busy_since: When the store was called that has not answered yet; None: it has.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        counters: WriterCounters,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.is_refused = False
+        self.busy_since: float | None = None
+        self._uri = uri
+        self._counters = counters
+        self._clock = clock
+        self._breaker = CircuitBreaker(clock=clock)
+        self._has_lost = False
+        self._lock = threading.Lock()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it failed again and again."""
+        return self._breaker.has_opened
+
+    def allows(self) -> bool:
+        """Tell whether to try now."""
+        return self._breaker.allows()
+
+    def wait_s(self) -> float:
+        """Return the time until it is worth trying, seconds; 0: now."""
+        return self._breaker.wait_s()
+
+    def busy_s(self) -> float:
+        """Return for how long the store has not answered, seconds."""
+        since = self.busy_since
+        return 0.0 if since is None else self._clock() - since
+
+    def call(self, action: Callable[[], object]) -> Exception | None:
+        """Call the store, and return the error that it raised."""
+        self.busy_since = self._clock()
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            return error
+        finally:
+            self.busy_since = None
+        return None
+
+    def failed(self, error: Exception) -> None:
+        """Note that a step could not be stored."""
+        self.count_error(error)
+        was_away = self.is_away
+        self.is_refused = isinstance(error, StoreRefusedError)
+        self._breaker.failed()
+        if self.is_away and not was_away:
+            logger.error(
+                "saving to %s failed several times in a row; it is next tried in %g s. %s: %s",
+                self._uri,
+                self._breaker.wait_s(),
+                self._fate(),
+                error,
+            )
+
+    def succeeded(self) -> None:
+        """Note that a step was stored."""
+        if self.is_away:
+            logger.warning(
+                "saving to %s works again; %d steps wait on local disk, %d steps were lost so far",
+                self._uri,
+                self._counters.steps_in_spool,
+                self._counters.steps_undelivered,
+            )
+        self.is_refused = self._has_lost = False
+        self._breaker.succeeded()
+
+    def lost(self, error: Exception | None = None) -> None:
+        """Count a step that is lost.
+
+        Args:
+            error: Why it could not be kept on local disk.
+        """
+        with self._lock:
+            self._counters.steps_undelivered += 1
+        if error is not None and not self._has_lost:
+            self._has_lost = True
+            logger.error("steps for %s are lost: no room on local disk: %s", self._uri, error)
+
+    def count_error(self, error: Exception) -> None:
+        """Count an error; the first one is logged with its stack."""
+        with self._lock:
+            self._counters.errors += 1
+            is_first = self._counters.first_error is None
+            if is_first:
+                self._counters.first_error = f"{type(error).__name__}: {error}"
+        if is_first:
+            logger.error("saving to %s failed; training goes on", self._uri, exc_info=error)
+
+    def _fate(self) -> str:
+        folder = self._counters.spool_folder
+        return "Steps are lost until then" if folder is None else f"Steps wait in {folder}"

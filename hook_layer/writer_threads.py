@@ -1,0 +1,246 @@
+"""The writer's threads, and the queue that they work off.
+
+**One thread stores, in order.** It alone touches the store. While steps wait on local disk
+(`hook_layer.delivery`) it is busy with those; and a store may neither answer nor fail. Then a
+second thread takes over the queue, and puts the steps on local disk, too, before they fill the
+memory. It ends once nothing waits there any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from hook_layer.delivery import StepDelivery
+
+__all__ = ["Task", "WriterThreads"]
+
+logger = logging.getLogger("stepwatch")
+
+_STUCK_S: Final = 5.0
+"""How long one task may take at the store before other steps wait for it on local disk."""
+_GRACE_S: Final = 0.5
+_SPOOLING_S: Final = 5.0
+_CHECK_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to do.
+
+    Attributes:
+        at_store: Does it; called by the thread that stores.
+        elsewhere: Does as much of it as needs no store; called by the other one.
+        nbytes: Memory that it holds.
+    """
+
+    at_store: Callable[[], None]
+    elsewhere: Callable[[], None]
+    nbytes: int = 0
+
+
+class WriterThreads:
+    """Works tasks off in their order.
+
+    Args:
+        delivery: What stores steps, and knows which ones wait.
+        clock: Returns a time that only grows, seconds.
+
+    Attributes:
+        changed: Held by callers of `enqueue` and readers of the properties; notified of changes.
+        held_bytes: Memory that tasks hold which are not done.
+    """
+
+    def __init__(
+        self, delivery: StepDelivery, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.changed = threading.Condition()
+        self.held_bytes = 0
+        self._delivery = delivery
+        self._clock = clock
+        self._tasks: deque[Task] = deque()
+        self._num_busy = 0
+        self._at_store_since: float | None = None
+        self._closing = False
+        self._deadline: float | None = None
+        self._had_last_try = False
+        self._storing: threading.Thread | None = None
+        self._spooling: threading.Thread | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done now; steps may wait for a store that is away."""
+        delivery = self._delivery
+        is_waiting = not delivery.has_backlog or delivery.wait_s() > 0
+        return not self._tasks and not self._num_busy and is_waiting
+
+    def are_alive(self) -> bool:
+        """Tell whether tasks will be done; see to it that they are."""
+        self._start_spooling_if_needed()
+        return self._storing is not None and self._storing.is_alive()
+
+    def enqueue(self, task: Task) -> None:
+        """Hand a task over."""
+        self._tasks.append(task)
+        self.held_bytes += task.nbytes
+        if self._storing is None:
+            self._storing = _started(self._store, "stepwatch-writer")
+        self._start_spooling_if_needed()
+        self.changed.notify_all()
+
+    def close(self, timeout_s: float | None) -> tuple[bool, int]:
+        """Do what is left, and end the threads.
+
+        Args:
+            timeout_s: How long that may take; None: as long as it takes.
+
+        Returns:
+            Whether everything was done in time, and how many tasks that hold memory were not done.
+        """
+        with self.changed:
+            self._closing = True
+            if timeout_s is not None:
+                self._deadline = time.monotonic() + timeout_s
+            self.changed.notify_all()
+        storing = self._storing
+        if storing is None or not storing.is_alive():
+            storing = None
+            self._store()  # no thread could be started, or a fork took it away
+        else:
+            storing.join(None if timeout_s is None else timeout_s + _GRACE_S)
+        in_time = not (storing is not None and storing.is_alive()) and not self._is_late()
+        with self.changed:
+            if self._tasks and self._spooling is None:
+                self._spooling = _started(self._spool, "stepwatch-spooler")
+            self.changed.wait_for(lambda: self._spooling is None, _SPOOLING_S)
+            left = sum(task.nbytes > 0 for task in self._tasks)
+            self._tasks.clear()
+        return in_time and not left, left
+
+    # The thread that stores ----------------------------------------------------------------------
+
+    def _store(self) -> None:
+        while (action := self._next_at_store()) is not None:
+            self._do(action)
+
+    def _next_at_store(self) -> Callable[[], None] | None:
+        """Wait for something to do at the store; None: it is time to end."""
+        with self.changed:
+            self._at_store_since = None
+            while not self._is_over():
+                action = self._choose()
+                if action is not None:
+                    self._num_busy += 1
+                    self._at_store_since = self._clock()
+                    return action
+                self.changed.wait(self._pause_s())
+            return None
+
+    def _choose(self) -> Callable[[], None] | None:
+        """Return what to do at the store now."""
+        self._start_spooling_if_needed()
+        if self._tasks and self._spooling is None:
+            return self._taken(at_store=True)
+        if self._is_ending() and self._delivery.is_hopeless:
+            self._had_last_try = True
+            return self._delivery.advance
+        if self._delivery.has_backlog or self._is_ending():
+            return self._delivery.advance if self._delivery.wait_s() == 0 else None
+        return None
+
+    def _is_ending(self) -> bool:
+        """Tell whether nothing comes any more."""
+        return self._closing and not self._tasks and self._spooling is None
+
+    def _is_over(self) -> bool:
+        if self._is_late():
+            return True
+        delivery = self._delivery
+        has_given_up = self._had_last_try and delivery.is_hopeless
+        return self._is_ending() and (delivery.is_done or has_given_up)
+
+    def _pause_s(self) -> float | None:
+        """Return how long to wait for changes, at most until the end."""
+        is_trying = self._delivery.has_backlog or self._is_ending()
+        wait_s = self._delivery.wait_s() if is_trying else None
+        if self._deadline is None:
+            return wait_s
+        left_s = max(self._deadline - time.monotonic(), 0.0)
+        return left_s if wait_s is None else min(wait_s, left_s)
+
+    # The thread that does not touch the store ----------------------------------------------------
+
+    def _start_spooling_if_needed(self) -> None:
+        if self._spooling is None and self._tasks and self._must_spool():
+            self._spooling = _started(self._spool, "stepwatch-spooler")
+
+    def _spool(self) -> None:
+        while (action := self._next_to_spool()) is not None:
+            self._do(action)
+
+    def _next_to_spool(self) -> Callable[[], None] | None:
+        with self.changed:
+            while self._must_spool():
+                if self._tasks and self._may_spool(self._tasks[0]):
+                    self._num_busy += 1
+                    return self._taken(at_store=False)
+                if self._closing and not self._tasks:
+                    break
+                self.changed.wait(_CHECK_S)
+            self._spooling = None
+            self.changed.notify_all()
+            return None
+
+    def _must_spool(self) -> bool:
+        """Tell whether the thread that stores has other things to do than to take a task."""
+        since = self._at_store_since
+        is_stuck = since is not None and self._clock() - since > _STUCK_S
+        return self._delivery.has_backlog or is_stuck or self._is_late()
+
+    def _may_spool(self, task: Task) -> bool:
+        """Tell whether to spool a task: without room, only if waiting for some would be no use."""
+        delivery = self._delivery
+        is_away = delivery.health.is_away or self._closing
+        return is_away or delivery.backlog.has_room(task.nbytes)
+
+    # Both ----------------------------------------------------------------------------------------
+
+    def _taken(self, *, at_store: bool) -> Callable[[], None]:
+        task = self._tasks.popleft()
+        return partial(self._finish, task, task.at_store if at_store else task.elsewhere)
+
+    def _finish(self, task: Task, action: Callable[[], None]) -> None:
+        try:
+            action()
+        finally:
+            with self.changed:
+                self.held_bytes -= task.nbytes
+
+    def _do(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:  # nothing may end these threads
+            logger.exception("the writer failed; training goes on")
+        finally:
+            with self.changed:
+                self._num_busy -= 1
+                self.changed.notify_all()
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+
+def _started(work: Callable[[], None], name: str) -> threading.Thread | None:
+    """Return a thread that works; None if the interpreter starts none any more."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
