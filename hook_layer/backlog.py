@@ -54,19 +54,16 @@ class Backlog:
         target: Where they belong.
         max_bytes: How much of the disk they may take.
         parent: Folder that the spool is made in; None: the system's one for temporary files.
-
-    Attributes:
-        num_set_aside: Steps in the spool that are not tried any more.
     """
 
     def __init__(self, target: SpoolTarget, *, max_bytes: int, parent: str | None = None) -> None:
-        self.num_set_aside = 0
         self._target = target
         self._max_bytes = max_bytes
         self._parent = parent
         self._spool: SpoolFolder | None = None
         self._steps: dict[int, WaitingStep] = {}
         self._order: list[int] = []
+        self._aside: list[WaitingStep] = []
         self._disk_bytes = 0
         self._num_in_memory = 0
         self._lock = threading.Lock()
@@ -83,11 +80,16 @@ class Backlog:
     @property
     def num_on_disk(self) -> int:
         """How many steps are in the spool, with those that were set aside."""
-        return len(self._order) - self._num_in_memory + self.num_set_aside
+        return len(self._order) - self._num_in_memory + len(self._aside)
 
     def has_room(self, num_bytes: int) -> bool:
         """Tell whether a step of about this size fits in."""
         return self._disk_bytes + num_bytes + 2 * _BLOCK_BYTES <= self._max_bytes
+
+    @property
+    def aside(self) -> list[WaitingStep]:
+        """The steps that were set aside."""
+        return list(self._aside)
 
     def head(self) -> list[WaitingStep]:
         """Return the step whose turn it is, and the one behind it, as far as there are any."""
@@ -147,7 +149,10 @@ class Backlog:
     def remove(self, step: WaitingStep) -> None:
         """Forget a step that is stored, or lost."""
         with self._lock:
-            self._take_out(step)
+            if step in self._aside:
+                self._aside.remove(step)
+            else:
+                self._take_out(step)
             if step.files is not None:
                 self._num_in_memory -= 1
                 return
@@ -157,7 +162,7 @@ class Backlog:
                 self._remove_empty_spool()
 
     def set_aside(self, step: WaitingStep) -> None:
-        """Leave a step in the spool and try it no more."""
+        """Leave a step in the spool, so that it holds the others up no more."""
         logger.error(
             "%s takes other steps, but not number %d, which stays in %s",
             self._target.uri,
@@ -166,7 +171,7 @@ class Backlog:
         )
         with self._lock:
             self._take_out(step)
-            self.num_set_aside += 1
+            self._aside.append(step)
 
     def put_file(self, key: str, data: bytes, *, is_last: bool = False) -> None:
         """Put another file into the spool; see `SpoolFolder.put_file`.

@@ -12,8 +12,8 @@ them; what is lost behind the last index file shows in the end marker.
 **No file is in doubt for long.** An index file whose storing failed may be there all the same (the
 answer was lost, not the request). It waits with its step and is stored again, before any other.
 
-**No step holds up the others for ever.** One that is refused again and again while the next one is
-taken is set aside: it stays in the spool, and counts as one that never comes.
+**No step holds up the others for long.** One that fails again and again while the next one is taken
+is set aside: it stays in the spool, is tried once more at the end, and then comes late or never.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["StepDelivery"]
 logger = logging.getLogger("stepwatch")
 
 _ATTEMPTS_IF_REFUSED: Final = 3
-_ATTEMPTS_IF_AWAY: Final = 10
+_ATTEMPTS_IF_AWAY: Final = 5
 """Failures of one step after which it is seen whether the store takes the next one."""
 
 
@@ -84,6 +84,7 @@ class StepDelivery:
         self._last_stored = sequence - 1
         self._in_flight: tuple[EncodedStep, int] | None = None
         self._has_left = False
+        self._has_tried_aside = False
         target = SpoolTarget(store.uri, identity.run_id, identity.worker)
         self.backlog = Backlog(target, max_bytes=spool_bytes, parent=spool_dir)
         self._lock = threading.RLock()
@@ -98,7 +99,8 @@ class StepDelivery:
     @property
     def is_done(self) -> bool:
         """Whether nothing waits."""
-        return not self.has_backlog and self.files.is_done
+        has_aside = self.backlog.aside and not self._has_tried_aside
+        return not self.has_backlog and not has_aside and self.files.is_done
 
     @property
     def is_hopeless(self) -> bool:
@@ -134,12 +136,7 @@ class StepDelivery:
             self._in_flight = None
 
     def keep(self, record: StepRecord, number: int) -> None:
-        """Let a step wait in the spool.
-
-        Args:
-            record: What was captured of it.
-            number: Its number.
-        """
+        """Let a step wait in the spool; arguments as of `write`."""
         encoded = self._encoded(record)
         if encoded is not None:
             self._keep(encoded, number)
@@ -148,16 +145,19 @@ class StepDelivery:
         """Try the first of what waits: a step, or else all that is no step."""
         if self.has_backlog:
             self._deliver_first()
-        else:
-            self.files.finish()
+            return
+        if not self._has_tried_aside:
+            self._has_tried_aside = True
+            for step in self.backlog.aside:
+                self._deliver(step)
+        self.files.finish()
 
     def _encoded(self, record: StepRecord) -> EncodedStep | None:
         """Encode a step; None, and the step is lost, when nothing of it can be stored."""
         try:
             encoded = encode_step(record)
         except Exception as error:  # noqa: BLE001 - no fault of the store
-            self.health.count_error(error)
-            self.health.lost()
+            self.health.lost_by(error)
             return None
         with self._lock:
             if encoded.errors and not self.counters.tensors_left_out:
@@ -213,13 +213,10 @@ class StepDelivery:
         try:
             index = encoded.index(self._identity, number, skipped).encode()
         except Exception as error:  # noqa: BLE001 - longer than any reader takes
-            self.health.count_error(error)
-            self.health.lost()
+            self.health.lost_by(error)
             return None
-        key = index_key(encoded.record.step, self._identity.worker)
-        num_bytes = encoded.events.nbytes + len(index)
-        step = WaitingStep(number, encoded.num_tensors, num_bytes)
-        return step, StepFiles(None, key, index)
+        step = WaitingStep(number, encoded.num_tensors, encoded.events.nbytes + len(index))
+        return step, StepFiles(None, index_key(encoded.record.step, self._identity.worker), index)
 
     def _deliver_first(self) -> bool:
         """Try the first step that waits; tell whether it waits no more."""
@@ -240,11 +237,12 @@ class StepDelivery:
     def _deliver(self, step: WaitingStep) -> bool:
         """Try a step that waits; tell whether it waits no more."""
         try:
-            files = self.backlog.read(step).with_skipped(step.number - self._last_stored - 1)
+            files = self.backlog.read(step)
+            if step.number > self._last_stored:
+                files = files.with_skipped(step.number - self._last_stored - 1)
             events_key = files.event_key
         except (OSError, ValueError) as unreadable:  # somebody has been at the spool
-            self.health.count_error(unreadable)
-            self.health.lost()
+            self.health.lost_by(unreadable)
             self.backlog.remove(step)
             self._count_backlog()
             return True
@@ -268,7 +266,7 @@ class StepDelivery:
         return self.health.call(partial(self._target.put, key, data))
 
     def _note_stored(self, step: WaitingStep) -> None:
-        self._last_stored = step.number
+        self._last_stored = max(self._last_stored, step.number)
         self.counters.steps_written += 1
         self.counters.tensors_written += step.num_tensors
         self.counters.bytes_written += step.num_bytes

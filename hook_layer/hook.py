@@ -18,12 +18,12 @@ from types import TracebackType
 from typing_extensions import Self
 
 from hook_layer.collections import Collection
+from hook_layer.counters import WriterCounters
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.lifecycle import HookLifecycle
 from hook_layer.recorder import INIT_STEP
 from hook_layer.report import HookReport
-from hook_layer.writer import WriterCounters
 
 __all__ = ["BaseHook"]
 

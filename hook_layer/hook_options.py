@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -59,7 +60,7 @@ class HookOptions:
     close_timeout_s: float | None = 600.0
     max_wait_s: float = DEFAULT_MAX_WAIT_S
     spool_bytes: int = DEFAULT_SPOOL_BYTES
-    spool_dir: str | None = None
+    spool_dir: str | os.PathLike[str] | None = None
     termination_timeout_s: float | None = DEFAULT_TERMINATION_TIMEOUT_S
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class HookOptions:
         as_choice("on_full", self.on_full, ("wait", "drop"))
         if not isinstance(self.statistics, bool):
             refuse("statistics", self.statistics, "must be True or False")
-        if not isinstance(self.spool_dir, (str, type(None))):
+        if not isinstance(self.spool_dir, (str, os.PathLike, type(None))):
             refuse("spool_dir", self.spool_dir, "must be a path, or None")
         for name in _TIMES:
             value = getattr(self, name)
@@ -92,7 +93,7 @@ class OptionArguments(TypedDict, total=False):
     close_timeout_s: float | None
     max_wait_s: float
     spool_bytes: int
-    spool_dir: str | None
+    spool_dir: str | os.PathLike[str] | None
     termination_timeout_s: float | None
 
 

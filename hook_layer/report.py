@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hook_layer.writer import WriterCounters
+from hook_layer.counters import WriterCounters
 
 __all__ = ["HookReport"]
 
@@ -35,8 +35,9 @@ class HookReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every step that was to be saved is stored, or still waits to be."""
-        return not self.writer.steps_lost
+        """Whether every step that was to be saved is stored, or waits to be in this process."""
+        is_left = self.close_s > 0 and self.writer.steps_in_spool > 0
+        return not self.writer.steps_lost and not is_left
 
     @property
     def training_s_per_step(self) -> float:
@@ -63,7 +64,7 @@ class HookReport:
             ),
             _counts(
                 ("steps that waited on local disk", writer.steps_spooled),
-                ("that wait there still", writer.steps_in_spool),
+                (f"that wait still in {writer.spool_folder}", writer.steps_in_spool),
             ),
             _counts(
                 *((f"errors in {part}", count) for part, count in self.errors.items()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -110,15 +111,17 @@ class TrialSession:
             self.writer.put_file(END_MARKER, self._end_marker, is_last=True)
         in_time = self.writer.close(timeout_s)
         counters = self.writer.counters
-        if in_time and not counters.steps_lost and not counters.files_undelivered:
+        waiting = counters.steps_in_spool
+        if in_time and not (counters.steps_lost or counters.files_undelivered or waiting):
             return
         logger.warning(
             "%s is not complete: %d steps could not be delivered and %d were dropped, %d are stored"
-            "%s%s%s",
+            "%s%s%s%s",
             self._store.uri,
             counters.steps_undelivered,
             counters.steps_dropped,
             counters.steps_written,
+            f"; {waiting} wait in {counters.spool_folder}" if waiting else "",
             f"; {counters.files_undelivered} other files" if counters.files_undelivered else "",
             "" if in_time else f"; gave up waiting after {timeout_s} s",
             f"; first error: {counters.first_error}" if counters.first_error else "",
@@ -202,5 +205,5 @@ def _writer_options(options: HookOptions) -> WriterOptions:
         on_full=options.on_full,
         max_wait_s=options.max_wait_s,
         spool_bytes=int(options.spool_bytes),
-        spool_dir=options.spool_dir,
+        spool_dir=None if options.spool_dir is None else os.fspath(options.spool_dir),
     )

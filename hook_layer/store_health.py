@@ -113,6 +113,11 @@ class StoreHealth:
             self._has_lost = True
             logger.error("steps for %s are lost: no room on local disk: %s", self._uri, error)
 
+    def lost_by(self, error: Exception) -> None:
+        """Count a step that is lost by an error that is no fault of the store."""
+        self.count_error(error)
+        self.lost()
+
     def count_error(self, error: Exception) -> None:
         """Count an error; the first one is logged with its stack."""
         with self._lock:

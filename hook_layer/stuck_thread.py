@@ -84,7 +84,12 @@ class StuckThreadWatch:
         process was, which for a moment shares the pipe.
         """
         is_alive = threading.Event()
-        call = _PendingCall(lambda _: 0 if is_alive.set() is None else 0)
+
+        def note(_: int | None) -> int:
+            is_alive.set()
+            return 0
+
+        call = _PendingCall(note)
         self._calls.append(call)  # may be called much later
         with suppress(AttributeError):  # another implementation of Python
             ctypes.pythonapi.Py_AddPendingCall(call, None)

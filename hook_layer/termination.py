@@ -107,6 +107,8 @@ class TerminationHandler:
 
     def _end_from_elsewhere(self) -> None:
         """Do what the main thread does not come to do."""
+        if signal.getsignal(signal.SIGTERM) != self._on_signal:
+            return  # somebody else's
         for hook in list(self._told):
             hook.note_termination()
         with suppress(TimeoutError):

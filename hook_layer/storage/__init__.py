@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, open_store
+from hook_layer.storage.base import (
+    ObjectNotFoundError,
+    StorageError,
+    Store,
+    StoreRefusedError,
+    open_store,
+)
 
-__all__ = ["ObjectNotFoundError", "StorageError", "Store", "open_store"]
+__all__ = ["ObjectNotFoundError", "StorageError", "Store", "StoreRefusedError", "open_store"]

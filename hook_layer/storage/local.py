@@ -14,6 +14,7 @@ from hook_layer.storage.base import (
     Buffers,
     ObjectNotFoundError,
     StorageError,
+    StoreRefusedError,
     check_key,
     checked_range,
 )
@@ -22,6 +23,17 @@ from hook_layer.storage.whole_files import create_file, read_exactly, reserve, w
 __all__ = ["LocalStore"]
 
 _TEMPORARY_SUFFIX = ".tmp"
+_REFUSALS = {
+    errno.EACCES: "give the process the right to write there",
+    errno.EPERM: "give the process the right to write there",
+    errno.EROFS: "mount it so that it can be written to, or give another folder",
+    errno.EFBIG: "the file is larger than the system allows (ulimit -f); save fewer tensors a step",
+    errno.EISDIR: "there is a folder of this name; remove it",
+    errno.ENOTDIR: "a part of the path is a file; give another folder",
+    errno.EEXIST: "a part of the path is a file; give another folder",
+    errno.ENAMETOOLONG: "the name is too long for this file system; give another folder",
+}
+"""Errors that waiting does not help against, and what does."""
 
 
 class LocalStore:
@@ -73,7 +85,7 @@ class LocalStore:
                     os.unlink(temporary)  # noqa: PTH108
                 raise
         except OSError as error:
-            raise self._error(key, error) from error
+            raise self._put_error(key, error) from error
 
     def append(self, key: str, data: Buffers, size: int) -> None:
         """Write behind an object's first `size` bytes, in place of what may stand there."""
@@ -150,6 +162,12 @@ class LocalStore:
             yield
         except OSError as error:
             raise self._error(key, error) from error
+
+    def _put_error(self, key: str, error: OSError) -> StorageError:
+        hint = _REFUSALS.get(error.errno or 0)
+        kind = StorageError if hint is None else StoreRefusedError
+        text = f"{self.uri}{key}: {error.strerror or error}" + (f"; {hint}" if hint else "")
+        return kind(error.errno, text)
 
     def _error(self, key: str, error: OSError) -> StorageError:
         if isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError)):

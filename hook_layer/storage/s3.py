@@ -18,6 +18,7 @@ from hook_layer.storage.base import (
     check_key,
     checked_range,
 )
+from hook_layer.storage.s3_errors import refusal, refusal_without_answer
 
 try:
     from botocore.config import Config
@@ -31,7 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["S3Store"]
 
 _URI = re.compile(r"s3://(?P<bucket>[A-Za-z0-9.\-_]{3,255})(?:/(?P<prefix>.*))?")
-_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S = 5
+_READ_TIMEOUT_S = 10
+_MAX_ATTEMPTS = 5
+_MIN_PARTS_BYTES = 256 << 20
+"""Objects from this size on are stored in parts: one request takes 5 GiB at most, and one that
+fails is made again as a whole."""
+_PART_BYTES = 64 << 20
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
 _RANGE_NOT_SATISFIABLE = "InvalidRange"
 
@@ -42,12 +49,19 @@ class S3Store:
     Args:
         uri: `s3://bucket/prefix`.
         client: A boto3 S3 client; one with standard retries is made when it is None.
+        min_parts_bytes: Size from which on an object is stored in parts.
 
     Raises:
         ValueError: `uri` is no S3 URI.
     """
 
-    def __init__(self, uri: str, client: S3Client | None = None) -> None:
+    def __init__(
+        self,
+        uri: str,
+        client: S3Client | None = None,
+        *,
+        min_parts_bytes: int = _MIN_PARTS_BYTES,
+    ) -> None:
         match = _URI.fullmatch(uri)
         if match is None:
             raise ValueError(f"{uri!r} is no S3 URI; give s3://bucket/prefix")
@@ -56,12 +70,17 @@ class S3Store:
         self.prefix = "".join(f"{part}/" for part in parts)
         self.uri = f"s3://{self.bucket}/{self.prefix}"
         self._client = client or _default_client()
+        self._min_parts_bytes = min_parts_bytes
 
     def put(self, key: str, data: Buffers) -> None:
-        """Store an object whole, with one request."""
+        """Store an object whole, with one request, or in parts when it is large."""
         body: Any = data if isinstance(data, bytes) else _BuffersReader(data)
+        name = self._key(key)
         with self._reported(key):
-            self._client.put_object(Bucket=self.bucket, Key=self._key(key), Body=body)
+            if len(body) < self._min_parts_bytes:
+                self._client.put_object(Bucket=self.bucket, Key=name, Body=body)
+            else:
+                self._put_in_parts(name, io.BytesIO(body) if isinstance(body, bytes) else body)
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them, with one request."""
@@ -113,6 +132,17 @@ class S3Store:
         with self._reported(key):
             self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
 
+    def _put_in_parts(self, name: str, file: Any) -> None:
+        # Whoever stores nothing large need not pay for this import.
+        from boto3.s3.transfer import TransferConfig  # noqa: PLC0415
+
+        config = TransferConfig(
+            multipart_threshold=self._min_parts_bytes,
+            multipart_chunksize=min(_PART_BYTES, self._min_parts_bytes),
+            use_threads=False,  # which could not be started while the process ends
+        )
+        self._client.upload_fileobj(file, self.bucket, name, Config=config)
+
     def _key(self, key: str) -> str:
         return self.prefix + check_key(key)
 
@@ -124,20 +154,23 @@ class S3Store:
             code = error.response["Error"]["Code"]
             if code in _NOT_FOUND:
                 raise ObjectNotFoundError(f"{self.uri}{key} does not exist") from error
-            raise StorageError(f"{self.uri}{key}: {error}") from error
+            refused = refusal(f"{self.uri}{key}", code, error.operation_name, str(error))
+            raise refused or StorageError(f"{self.uri}{key}: {error}") from error
         except BotoCoreError as error:
-            raise StorageError(f"{self.uri}{key}: {error}") from error
+            refused = refusal_without_answer(f"{self.uri}{key}", type(error).__name__, str(error))
+            raise refused or StorageError(f"{self.uri}{key}: {error}") from error
 
 
 def _default_client() -> S3Client:
     # Whoever brings a client along, as the functions do, need not pay for this import.
     import boto3  # noqa: PLC0415
 
-    # A store that does not answer must show it soon: training waits for a full queue.
+    # A store that does not answer must show it soon: what it does not take waits on local disk.
     config = Config(
-        connect_timeout=_TIMEOUT_S,
-        read_timeout=_TIMEOUT_S,
-        retries={"mode": "standard", "max_attempts": 5},
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        read_timeout=_READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
+        tcp_keepalive=True,
     )
     # SageMaker and the original client say the region in a variable that boto3 does not read.
     return boto3.client("s3", config=config, region_name=os.environ.get("AWS_REGION") or None)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from typing_extensions import Self
@@ -15,7 +15,6 @@ from xgboost.callback import TrainingCallback
 from hook_layer.capture import TensorBackend
 from hook_layer.checkpoint import RunStart
 from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.collections import CollectionKeys
 from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.guard import guarded
@@ -23,6 +22,12 @@ from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
+from hook_layer.xgboost.metrics import (
+    EvaluationLog,
+    collections_of,
+    newest_metrics,
+    num_evaluated_rounds,
+)
 from hook_layer.xgboost.tensors import (
     GROUPS,
     BoosterInputs,
@@ -31,15 +36,9 @@ from hook_layer.xgboost.tensors import (
     UnavailableError,
 )
 
-__all__ = ["BoosterEvents", "EvaluationLog"]
+__all__ = ["BoosterEvents"]
 
 logger = logging.getLogger("stepwatch")
-
-EvaluationLog = Mapping[str, Mapping[str, list[Any]]]
-"""All values of the metrics so far, by the name of the data and the name of the metric."""
-
-_GROWING_METRICS: Final = ("auc", "aucpr", "map", "ndcg", "pre")
-_STANDARD_DEVIATION: Final = "std/"
 
 
 class BoosterEvents(BaseHook, TrainingCallback):
@@ -129,7 +128,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._begin_step()
         self._in_round = True
         self._evaluations = evaluations
-        self._num_evaluated = _length(evaluations)
+        self._num_evaluated = num_evaluated_rounds(evaluations)
 
     @guarded("steps")
     def _end_round(
@@ -147,7 +146,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
     @guarded("steps")
     def _end_unseen_round(self, model: Any) -> None:
         """Capture the last round, if another callback ended training before this one was called."""
-        if not self._in_round or _length(self._evaluations) == self._num_evaluated:
+        if not self._in_round or num_evaluated_rounds(self._evaluations) == self._num_evaluated:
             return
         is_its_model = self._num_boosted in (None, model.num_boosted_rounds() - 1)
         self._end_round(model, self._evaluations, is_its_model=is_its_model)
@@ -164,8 +163,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
     @guarded("metrics")
     def _capture_metrics(self, evaluations: EvaluationLog) -> None:
         wanted: dict[str, tuple[Any, TensorPlan]] = {}
-        for name, metric, value in _newest(evaluations):
-            plan = self._plan(name, _collections_of(metric))
+        for name, metric, value in newest_metrics(evaluations):
+            plan = self._plan(name, collections_of(metric))
             if plan is not None:
                 wanted[name] = ComputedArray(np.array([value], np.float64)), plan
         self._capture(wanted)
@@ -208,6 +207,14 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _backend_of(self, value: Any) -> TensorBackend:
         is_ours = isinstance(value, ComputedArray)
         return self._computed_backend if is_ours else super()._backend_of(value)
+
+    def _accepts(self, name: str) -> bool:
+        if self._closed:
+            self._say_once(
+                "the hook was closed at the end of the training, and stores nothing behind it: to "
+                "save more use it in a block `with hook:`"
+            )
+        return super()._accepts(name)
 
     def _say_once(self, message: str) -> None:
         if self._enabled and message not in self._said:
@@ -266,31 +273,3 @@ class BoosterEvents(BaseHook, TrainingCallback):
                 self._request = parse_stop_file(text.encode(), file="the word of worker 0")
         except Exception as error:  # noqa: BLE001 - training will meet what is wrong, too
             self.failures.failed("stop", error)
-
-
-def _length(evaluations: EvaluationLog) -> int:
-    """Return how many rounds the metrics are of."""
-    return max((len(v) for metrics in evaluations.values() for v in metrics.values()), default=0)
-
-
-def _newest(evaluations: EvaluationLog) -> Iterable[tuple[str, str, float]]:
-    """Yield name, metric and value of what was measured last.
-
-    Of several folds (`xgboost.cv`) it is the mean, and the standard deviation under `std/...`.
-    """
-    for data, metrics in evaluations.items():
-        for metric, values in metrics.items():
-            name, value = f"{data}-{metric}", values[-1]
-            if isinstance(value, tuple):
-                yield _STANDARD_DEVIATION + name, "", value[1]
-                value = value[0]
-            yield name, metric, value
-
-
-def _collections_of(metric: str) -> tuple[str, ...]:
-    """Return the collections of a metric, whatever the data is called."""
-    if not metric:
-        return ()
-    if metric.partition("@")[0] in _GROWING_METRICS:
-        return (CollectionKeys.METRICS,)
-    return (CollectionKeys.METRICS, CollectionKeys.LOSSES)

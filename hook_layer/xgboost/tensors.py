@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
 from xgboost import Booster, DMatrix
 
@@ -29,7 +30,8 @@ _BIAS: Final = "bias"
 _TREE_BOOSTERS: Final = ("gbtree", "dart")
 _STORABLE_KINDS: Final = "fiubU"
 
-_booster_types: WeakKeyDictionary[Booster, str] = WeakKeyDictionary()
+_KNOWS_VECTOR_LEAVES: Final = int(xgboost.__version__.partition(".")[0]) > 2  # noqa: PLR2004
+"""Whether XGBoost can be asked for the importances in multi-output trees: version 2 crashes."""
 
 
 class UnavailableError(Exception):
@@ -96,14 +98,19 @@ class RoundTensors:
 
     def labels(self) -> dict[str, ComputedArray]:
         """Return `labels` of the validation data, [rows] or [rows, targets]."""
-        labels = self._validation_data.get_label()
+        data = self._validation_data
+        labels = data.get_label()
         if not labels.size:
             raise UnavailableError("validation_data has no labels")
+        if labels.size > data.num_row():  # XGBoost before 3.2 gives them in one row
+            labels = labels.reshape(data.num_row(), -1)
         return {"labels": ComputedArray(labels)}
 
     def feature_importance(self, kind: str) -> dict[str, ComputedArray]:
         """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
         self._check_has_trees()
+        if _booster_traits(self.model).has_vector_leaves and not _KNOWS_VECTOR_LEAVES:
+            raise UnavailableError("it needs XGBoost 3 where trees have several outputs")
         scores = self.model.get_score(importance_type=kind)
         values = np.array(list(scores.values()), np.float64)
         total = values.sum() or 1.0
@@ -168,7 +175,7 @@ class RoundTensors:
         return self._inputs.validation_data
 
     def _check_has_trees(self) -> None:
-        booster_type = _booster_type(self.model)
+        booster_type = _booster_traits(self.model).type
         if booster_type not in _TREE_BOOSTERS:
             raise UnavailableError(f"the booster {booster_type} has no trees")
 
@@ -244,13 +251,23 @@ GROUPS: Final = (
 """All groups, in the order of capture."""
 
 
-def _booster_type(model: Booster) -> str:
-    """Return `gbtree`, `dart` or `gblinear`."""
-    known = _booster_types.get(model)
+class _BoosterTraits(NamedTuple):
+    type: str
+    has_vector_leaves: bool
+
+
+_traits: Final[WeakKeyDictionary[Booster, _BoosterTraits]] = WeakKeyDictionary()
+
+
+def _booster_traits(model: Booster) -> _BoosterTraits:
+    """Return what a booster is; asked for once, for it takes as long as a round of a small one."""
+    known = _traits.get(model)
     if known is None:
-        configuration = json.loads(model.save_config())
-        known = str(configuration["learner"]["gradient_booster"]["name"])
-        _booster_types[model] = known
+        learner = json.loads(model.save_config())["learner"]
+        strategy = learner["learner_train_param"].get("multi_strategy")
+        known = _traits[model] = _BoosterTraits(
+            learner["gradient_booster"]["name"], strategy == "multi_output_tree"
+        )
     return known
 
 

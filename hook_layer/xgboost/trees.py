@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +13,7 @@ __all__ = ["TREE_COLUMNS", "trees_of_last_round"]
 
 TREE_COLUMNS: Final = (
     "Tree",
+    "Target",
     "Node",
     "ID",
     "Feature",
@@ -32,8 +34,9 @@ def trees_of_last_round(model: Booster) -> dict[str, NDArray[Any]]:
         model: A booster with trees.
 
     Returns:
-        The columns of `Booster.trees_to_dataframe`, [nodes], of these trees; columns of text have
-        "nan" where there is nothing, and categories are joined by commas.
+        The columns of `Booster.trees_to_dataframe`, [nodes], of these trees (`Target` from XGBoost
+        3.4 on); columns of text have "nan" where there is nothing, and categories are joined by
+        commas.
 
     Raises:
         ImportError: pandas is not installed.
@@ -42,22 +45,27 @@ def trees_of_last_round(model: Booster) -> dict[str, NDArray[Any]]:
     last_round = model.num_boosted_rounds() - 1
     # Cut out first, for the whole model takes longer from round to round.
     frame = model[last_round : last_round + 1].trees_to_dataframe()
-    columns = {name: frame[name].to_numpy() for name in TREE_COLUMNS}
-    trees = columns["Tree"].astype(np.int64)
-    trees += last_round * (int(trees.max()) + 1)
-    return columns | {
+    trees = frame["Tree"].to_numpy(np.int64)
+    trees = trees + last_round * (int(trees.max()) + 1)
+    columns = {
         "Tree": trees,
-        "Node": columns["Node"].astype(np.int64),
-        "ID": _renumbered(columns["ID"], trees),
-        "Feature": columns["Feature"].astype(np.str_),
-        "Yes": _renumbered(columns["Yes"], trees),
-        "No": _renumbered(columns["No"], trees),
-        "Missing": _renumbered(columns["Missing"], trees),
-        "Category": np.array([_joined(categories) for categories in columns["Category"]]),
+        "Node": frame["Node"].to_numpy(np.int64),
+        "ID": _renumbered(frame["ID"], trees),
+        "Feature": np.array(list(frame["Feature"]), np.str_),
+        "Split": frame["Split"].to_numpy(np.float64, na_value=np.nan),
+        "Yes": _renumbered(frame["Yes"], trees),
+        "No": _renumbered(frame["No"], trees),
+        "Missing": _renumbered(frame["Missing"], trees),
+        "Gain": frame["Gain"].to_numpy(np.float64, na_value=np.nan),
+        "Cover": frame["Cover"].to_numpy(np.float64, na_value=np.nan),
+        "Category": np.array([_joined(categories) for categories in frame["Category"]]),
     }
+    if "Target" in frame:
+        columns["Target"] = frame["Target"].to_numpy(np.float64, na_value=np.nan)
+    return columns
 
 
-def _renumbered(nodes: NDArray[Any], trees: NDArray[np.int64]) -> NDArray[np.str_]:
+def _renumbered(nodes: Iterable[object], trees: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return names of nodes, `tree-node`, with the trees' numbers in the whole model."""
     return np.array(
         [

@@ -9,9 +9,12 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from moto import mock_aws
 
 from hook_layer.checkpoint import CheckpointKeeper, Progress, RunStart
@@ -340,6 +343,52 @@ def test_a_resumed_run_that_was_asked_to_stop_stops(trial: WrittenTrial, folder:
     assert third._session is not None
     assert third._session.stop_signal.check() is None
     third.close()
+
+
+lives = st.lists(
+    st.tuples(
+        st.integers(1, 8),  # steps until it is killed
+        st.sets(st.integers(0, 6)),  # those of them behind which a checkpoint is saved
+        st.booleans(),  # whether older checkpoints are removed
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(lives, st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_however_often_it_is_interrupted_a_training_is_one_run(
+    plan: list[tuple[int, set[int], bool]], save_interval: int
+) -> None:
+    with TemporaryDirectory() as name:
+        trial, folder = WrittenTrial(f"memory://lives-{name}/"), Path(name)
+        last = -1
+
+        def make() -> TinyHook:
+            return resumable(trial, folder, save_config=SaveConfig(save_interval=save_interval))
+
+        for life, (num_steps, saved, removes) in enumerate(plan):
+            hook, begin = make(), last + 1
+            for step in range(begin, begin + num_steps):
+                train(hook, step, step, folder)
+                assert hook.step == step
+                if step - begin in saved and step < begin + num_steps - 1:
+                    if removes:
+                        for old in folder.glob("*.pt"):
+                            old.unlink()
+                    (folder / f"{step}-{life}.pt").write_bytes(b"x")
+                    last = step
+            kill(hook)
+        assume(last >= 0)
+        hook, end = make(), last + 10  # behind all that was stored before
+        train(hook, last + 1, end, folder)
+        hook.close()
+        indexes = trial.indexes()
+        found = [(step, i.sequence, i.skipped) for step, i in sorted(indexes.items())]
+        due = range(0, end + 1, save_interval)
+        assert found == [(step, number, None) for number, step in enumerate(due, start=1)]
+        assert len({index.run for index in indexes.values()}) == 1
 
 
 # What was lost -----------------------------------------------------------------------------------

@@ -179,8 +179,24 @@ def test_a_step_that_alone_is_refused_is_set_aside_and_holds_nothing_up(
     assert made.store.numbers() == [(1, None), (3, 1), (4, None), (5, None), (6, None)]
     assert made.fates() == (5, 1, 0)
     assert "not number 2, which stays in" in caplog.text
+    made.end("end")
+    assert made.fates() == (5, 1, 0)
     made.delivery.leave()
     assert len(made.spools()) == 1
+
+
+def test_a_step_that_was_set_aside_is_tried_once_more_at_the_end(make: Factory) -> None:
+    made = make(is_event(1))
+    for step in range(9):
+        made.write(step)
+        made.clock.now += 60
+    assert made.fates() == (8, 1, 0)
+    made.store.fails = lambda _: False
+    made.end("end")
+    assert made.store.numbers()[:4] == [(1, None), (2, None), (3, 1), (4, None)]
+    assert made.store.order[-1] == "end"
+    assert made.fates() == (9, 0, 0)
+    assert made.spools() == []
 
 
 def test_a_store_that_takes_nothing_sets_nothing_aside(make: Factory) -> None:

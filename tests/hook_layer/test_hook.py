@@ -179,7 +179,7 @@ def test_a_store_that_lists_and_removes_nothing_is_good_enough(
 def test_a_run_with_lost_steps_says_so(
     trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hook = make_hook(trial)
+    hook = make_hook(trial, spool_bytes=0)
     put = hook._store.put
 
     def refuse_some(key: str, data: Any) -> None:

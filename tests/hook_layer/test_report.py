@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+from hook_layer.counters import WriterCounters
 from hook_layer.guard import FailureLog, Stopwatch, guarded
 from hook_layer.report import HookReport
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.writer import WriterCounters
 from tests.hook_layer.tiny_hook import W, make_hook
 
 
@@ -42,6 +42,7 @@ def test_a_report_for_people_says_what_went_wrong() -> None:
         steps_undelivered=1,
         steps_spooled=7,
         steps_in_spool=3,
+        spool_folder="/spool",
         bytes_written=5 << 30,
         waits=4,
         wait_s=1.25,
@@ -56,10 +57,16 @@ def test_a_report_for_people_says_what_went_wrong() -> None:
         "resumed: 1",
         "waits for memory: 4, 1.25 s",
         "steps dropped: 2, steps not delivered: 1, tensors that came too late: 5",
-        "steps that waited on local disk: 7, that wait there still: 3",
+        "steps that waited on local disk: 7, that wait still in /spool: 3",
         "errors in modules: 6, errors while storing steps: 9, errors of exporters: 8",
         "first error: StorageError: 503",
     ]
+
+
+def test_what_waits_on_disk_is_missing_once_the_hook_is_closed() -> None:
+    writer = WriterCounters(steps_in_spool=1, spool_folder="/spool")
+    assert HookReport(1, writer=writer).is_complete
+    assert not HookReport(1, writer=writer, close_s=0.1).is_complete
 
 
 class Sleeper:

@@ -282,6 +282,28 @@ def test_a_signal_for_a_child_that_shares_the_pipe_is_none_for_this_process(
     assert trial.end_marker() is not None
 
 
+def test_a_handler_that_was_installed_later_is_not_overruled(tmp_path: Path) -> None:
+    later = "signal.signal(signal.SIGTERM, print); threading.Timer(1, os._exit, [6]).start(); "
+    done, _ = run(tmp_path, before=SHORT_GRACE, at_step_3=STUCK.format(held=later))
+    assert done.returncode == 6
+
+
+def test_the_end_of_a_training_that_ended_is_marked(tmp_path: Path) -> None:
+    # The signal comes while close waits for the store.
+    slow = """
+put = hook._store.put
+def put_slowly(key, data):
+    if key.startswith("index/000000000/000000000004"):
+        terminate()
+        time.sleep(0.2)
+    put(key, data)
+hook._store.put = put_slowly"""
+    done, trial = run(tmp_path, before=slow, after="hook.close()")
+    assert done.returncode == -signal.SIGTERM
+    assert list(trial.indexes()) == [0, 1, 2, 3, 4]
+    assert trial.end_marker() is not None
+
+
 def test_an_event_loop_keeps_what_it_is_told_of_signals(handled: list[int]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -662,9 +663,12 @@ def test_the_collections_file(trial: WrittenTrial) -> None:
 
 
 def test_a_store_that_fails_does_not_touch_training(
-    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    trial: WrittenTrial,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
-    hook = every_step(trial, queue_bytes=1)
+    hook = every_step(trial, queue_bytes=1, close_timeout_s=0.2, spool_dir=tmp_path)
 
     def refuse(key: str, data: Any) -> None:
         raise StorageError(28, f"no space left for {key}")
@@ -676,8 +680,8 @@ def test_a_store_that_fails_does_not_touch_training(
         hook.close()
     plain = Training(None)
     assert losses == [plain.step() for _ in range(20)]
-    assert hook.report().writer.steps_undelivered == 20
-    assert "20 steps could not be delivered" in caplog.text
+    assert hook.report().writer.steps_in_spool == 20
+    assert f"python -m hook_layer.spool {tmp_path}" in caplog.text
 
 
 def test_a_part_that_fails_is_switched_off_and_the_rest_goes_on(

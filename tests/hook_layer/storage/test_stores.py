@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
+import numpy as np
 import pytest
 from moto.server import ThreadedMotoServer
 
 from hook_layer.storage import StorageError, Store, open_store
+from hook_layer.storage.base import StoreRefusedError
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.storage.s3 import S3Store
@@ -64,10 +66,23 @@ class TestS3Store(StoreContract):
             s3_store.put(key, b"")
         assert list(s3_store.list("index/")) == keys
 
-    def test_a_missing_bucket_is_a_storage_error_that_names_it(self, s3_store: S3Store) -> None:
+    def test_a_missing_bucket_is_refused_and_the_error_says_what_to_do(
+        self, s3_store: S3Store
+    ) -> None:
         elsewhere = S3Store("s3://no-such-bucket-here/x", client=s3_store._client)
-        with pytest.raises(StorageError, match="s3://no-such-bucket-here/x/a"):
+        with pytest.raises(StoreRefusedError, match=r"s3://no-such-bucket-here/x/a: .*aws s3 mb"):
             elsewhere.put("a", b"x")
+
+    @pytest.mark.parametrize("as_bytes", [True, False])
+    def test_a_large_object_is_stored_in_parts(self, s3_store: S3Store, as_bytes: bool) -> None:
+        in_parts = S3Store(s3_store.uri, client=s3_store._client, min_parts_bytes=5 << 20)
+        array = np.random.default_rng(0).integers(0, 256, 12 << 20, dtype=np.uint8)
+        in_parts.put("big", array.tobytes() if as_bytes else [b"head", array.data])
+        stored = s3_store._client.head_object(
+            Bucket=s3_store.bucket, Key=f"{s3_store.prefix}big", PartNumber=1
+        )
+        assert stored["PartsCount"] == 3
+        assert s3_store.get("big") == (b"" if as_bytes else b"head") + array.tobytes()
 
 
 def test_a_buffers_reader_is_a_seekable_file() -> None:

@@ -20,6 +20,8 @@ from hook_layer.errors import HookConfigurationError
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.xgboost.boosting import columns, make_hook, matrix, same, train
 
+ROOT = Path(__file__).resolve().parents[3]
+
 
 def test_the_arguments_are_those_of_the_original() -> None:
     parameters = inspect.signature(smd.Hook).parameters.values()
@@ -202,11 +204,30 @@ def test_without_xgboost_the_import_names_the_extra() -> None:
     assert "stepwatch[xgboost]" in done.stderr
 
 
-def test_without_pandas_only_the_trees_are_missing(
-    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    train(make_hook(trial, "trees", "feature_importance"))
-    assert caplog.text.count("pandas is needed: pip install 'stepwatch[xgboost]'") == 1
-    assert "trees/ID" not in trial.names(3)
-    assert any(name.startswith("feature_importance/") for name in trial.names(3))
+def test_without_pandas_only_the_trees_are_missing(tmp_path: Path) -> None:
+    out_dir, csv_file = tmp_path / "out", tmp_path / "train.csv"
+    csv_file.write_text("1,2\n")
+    code = f"""
+import sys
+sys.modules["pandas"] = None
+from tests.hook_layer.xgboost.boosting import EVERY_ROUND, train
+from hook_layer.xgboost import Hook
+train(Hook({str(out_dir)!r}, True, save_config=EVERY_ROUND, save_all=True))
+try:
+    Hook({str(out_dir)!r}, train_data=({str(csv_file)!r}, "csv"))
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("pandas is needed: pip install 'stepwatch[xgboost]'") == 1
+    assert "train_data: pandas is needed to read" in done.stdout
+    names = WrittenTrial(str(out_dir)).names(3)
+    assert "feature_importance/gain/f2" in names
+    assert not any(name.startswith("trees/") for name in names)
