@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 PYTEST_ARGUMENTS ?=
+BENCH_ARGUMENTS ?=
 
 .PHONY: help setup setup-demo demo test lint synth bench clean
 
@@ -33,9 +34,10 @@ synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no cre
 	@$(VENV)/python -m infra.packaging
 	@$(VENV)/python -m infra.app
 
-bench: setup  ## Measure the format, the hook and the rules.
-	@for script in benchmarks/*.py; do $(VENV)/python $$script || exit 1; done
+bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help tells how to measure less.
+	@$(PYTHON) tools/setup_environment.py peers
+	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
 
 clean:  ## Remove everything that can be made again.
-	rm -rf .venv .venv-interop .venv-oldest .build cdk.out
+	rm -rf .venv .venv-interop .venv-oldest .venv-peers .build cdk.out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,6 +18,8 @@ __all__ = ["Attachment", "Kind", "ours", "peers"]
 
 Kind: TypeAlias = Literal["statistics", "raw", "losses"]
 TENSORS = ["weights", "gradients", "biases"]
+_EVERY: dict[Kind, int] = {"statistics": 3, "raw": 3, "losses": 4}
+"""In which rounds the others take part: they need much time, or little precision."""
 
 
 def _nothing(*_: object) -> None:
@@ -89,7 +91,7 @@ def _smdebug(kind: Kind, folder: Path) -> Attachment:
             reductions=["min", "max", "mean", "std"], norms=["l2"]
         )
     hook = smd.Hook(str(folder), save_config=smd.SaveConfig(save_interval=1), **options)
-    return _of_hook(hook, _nothing, folder, every=1 if kind == "losses" else 2)
+    return _of_hook(hook, _nothing, folder, every=_EVERY[kind])
 
 
 def _tensorboard(kind: Kind, folder: Path) -> Attachment:
@@ -112,7 +114,7 @@ def _tensorboard(kind: Kind, folder: Path) -> Attachment:
         before_update=write,
         settle=writer.flush,
         close=writer.close,
-        every=1 if kind == "losses" else 3,
+        every=_EVERY[kind],
     )
 
 
@@ -136,7 +138,7 @@ def _wandb(kind: Kind, folder: Path) -> Attachment:
     def write(_: nn.Module, loss: Tensor) -> None:
         run.log({"loss": loss.item()})
 
-    return Attachment(attach, write, close=run.finish, every=1 if kind == "losses" else 3)
+    return Attachment(attach, write, close=run.finish, every=_EVERY[kind])
 
 
 def _each_step(folder: Path, save: Callable[[nn.Module, Path], object]) -> Attachment:
@@ -148,7 +150,7 @@ def _each_step(folder: Path, save: Callable[[nn.Module, Path], object]) -> Attac
         step += 1
         save(model, folder / str(step))
 
-    return Attachment(before_update=write, tidy=lambda: empty(folder), every=2)
+    return Attachment(before_update=write, tidy=lambda: empty(folder), every=_EVERY["raw"])
 
 
 def _tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -82,7 +82,6 @@ def imports(scale: Scale) -> list[Result]:
     if scale.peers:
         commands["smdebug.trials"] = "import smdebug.trials"
     works = {name: _process(code) for name, code in commands.items()}
-    in_turns(works, 1)  # the files are in memory from now on
     times = in_turns(works, max(scale.rounds, 3))
     bare = Measured.of(times.pop("")).median
     net = {n: Measured.of(1e3 * (time - bare) for time in found) for n, found in times.items()}

@@ -71,21 +71,14 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def in_turns(
-    works: Mapping[str, Callable[[], float]], rounds: int, tidy: Callable[[], object] = lambda: None
-) -> dict[str, list[float]]:
-    """Return what each callable returned, called in turns.
-
-    Args:
-        works: What is measured.
-        rounds: How often.
-        tidy: Called between them.
-    """
+def in_turns(works: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Return what each callable returned, called in turns; a first call of each does not count."""
+    for work in works.values():
+        work()
     found: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
             found[name].append(work())
-            tidy()
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from torch import Tensor, nn
@@ -34,6 +35,16 @@ logger = logging.getLogger("stepwatch")
 _LOSS_PREFIX = "Loss_output_"
 
 
+@dataclass
+class _Newest:
+    """The hook whose model was called last: the next loss without a module is taken for its."""
+
+    hook: ReferenceType[TorchEvents] | None = None
+
+
+_newest = _Newest()  # an attribute of the class would slow every look-up of its methods
+
+
 class TorchEvents(TorchCapture):
     """A hook that knows what modules, backward passes and optimisers do.
 
@@ -45,9 +56,6 @@ class TorchEvents(TorchCapture):
         dry_run: Decide everything and store nothing.
         all_workers: Whether every worker writes, or only the chief.
     """
-
-    _newest: ClassVar[ReferenceType[TorchEvents] | None] = None
-    """The hook whose model was called last: the next loss without a module is taken for its."""
 
     def __init__(
         self,
@@ -103,7 +111,7 @@ class TorchEvents(TorchCapture):
         kind = self._steps.next_pass(self.mode, model, inputs)
         if kind is Pass.ASIDE:
             return
-        TorchEvents._newest = self._ref
+        _newest.hook = self._ref
         if kind is Pass.BEGINS:
             self._try_to_begin_step()
         if not self.is_active:
@@ -157,7 +165,7 @@ class TorchEvents(TorchCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        is_named = self._met_loss or self._names_losses or TorchEvents._newest is not self._ref
+        is_named = self._met_loss or self._names_losses or _newest.hook is not self._ref
         if self._due and not is_named and not self._steps.leaves_losses_out(self.mode):
             scalars = [tensor for tensor in tensors_in(args[:1]) if tensor.numel() == 1]
             losses = [self._scaling.unscaled_loss(tensor) for tensor in scalars]

@@ -230,7 +230,6 @@ def steps(num: int) -> Loop:
 
 def test_nobody_is_held_before_all_take_part(caplog: pytest.LogCaptureFixture) -> None:
     store, barrier = DictStore(), threading.Barrier(2)
-    missing = threading.Barrier(1)
     first = Worker(0, 3, store, barrier, request=REQUEST)
     second = Worker(1, 3, store, barrier)
 
@@ -241,7 +240,6 @@ def test_nobody_is_held_before_all_take_part(caplog: pytest.LogCaptureFixture) -
     run([first, second], steps(200), wait_for_warning)
     assert (first.num_steps, second.num_steps) == (200, 200)
     assert not any(key.startswith("run/step") for key in store.content)
-    del missing
 
 
 def test_hooks_of_different_models_do_not_agree(caplog: pytest.LogCaptureFixture) -> None:
@@ -326,17 +324,17 @@ def test_a_hook_that_is_closed_ends_the_agreement(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_hook_may_be_closed_while_it_is_held() -> None:
-    first, second = make_workers(2)
-    first.store.set("run/member/2", "Net")
-    workers = [Worker(rank, 3, first.store, first.barrier) for rank in range(2)]
+    store, barrier = DictStore(), threading.Barrier(2)
+    store.set("run/member/2", "Net")  # a worker that does not answer
+    workers = [Worker(rank, 3, store, barrier) for rank in range(2)]
     workers[0].request = REQUEST
     while not workers[1].agreement._is_held:
         threading.Event().wait(0.001)
     workers[1].agreement.close()
     workers[0].agreement._thread.join(TIMEOUT_S)
-    assert workers[0].begin()
-    for worker in (first, second):
-        worker.agreement.close()
+    assert all(worker.begin() for worker in workers)
+    assert store.content["run/decision"] == "nobody"
+    workers[0].agreement.close()
 
 
 def test_idle_workers_write_nothing(caplog: pytest.LogCaptureFixture) -> None:

