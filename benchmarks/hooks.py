@@ -97,7 +97,7 @@ def _smdebug(kind: Kind, folder: Path) -> Attachment:
 def _tensorboard(kind: Kind, folder: Path) -> Attachment:
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
 
-    writer: Any = SummaryWriter(folder)  # type: ignore[no-untyped-call]
+    writer: Any = SummaryWriter(folder)
     step = 0
 
     def write(model: nn.Module, loss: Tensor) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Scale, in_turns, seconds
-from benchmarks.reading import RUN, write_trial
+from benchmarks.reading import RUN, smdebug_opener, write_trial
 from benchmarks.result import Measured, Result
 from hook_layer.storage.base import Store, open_store
 from rule_runtime import available_rules
@@ -114,10 +114,10 @@ def _process(code: str) -> Callable[[], float]:
 
 def _smdebug_rule(folder: Path, steps: int) -> Callable[[], float]:
     """Return what judges some steps by the rule in the form of the original's documentation."""
+    create_trial = smdebug_opener()
     from smdebug.rules.rule import Rule as TheirRule  # noqa: PLC0415
-    from smdebug.trials import create_trial  # noqa: PLC0415
 
-    class TheirVanishingGradient(TheirRule):  # type: ignore[misc, no-any-unimported]
+    class TheirVanishingGradient(TheirRule):  # type: ignore[misc]
         def __init__(self, base_trial: Any) -> None:
             super().__init__(base_trial, action_str="")
 

@@ -18,7 +18,7 @@ from hook_layer.storage.base import open_store
 from rule_runtime import create_trial
 from rule_runtime.testing import TrialBuilder
 
-__all__ = ["LOSS", "RUN", "memory", "opening", "values", "write_trial"]
+__all__ = ["LOSS", "RUN", "memory", "opening", "smdebug_opener", "values", "write_trial"]
 
 RUN = "run-1"
 LOSS = "CrossEntropyLoss_output_0"
@@ -29,8 +29,7 @@ PEAK_MEMORY = (
     "[trial.tensor({name!r}).reduction_value(step, 'mean', abs=True) for step in steps];"
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 )
-os.environ["SMDEBUG_TRAINING_END_DELAY_REFRESH"] = "0"
-os.environ["SMDEBUG_LOG_LEVEL"] = "error"
+SETTINGS = {"SMDEBUG_TRAINING_END_DELAY_REFRESH": "0", "SMDEBUG_LOG_LEVEL": "error"}
 
 
 def opening(scale: Scale) -> list[Result]:
@@ -55,7 +54,7 @@ def values(scale: Scale) -> list[Result]:
     folder = write_trial(scale)
     tensors = {"ours": create_trial(folder).tensor(LOSS)}
     if scale.peers:
-        tensors["smdebug"] = _smdebug()(str(folder)).tensor(LOSS)
+        tensors["smdebug"] = smdebug_opener()(str(folder)).tensor(LOSS)
     works: dict[str, Callable[[], float]] = {
         name: lambda tensor=tensor: seconds(  # type: ignore[misc]
             lambda: [tensor.value(step) for step in tensor.steps()]
@@ -94,7 +93,7 @@ def write_trial(scale: Scale) -> Path:
 
 
 def _of_both(work: Callable[[Callable[[str], Any]], object], scale: Scale) -> dict[str, Measured]:
-    creators = {"ours": create_trial} | ({"smdebug": _smdebug()} if scale.peers else {})
+    creators = {"ours": create_trial} | ({"smdebug": smdebug_opener()} if scale.peers else {})
     works: Mapping[str, Callable[[], float]] = {
         name: lambda create=create: seconds(lambda: work(create))  # type: ignore[misc]
         for name, create in creators.items()
@@ -106,7 +105,9 @@ def _ms(times: Mapping[str, list[float]]) -> dict[str, Measured]:
     return {name: Measured.of(1e3 * time for time in found) for name, found in times.items()}
 
 
-def _smdebug() -> Callable[[str], Any]:
+def smdebug_opener() -> Callable[[str], Any]:
+    """Return the original's `create_trial`."""
+    os.environ.update(SETTINGS)
     from smdebug.trials import create_trial as create  # noqa: PLC0415
 
     found: Callable[[str], Any] = create
@@ -137,5 +138,6 @@ def _peak_mb(module: str, folder: Path) -> float:
     root = Path(__file__).resolve().parent.parent
     script = PEAK_MEMORY.format(module=module, name=LOSS)
     command = [sys.executable, "-c", script, str(root), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = os.environ | SETTINGS
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return int(done.stdout.split()[-1]) / 1024

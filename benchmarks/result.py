@@ -61,15 +61,14 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as good as the best peer ours is."""
+        """How many times as good as the best peer ours is; None where noise is more than either."""
         medians = [peer.median for peer in self.peers.values()]
         if not medians:
             return None
-        best = min(medians) if self.better == "lower" else max(medians)
-        above, below = (
-            (best, self.ours.median) if self.better == "lower" else (self.ours.median, best)
-        )
-        return above / below if below > 0 else None
+        is_lower_better = self.better == "lower"
+        best = min(medians) if is_lower_better else max(medians)
+        worse, less = (best, self.ours.median) if is_lower_better else (self.ours.median, best)
+        return worse / less if worse > 0 and less > 0 else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as it is written to the file of results."""

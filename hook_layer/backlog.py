@@ -119,7 +119,7 @@ class Backlog:
                 raise OSError(errno.ENOSPC, reason)
             try:
                 self._made_spool().put_step(step.number, files, events)
-            except OSError:
+            except Exception:
                 self._remove_empty_spool()
                 raise
             self._disk_bytes += step.disk_bytes

@@ -143,7 +143,7 @@ class CapturedTensor:
         own = [] if self.raw is None else [self.raw]
         if self.shown is not None and self.shown is not self.raw:
             own.append(self.shown)
-        return own + [snapshot for _, snapshot in self.reductions]
+        return [*own, *(snapshot for _, snapshot in self.reductions)] if self.reductions else own
 
 
 @dataclass(slots=True)
@@ -167,8 +167,11 @@ class StepRecord:
     @property
     def nbytes(self) -> int:
         """Bytes of the snapshots, with an allowance for each tensor's bookkeeping."""
-        held = (s.nbytes for tensor in self.tensors.values() for s in tensor.snapshots)
-        return sum(held) + 512 * len(self.tensors)
+        held = 512 * len(self.tensors)
+        for tensor in self.tensors.values():
+            for snapshot in tensor.snapshots:
+                held += snapshot.nbytes
+        return held
 
     def release(self) -> None:
         """Give back the memory of all snapshots."""

@@ -47,11 +47,6 @@ class CircuitBreaker:
         """Whether it opened, and no success has closed it since."""
         return self._failures_in_a_row >= self._max_failures
 
-    @property
-    def pause_s(self) -> float:
-        """The current pause, seconds; 0 while it has not opened."""
-        return self._pause_s
-
     def allows(self) -> bool:
         """Tell whether to try now."""
         return self.wait_s() <= 0

@@ -2,35 +2,31 @@
 
 Two processes that know nothing of each other (two trainings by mistake, or workers that no process
 group makes known) would both be `worker_0`. The first one locks a file in the folder; the system
-takes the lock away when that process ends, however it ends. A second hook in the same process is
-refused just so, until the first is closed. Nothing of the kind exists in S3.
+takes the lock away when that process ends, however it ends. In one process the newer hook counts: a
+cell of a notebook that is run again makes a hook while the one before is still somewhere, in a
+variable or a traceback; that one is closed. Nothing of the kind exists in S3.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import socket
-import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
+from weakref import WeakMethod, WeakSet
 
+from hook_layer.file_lock import HAS_LOCKS, FileLock
 from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["CLAIM_FILE", "FolderClaim"]
 
 logger = logging.getLogger("stepwatch")
 
 CLAIM_FILE: Final = "claim.smd"
-_HELD: Final = (errno.EWOULDBLOCK, errno.EACCES)
 _MAX_TRIES: Final = 10
 _MAX_BYTES: Final = 1000
 
@@ -40,15 +36,18 @@ class FolderClaim:
 
     Args:
         store: The trial's root.
+        stop: Method that ends the writing, called when another owner in this process claims the
+            folder; known weakly. None: this claim neither gives way nor makes others do so.
     """
 
-    _claims: Final[weakref.WeakSet[FolderClaim]] = weakref.WeakSet()
+    _held: Final[WeakSet[FolderClaim]] = WeakSet()
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, stop: Callable[[], None] | None = None) -> None:
+        self._owner_stops = None if stop is None else WeakMethod(stop)
         self._path: str | None = None
-        if fcntl is not None and isinstance(store, LocalStore):
+        if HAS_LOCKS and isinstance(store, LocalStore):
             self._path = os.path.join(store.path, CLAIM_FILE)  # noqa: PTH118
-        self._descriptor: int | None = None
+        self._lock: FileLock | None = None
         self._pid = os.getpid()
 
     def take(self) -> str | None:
@@ -57,58 +56,83 @@ class FolderClaim:
         Returns:
             None if the claim holds, or nobody can tell; otherwise who holds one.
         """
-        if self._path is None or self._descriptor is not None:
+        if self._path is None or self._lock is not None:
             return None
+        holder = self._try_to_take(self._path)
+        if holder is not None and self._supersede(self._path):
+            holder = self._try_to_take(self._path)
+        return holder
+
+    def _try_to_take(self, path: str) -> str | None:
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)  # noqa: PTH103, PTH120
+            os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
             for _ in range(_MAX_TRIES):
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                if not _lock(descriptor):
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                lock = _lock(descriptor)
+                if lock is None:
                     return _holder(descriptor)
-                if _is_file(descriptor, self._path):
-                    self._hold(descriptor)
+                if _is_file(descriptor, path):
+                    self._lock = lock
+                    self._held.add(self)
+                    self._sign(descriptor)
                     return None
-                os.close(descriptor)  # its holder removed it, just when it was opened
+                lock.release()  # its holder removed it, just when it was opened
         except OSError as error:
-            logger.debug("%s cannot be claimed: %s", self._path, error)
+            logger.debug("%s cannot be claimed: %s", path, error)
         return None
 
     def release(self) -> None:
         """Give the folder free; safe at any time, also without a claim."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
+        lock, self._lock = self._lock, None
+        if lock is None:
             return
         with suppress(OSError):
             if os.getpid() == self._pid and self._path is not None:
                 os.unlink(self._path)  # noqa: PTH108
-        with suppress(OSError):
-            os.close(descriptor)
+        lock.release()
 
-    def _hold(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._claims.add(self)
+    def give_way(self, path: str) -> bool:
+        """Let the owner stop and give the folder free, if this claim is one on it.
+
+        Args:
+            path: The file that is locked.
+        """
+        if self._owner_stops is None or not self._holds(path):
+            return False
+        stop = self._owner_stops()
+        if stop is not None:
+            stop()
+        self.release()
+        return True
+
+    def _supersede(self, path: str) -> bool:
+        """Let the owner of the folder in this process give way; False if there is none."""
+        if self._owner_stops is None:
+            return False
+        return any(other.give_way(path) for other in list(self._held))
+
+    def _holds(self, path: str) -> bool:
+        if self._lock is None or self._path is None or self._pid != os.getpid():
+            return False
+        try:
+            return os.path.samefile(self._path, path)  # noqa: PTH121
+        except OSError:
+            return False
+
+    def _sign(self, descriptor: int) -> None:
         holder = {"pid": self._pid, "host": socket.gethostname()}
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
-    @classmethod
-    def _forked(cls) -> None:
-        """Close the copies of the descriptors, which would keep the locks behind their process."""
-        for claim in cls._claims:
-            claim.release()
 
-
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; False, with the file closed, if another open file has the lock."""
+def _lock(descriptor: int) -> FileLock | None:
+    """Lock an open file, or close it where there are no locks; see `FileLock.take`."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _HELD:
-            return False
+        return FileLock.take(descriptor)
+    except OSError:
         os.close(descriptor)
         raise
-    return True
 
 
 def _is_file(descriptor: int, path: str) -> bool:
@@ -130,7 +154,3 @@ def _holder(descriptor: int) -> str:
     if pid == os.getpid() and host == socket.gethostname():
         return "another hook of this process, which is not closed"
     return f"process {pid} on {host[:255]!r}"
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=FolderClaim._forked)  # noqa: SLF001 - of this module

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from hook_layer.collection_set import CollectionSet
 from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionKeys
@@ -14,7 +14,9 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import Reduction, ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["CollectionManager", "SummaryPlan", "TensorPlan"]
+__all__ = ["CollectionManager", "OnMistake", "SummaryPlan", "TensorPlan"]
+
+OnMistake: TypeAlias = Callable[[HookConfigurationError], None]
 
 _AS_THEY_ARE: Final = ReductionConfig(save_raw_tensor=True)
 _WITHOUT_HISTOGRAMS: Final = SCALARS | {CollectionKeys.TENSORFLOW_SUMMARIES}
@@ -77,18 +79,25 @@ class CollectionManager(CollectionSet):
     has_summaries: bool = False
     num_workers: int = 1
     version: int = 0
-    _prepared_for: tuple[Any, ...] | None = None
+    _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
     _plans: dict[tuple[str, ...], dict[str, TensorPlan | None]] = field(default_factory=dict)
 
-    def due(self, mode: ModeKeys, mode_step: int) -> tuple[Collection, ...]:
+    def due(
+        self, mode: ModeKeys, mode_step: int, on_mistake: OnMistake | None = None
+    ) -> tuple[Collection, ...]:
         """Return the collections that are saved in this step.
 
+        Args:
+            mode: Its mode.
+            mode_step: Its number in this mode.
+            on_mistake: Is told of included collections that are empty or unknown, whenever the
+                collections were changed; these are left out. None: the first one is raised.
+
         Raises:
-            HookConfigurationError: A collection is empty or unknown (at the first call, or after
-                collections were changed).
+            HookConfigurationError: An included collection is empty or unknown.
         """
-        self._prepare()
+        self._prepare(on_mistake)
         skip = OF_TRAINING if mode in (ModeKeys.EVAL, ModeKeys.PREDICT) else ()
         return tuple(
             collection
@@ -135,27 +144,41 @@ class CollectionManager(CollectionSet):
             num_workers=self.num_workers,
         )
 
-    def _prepare(self) -> None:
-        state = tuple((id(c), len(c.include_regex)) for c in self.collections.values())
+    def _prepare(self, on_mistake: OnMistake | None) -> None:
+        state: list[int] = [len(self.include)]
+        for collection in self.collections.values():  # in every step
+            num_patterns = len(collection.include_regex)
+            state += (id(collection), num_patterns, not num_patterns and self._is_empty(collection))
         if state == self._prepared_for:
             return
-        for name in self.include - self.collections.keys():
-            raise HookConfigurationError(
-                f"include_collections has {name!r}, which was never made or configured: "
-                f"{nearest(name, self.collections)}"
-            )
-        for name, collection in self.collections.items():
-            if (
-                name not in self.built_in
-                and not collection.include_regex
-                and not collection.tensor_names
-            ):
-                raise InvalidCollectionConfigurationError(name, self.built_in)
+        for mistake in self._mistakes():
+            if on_mistake is None:
+                raise mistake
+            on_mistake(mistake)
         everything = CollectionKeys.ALL in self.include
-        self._saved = [c for n, c in self.collections.items() if everything or n in self.include]
+        self._saved = [
+            collection
+            for name, collection in self.collections.items()
+            if (everything or name in self.include) and not self._is_empty(collection)
+        ]
         self._plans.clear()
         self._prepared_for = state
         self.version += 1
+
+    def _mistakes(self) -> Iterator[HookConfigurationError]:
+        for name in sorted(self.include):
+            if name not in self.collections:
+                yield HookConfigurationError(
+                    f"include_collections has {name!r}, which was never made or configured: "
+                    f"{nearest(name, self.collections)}"
+                )
+            elif self._is_empty(self.collections[name]):
+                yield InvalidCollectionConfigurationError(name, self.built_in)
+
+    def _is_empty(self, collection: Collection) -> bool:
+        """Tell whether no tensor can be in a collection; in those that are built in one may be."""
+        is_filled = collection.include_regex or collection.tensor_names
+        return not is_filled and collection.name not in self.built_in
 
     # A collection keeps what its user set; the defaults are looked up. So it may be changed later,
     # and be part of several hooks with different defaults.

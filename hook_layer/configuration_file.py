@@ -8,6 +8,7 @@ it. With `STEPWATCH_CONFIG` the hook itself writes to `S3OutputPath`; with the o
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Mapping
@@ -98,10 +99,13 @@ def read_json_object(path: str, name: str) -> dict[str, Any]:
         raise ConfigurationFileNotFoundError(f"{name} does not exist") from error
     except (OSError, ValueError, ImportError) as error:
         raise HookConfigurationError(f"{name} cannot be read: {error}") from error
+    data = data.removeprefix(codecs.BOM_UTF8)  # some editors for Windows write it
     if not data.strip():
         raise HookConfigurationError(f"{name} is empty; write at least {{}} into it")
     try:
-        return load_object(data, file=name, error=FormatError, max_bytes=MAX_CONFIGURATION_BYTES)
+        return load_object(
+            data, file=name, error=FormatError, max_bytes=MAX_CONFIGURATION_BYTES, is_strict=True
+        )
     except FormatError as error:
         raise HookConfigurationError(
             f"{error}; a configuration is one JSON object as in CreateTrainingJob, e.g. "

@@ -28,6 +28,7 @@ class WriterCounters:
         file_errors: Errors while storing or removing other files.
         files_undelivered: Other files that could not be stored until the end.
         export_errors: Errors of exporters.
+        tensorboard_steps_lost: Steps that TensorBoard lacks, for its files could not be stored.
     """
 
     steps_written: int = 0
@@ -46,6 +47,7 @@ class WriterCounters:
     file_errors: int = 0
     files_undelivered: int = 0
     export_errors: int = 0
+    tensorboard_steps_lost: int = 0
 
     @property
     def steps_lost(self) -> int:

@@ -19,7 +19,6 @@ is set aside: it stays in the spool, is tried once more at the end, and then com
 from __future__ import annotations
 
 import logging
-import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +32,7 @@ from hook_layer.format.paths import event_key, index_key
 from hook_layer.small_files import SmallFiles
 from hook_layer.spool_folder import SpoolTarget, StepFiles
 from hook_layer.step_files import EncodedStep, RunIdentity, encode_step
-from hook_layer.storage.base import Buffers, Store
+from hook_layer.storage.base import Buffers, Store, StoreRefusedError
 from hook_layer.store_health import StoreHealth
 
 __all__ = ["StepDelivery"]
@@ -170,11 +169,10 @@ class StepDelivery:
 
     def _store(self, encoded: EncodedStep, number: int) -> None:
         """Store the event file, then the index file; a step that fails waits, or is lost."""
-        key = event_key(encoded.record.step, self._identity.worker)
-        error = self._put(key, encoded.events) if encoded.events.nbytes else None
-        described = None if error is not None else self._described(encoded, number)
-        if described is not None:
-            error = self._put(described[1].index_key, described[1].index_data)
+        error, described = self._try_to_store(encoded, number)
+        is_refused = error is None or isinstance(error, StoreRefusedError)
+        if not (is_refused or self.health.is_away or self.backlog.has_room(encoded.events.nbytes)):
+            error, described = self._try_to_store(encoded, number)  # one hiccup must not cost it
         with self._lock:
             if error is not None and not self._has_left:
                 self._keep(encoded, number, is_doubtful=described is not None)
@@ -183,6 +181,17 @@ class StepDelivery:
                 self._note_stored(described[0])
         if error is None:
             self.files.pay_if_due()
+
+    def _try_to_store(
+        self, encoded: EncodedStep, number: int
+    ) -> tuple[Exception | None, tuple[WaitingStep, StepFiles] | None]:
+        """Return the error, and what is told of the step if its event file is stored."""
+        key = event_key(encoded.record.step, self._identity.worker)
+        error = self._put(key, encoded.events) if encoded.events.nbytes else None
+        described = None if error is not None else self._described(encoded, number)
+        if described is not None:
+            error = self._put(described[1].index_key, described[1].index_data)
+        return error, described
 
     def _keep(self, encoded: EncodedStep, number: int, *, is_doubtful: bool = False) -> None:
         """Let a step wait; of one without room the index file, if it is in doubt."""
@@ -193,7 +202,7 @@ class StepDelivery:
         with self._lock:
             try:
                 self.backlog.add(step, files, encoded.events if encoded.events.nbytes else None)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the step is lost, and told
                 self.health.lost(error)
                 if is_doubtful:
                     self.backlog.add_index(step, files)
@@ -240,15 +249,13 @@ class StepDelivery:
             files = self.backlog.read(step)
             if step.number > self._last_stored:
                 files = files.with_skipped(step.number - self._last_stored - 1)
-            events_key = files.event_key
         except (OSError, ValueError) as unreadable:  # somebody has been at the spool
             self.health.lost_by(unreadable)
             self.backlog.remove(step)
             self._count_backlog()
             return True
         step.attempts += 1
-        error = None if files.events is None else self._put(events_key, files.events)
-        error = error or self._put(files.index_key, files.index_data)
+        error = self.health.call(partial(files.store_in, self._target))
         with self._lock:
             if self._has_left:
                 return True
@@ -288,15 +295,4 @@ class StepDelivery:
             self.files.leave_in(self.backlog)
             self._count_backlog()
             self.backlog.close()
-        folder = self.counters.spool_folder
-        if folder is not None:
-            logger.error(
-                "%d steps and %d other files of %s could not be delivered (%s) and wait in %s; "
-                "deliver them later by\n    python -m hook_layer.spool %s",
-                self.counters.steps_in_spool,
-                self.counters.files_undelivered,
-                self._target.uri,
-                self.counters.first_error,
-                folder,
-                shlex.quote(folder),
-            )
+        self.health.tell_what_is_left()

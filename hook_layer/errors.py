@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Final
 
 __all__ = [
     "ConfigurationFileNotFoundError",
@@ -15,8 +16,13 @@ __all__ = [
     "InvalidCollectionConfigurationError",
     "TrainingStoppedError",
     "close_match",
+    "misspelled",
     "nearest",
 ]
+
+
+_LIKELY: Final = 0.8
+"""Likeness (difflib's ratio) of a misspelled name: a letter of five, or two that changed places."""
 
 
 class HookConfigurationError(ValueError):
@@ -64,6 +70,19 @@ def close_match(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name that `name` may be a misspelling of, if there is one."""
     close = difflib.get_close_matches(name, sorted(valid), n=1)
     return close[0] if close else None
+
+
+def misspelled(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that `name` is very likely meant to be; None if it may be another.
+
+    A longer name that holds a valid one, as `my_weights` or `weights2`, is a name of its own.
+    """
+    names = {valid_name.lower(): valid_name for valid_name in sorted(valid)}
+    lower = name.lower()
+    if name in names.values() or any(other in lower != other for other in names):
+        return None
+    close = difflib.get_close_matches(lower, names, n=1, cutoff=_LIKELY)
+    return names[close[0]] if close else None
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -32,17 +32,20 @@ class FailureLog:
 
     Attributes:
         errors: Number of errors by part; `tensors` counts those of single tensors.
+        in_a_row: Failures since the last success, by part and what of it failed.
+        off: Parts that are switched off.
     """
 
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
-        self._in_a_row: Counter[tuple[str, str]] = Counter()
-        self._off: set[str] = set()
+        self.in_a_row: Counter[tuple[str, str]] = Counter()
+        self.off: set[str] = set()
         self._tensors: set[str] = set()
+        self._mistakes: set[str] = set()
 
     def is_off(self, part: str) -> bool:
         """Tell whether a part failed too often."""
-        return part in self._off
+        return part in self.off
 
     def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
         """Count an error of a part; the first is logged with its stack, and the last as such.
@@ -53,11 +56,11 @@ class FailureLog:
             where: What of the part failed; failures in a row are counted for each.
         """
         self.errors[part] += 1
-        self._in_a_row[part, where] += 1
+        self.in_a_row[part, where] += 1
         if self.errors[part] == 1:
             logger.error("capturing %s failed; training goes on", part, exc_info=error)
-        if self._in_a_row[part, where] >= _MAX_FAILURES_IN_A_ROW and part not in self._off:
-            self._off.add(part)
+        if self.in_a_row[part, where] >= _MAX_FAILURES_IN_A_ROW and part not in self.off:
+            self.off.add(part)
             logger.error(
                 "capturing %s failed %d times in a row and is switched off; training goes on: %s",
                 part,
@@ -67,8 +70,16 @@ class FailureLog:
 
     def succeeded(self, part: str, *, where: str = "") -> None:
         """Note that a part, or what `where` names of it, worked."""
-        if self._in_a_row:
-            self._in_a_row.pop((part, where), None)
+        if self.in_a_row:
+            self.in_a_row.pop((part, where), None)
+
+    def mistaken(self, error: HookConfigurationError) -> None:
+        """Count a mistake in the configuration that was made while training runs; logged once."""
+        message = str(error)
+        if message not in self._mistakes and len(self._mistakes) < _MAX_NAMES:
+            self._mistakes.add(message)
+            self.errors["configuration"] += 1
+            logger.error("this has no effect; training goes on: %s", message)
 
     def tensor_failed(self, name: str, error: BaseException) -> None:
         """Count a tensor that could not be captured; logged once for each name."""
@@ -82,27 +93,28 @@ class Stopwatch:
     """The time spent in guarded methods; in one that another calls it is not counted twice.
 
     Attributes:
+        is_running: Whether it counts just now.
         seconds: The time so far.
     """
 
-    __slots__ = ("_is_running", "seconds")
+    __slots__ = ("is_running", "seconds")
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._is_running = False
+        self.is_running = False
 
     def start(self) -> float:
         """Begin to count, and return what `stop` is to be given."""
-        if self._is_running:
+        if self.is_running:
             return 0.0
-        self._is_running = True
+        self.is_running = True
         return time.perf_counter()
 
     def stop(self, started: float) -> None:
         """Count the time since `start` returned `started`."""
         if started:
             self.seconds += time.perf_counter() - started
-            self._is_running = False
+            self.is_running = False
 
 
 class Guarded(Protocol):
@@ -132,19 +144,23 @@ def guarded(
         method: Callable[Concatenate[_Self, _P], _R],
     ) -> Callable[Concatenate[_Self, _P], _R | None]:
         def call(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | None:
-            if not self.is_active or self.failures.is_off(part):
+            failures, stopwatch = self.failures, self.stopwatch
+            if part in failures.off or not self.is_active:
                 return None
-            started = self.stopwatch.start()
+            # Most guarded methods are called by another one: that must cost next to nothing.
+            started = 0.0 if stopwatch.is_running else stopwatch.start()
             try:
                 result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
-                self.failures.failed(part, error, where=method.__name__)
+                failures.failed(part, error, where=method.__name__)
                 return None
             finally:
-                self.stopwatch.stop(started)
-            self.failures.succeeded(part, where=method.__name__)
+                if started:
+                    stopwatch.stop(started)
+            if failures.in_a_row:
+                failures.succeeded(part, where=method.__name__)
             return result
 
         update_wrapper(call, method)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from typing_extensions import Self
 
@@ -21,6 +22,7 @@ from hook_layer.collections import Collection
 from hook_layer.counters import WriterCounters
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
+from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.lifecycle import HookLifecycle
 from hook_layer.recorder import INIT_STEP
 from hook_layer.report import HookReport
@@ -100,6 +102,9 @@ class BaseHook(HookLifecycle):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InactiveCopy, (type(self),)
 
     # What an adapter calls -----------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ r"""The JSON that configures a hook, as CreateTrainingJob has it: what it says, 
      "Actions": [{"name": "stoptraining"}], "OptOutOfStop": false, "TrainingJobName": "mnist-7"}
 
 The members of `DebugHookConfig` may also stand at the top, which is how SageMaker hands them to a
-training job. Everything may be missing or null. A value may be a string wherever it is a number or
-a boolean. What is more special counts: a collection's `train.save_interval`, then its
-`save_interval`, then the hook's `train.save_interval`, then the hook's, then the default.
+training job. Everything may be missing or null, which is the same but for the two options whose
+None has a meaning: `close_timeout_s` and `termination_timeout_s` may be null or `"none"`. A value
+may be a string wherever it is a number or a boolean. What is more special counts: a collection's
+`train.save_interval`, then its `save_interval`, then the hook's `train.save_interval`, then the
+hook's, then the default.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from hook_layer.json_values import (
     as_integer,
     as_number,
     as_object,
+    as_optional_number,
     as_text,
     known_keys,
     refuse,
@@ -67,12 +70,14 @@ _OPTIONS: Final[dict[str, Callable[[str, object], object]]] = {
     "stop_poll_s": as_number,
     "on_full": partial(as_choice, valid=("wait", "drop")),
     "queue_bytes": partial(as_integer, minimum=1),
-    "close_timeout_s": as_number,
+    "close_timeout_s": as_optional_number,
     "max_wait_s": as_number,
     "spool_bytes": partial(as_integer, minimum=0),
     "spool_dir": as_text,
-    "termination_timeout_s": as_number,
+    "termination_timeout_s": as_optional_number,
 }
+_NULLABLE: Final = ("close_timeout_s", "termination_timeout_s")
+"""Options that null does not leave at their default, for None has a meaning there."""
 _FLAG_KEYS: Final = ("save_all", "dry_run", "export_tensorboard")
 _PARAMETER_KEYS: Final = (
     *SAVE_KEYS,
@@ -187,7 +192,9 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
     """
     hook, job = parse_job(file)
     path = "HookParameters"
-    given = known_keys(f"{path}.", as_object(path, hook.get(path)), _PARAMETER_KEYS)
+    members = as_object(path, hook.get(path))
+    given = known_keys(f"{path}.", members, _PARAMETER_KEYS)
+    given |= {key: None for key in _NULLABLE if key in members and members[key] is None}
     save = read_save_parameters(path, given, {})
     reduction_config = read_reduction_config(path, given, None)
     flags = {key: as_flag(f"{path}.{key}", given.get(key, False)) for key in _FLAG_KEYS}

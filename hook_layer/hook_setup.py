@@ -15,7 +15,7 @@ from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.config import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
 from hook_layer.configuration_file import OWN_VARIABLE
-from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.errors import HookConfigurationError, misspelled, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.hook_options import HookOptions, OptionArguments
@@ -137,6 +137,7 @@ def set_up(
     arguments, job = _arguments(configuration, defaults), configuration.job
     setup = _made_of(arguments, configuration.options, defaults, job, environ, by_file=True)
     configuration.configure(setup.manager, defaults.save_interval)
+    _check_names(f"{job.source}: CollectionConfigurations", setup.manager)
     return setup
 
 
@@ -150,6 +151,7 @@ def _made_of(
     by_file: bool = False,
 ) -> HookSetup:
     manager = _manager(arguments, defaults)
+    _check_names("include_collections", manager)
     targets = _targets(arguments, job, environ, by_file=by_file)
     manager.has_summaries = targets.tensorboard is not None
     return HookSetup(
@@ -230,6 +232,23 @@ def _manager(arguments: HookArguments, defaults: FrameworkDefaults) -> Collectio
         built_in=frozenset(defaults.built_in),
         collection_type=defaults.collection_type,
     )
+
+
+def _check_names(where: str, manager: CollectionManager) -> None:
+    """Refuse included collections without tensors whose name is a slip of the pen.
+
+    Others the script may still make, or fill; whether it did shows at the first step.
+    """
+    for name in sorted(manager.include):
+        collection = manager.collections.get(name)
+        if collection is not None and collection.include_regex:
+            continue
+        meant = misspelled(name, manager.built_in)
+        if meant is not None:
+            raise HookConfigurationError(
+                f"{where} has {name!r}: did you mean {meant!r}? (A collection of your own needs an "
+                "include_regex, or another name.)"
+            )
 
 
 def _check_texts(name: str, value: object) -> None:

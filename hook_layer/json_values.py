@@ -20,6 +20,7 @@ __all__ = [
     "as_integer",
     "as_number",
     "as_object",
+    "as_optional_number",
     "as_text",
     "as_texts",
     "known_keys",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _FLAGS: Final = {"true": True, "false": False, "1": True, "0": False}
+_NONE: Final = ("none", "null")
 _LONGEST_SHOWN: Final = 120
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}"}
 _shown: Final = reprlib.Repr()  # short, whatever the value
@@ -78,6 +80,12 @@ def as_number(name: str, value: object) -> float:
     if isinstance(value, bool) or not math.isfinite(number):
         refuse(name, value, "must be a number")
     return number
+
+
+def as_optional_number(name: str, value: object) -> float | None:
+    """Return a finite number, or None: `2.5`, `"2.5"`, `null`, `"none"`."""
+    is_none = value is None or (isinstance(value, str) and value.strip().lower() in _NONE)
+    return None if is_none else as_number(name, value)
 
 
 def as_text(name: str, value: object) -> str:

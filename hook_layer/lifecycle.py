@@ -25,6 +25,7 @@ from hook_layer.resumable import ResumableHook
 from hook_layer.session import TrialSession
 from hook_layer.step_files import RunIdentity
 from hook_layer.termination import on_termination
+from hook_layer.this_process import this_process
 
 __all__ = ["HookLifecycle"]
 
@@ -62,7 +63,7 @@ class HookLifecycle(ResumableHook):
         self._all_workers = all_workers
         self._session: TrialSession | None = None
         self._is_writer: bool | None = None  # not known before the first step
-        self._claim = FolderClaim(targets.out)
+        self._claim = FolderClaim(targets.out, self._give_way)
         self._pid = os.getpid()
         self._enabled = hook_enabled()
         self._closed = False
@@ -72,7 +73,7 @@ class HookLifecycle(ResumableHook):
     @property
     def is_active(self) -> bool:
         """False after `close`, in forked children, and where `USE_SMDEBUG` switches hooks off."""
-        return self._enabled and not self._closed and os.getpid() == self._pid
+        return self._enabled and not self._closed and this_process.pid == self._pid
 
     def close(self, *, end_of_training: bool = True) -> None:
         """Write what is left, and the end marker; a second call does nothing.
@@ -127,6 +128,18 @@ class HookLifecycle(ResumableHook):
                 timeout_s=self._options.close_timeout_s,
             )
         )
+
+    def _give_way(self) -> None:
+        """Close, since a newer hook of this process writes to the same folder."""
+        logger.warning(
+            "a newer hook of this process writes to %s: the one before is closed, at step %d",
+            self._store.uri,
+            self.step,
+        )
+        try:
+            self.close(end_of_training=False)
+        except Exception as error:  # noqa: BLE001 - the newer hook is not to suffer from it
+            self.failures.failed("close", error)
 
     def _close_session(self, *, end_of_training: bool) -> None:
         if self._session is None:

@@ -69,10 +69,20 @@ def read_save_parameters(
         return {key: _READ[key](f"{path}.{prefix}{key}", given[prefix + key]) for key in keys}
 
     plain = behind("")
-    return {
+    save = {
         mode: {**base.get(mode, {}), **plain, **behind(prefix)}
         for mode, prefix in _PREFIXES.items()
     }
+    for mode, arguments in save.items():
+        _check_together(f"{path}, mode {mode.name}", arguments)
+    return save
+
+
+def _check_together(where: str, arguments: Mapping[str, Any]) -> None:
+    try:
+        SaveConfigMode(**arguments)
+    except HookConfigurationError as error:
+        raise HookConfigurationError(f"{where}: {error}") from error
 
 
 def make_save_config(save: SaveParameters, default_interval: int) -> SaveConfig:

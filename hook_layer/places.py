@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +24,16 @@ from hook_layer.config import (
 )
 from hook_layer.configuration_file import read_json_object
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.json_values import as_text
+from hook_layer.json_values import as_text, refuse
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.mirror import MirrorStore
 
 __all__ = ["Outputs", "output_paths", "resolve_targets"]
 
 logger = logging.getLogger("stepwatch")
+
+_SLIP: Final = re.compile(r"(?P<scheme>s3|file|memory)(:/?|//)(?=[^:])", re.IGNORECASE)
+"""What `s3://` becomes with a letter missing."""
 
 _DEBUG_LEAF: Final = "debug-output"
 _TENSORBOARD_LEAF: Final = "tensorboard-output"
@@ -93,13 +97,22 @@ def output_paths(name: str, members: Mapping[str, Any], *s3_keys: str) -> Output
         s3_keys: Keys of the path in S3; the first that is given counts.
 
     Raises:
-        HookConfigurationError: One is no text.
+        HookConfigurationError: One is no text, or the one in S3 is neither URI nor absolute path.
     """
-    s3 = [as_text(f"{name}{key}", members[key]) for key in s3_keys if members.get(key) is not None]
+    s3 = [_as_uri(f"{name}{key}", members[key]) for key in s3_keys if members.get(key) is not None]
     local = members.get("LocalPath")
     return OutputPaths(
         s3[0] if s3 else None, None if local is None else as_text(f"{name}LocalPath", local)
     )
+
+
+def _as_uri(name: str, value: object) -> str:
+    text = as_text(name, value)
+    if "://" not in text and not text.startswith("/"):
+        slip = _SLIP.match(text)
+        below = (text[slip.end() :] if slip else text).lstrip("/")
+        refuse(name, value, f"must be a URI: did you mean 's3://{below}'?")
+    return text
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,12 @@ class _Place:
     def _store(self, uri: str) -> Store:
         if not uri.isprintable():
             raise HookConfigurationError(f"{self.named_by}={uri!r} is no path: it is not printable")
+        if "://" not in uri and (slip := _SLIP.match(uri)):
+            meant = f"{slip['scheme'].lower()}://{uri[slip.end() :].lstrip('/')}"
+            raise HookConfigurationError(
+                f"{self.named_by}={uri!r} would be a local folder: did you mean {meant!r}? "
+                "(a folder of such a name is './...')"
+            )
         try:
             return open_store(uri if "://" in uri else os.path.expanduser(uri))  # noqa: PTH111
         except ValueError as error:

@@ -28,7 +28,6 @@ from hook_layer.capture import (
 )
 from hook_layer.collection_manager import CollectionManager, TensorPlan
 from hook_layer.collections import Collection
-from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.guard import FailureLog, Stopwatch
@@ -243,11 +242,7 @@ class StepRecorder:
         return reduced
 
     def _due_collections(self, mode_step: int) -> tuple[Collection, ...]:
-        try:
-            return self.collection_manager.due(self.mode, mode_step)
-        except HookConfigurationError as error:
-            if self.step == self._init_step + 1:
-                raise
-            # A mistake made while training runs must not end it.
-            self.failures.failed("collections", error)
-            return ()
+        # A mistake that is made while training runs must not end it.
+        is_first = self.step == self._init_step + 1
+        on_mistake = None if is_first else self.failures.mistaken
+        return self.collection_manager.due(self.mode, mode_step, on_mistake)

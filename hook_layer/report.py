@@ -59,6 +59,7 @@ class HookReport:
                 ("steps dropped", writer.steps_dropped),
                 ("steps not delivered", writer.steps_undelivered),
                 ("other files not delivered", writer.files_undelivered),
+                ("steps that TensorBoard lacks", writer.tensorboard_steps_lost),
                 ("tensors left out", writer.tensors_left_out),
                 ("tensors that came too late", self.late_tensors),
             ),

@@ -25,14 +25,14 @@ class SaveConfigMode:
     Args:
         save_interval: Save every so many steps (default 500).
         start_step: First step for the interval (default 0).
-        end_step: First step that the interval no longer saves (default: never).
+        end_step: First step that the interval no longer saves (default: never); 0: it saves none.
         save_steps: Steps that are saved in any case.
 
     Raises:
-        HookConfigurationError: A value is no integer, or out of range.
+        HookConfigurationError: A value is no integer, out of range, or no step is in the range.
     """
 
-    __slots__ = ("end_step", "save_interval", "save_steps", "start_step")
+    __slots__ = ("_listed", "end_step", "save_interval", "save_steps", "start_step")
 
     def __init__(
         self,
@@ -51,6 +51,11 @@ class SaveConfigMode:
             0 if start_step is None else as_integer("start_step", start_step, minimum=0)
         )
         self.end_step = None if end_step is None else as_integer("end_step", end_step, minimum=0)
+        if self.end_step and self.start_step >= self.end_step:
+            raise HookConfigurationError(
+                f"start_step={self.start_step} must be below end_step={self.end_step}; to save no "
+                "steps but save_steps give end_step=0"
+            )
         if isinstance(save_steps, (str, bytes)) or not isinstance(
             save_steps, (Sequence, type(None))
         ):
@@ -58,10 +63,15 @@ class SaveConfigMode:
                 f"save_steps={save_steps!r} must be a list of integers, e.g. [0, 10]"
             )
         self.save_steps = [as_integer("save_steps", step, minimum=0) for step in save_steps or ()]
+        self._listed = (self.save_steps, 0, frozenset[int]())  # a long list takes long to search
 
     def should_save_step(self, step_num: int) -> bool:
         """Tell whether step `step_num` of this mode is saved."""
-        if step_num in self.save_steps:
+        steps, num_steps, listed = self._listed
+        if steps is not self.save_steps or num_steps != len(self.save_steps):  # it was changed
+            listed = frozenset(self.save_steps)
+            self._listed = (self.save_steps, len(self.save_steps), listed)
+        if step_num in listed:
             return True
         if step_num < self.start_step or (self.end_step is not None and step_num >= self.end_step):
             return False
@@ -110,7 +120,8 @@ class SaveConfig:
     """When to save, for every mode.
 
     Either the same for all modes, through the four plain arguments, or `mode_save_configs` with one
-    `SaveConfigMode` a mode; modes that it lacks take the hook's default.
+    `SaveConfigMode` a mode; modes that it lacks take the hook's default, and the four arguments
+    have no effect then.
 
     Raises:
         HookConfigurationError: A key is no mode, a value no `SaveConfigMode`, or a number is bad.
@@ -125,8 +136,8 @@ class SaveConfig:
         save_steps: Sequence[int] | None = None,
     ) -> None:
         self.mode_save_configs: dict[ModeKeys, SaveConfigMode | None]
+        one = SaveConfigMode(save_interval, start_step, end_step, save_steps)
         if mode_save_configs is None:
-            one = SaveConfigMode(save_interval, start_step, end_step, save_steps)
             self.mode_save_configs = dict.fromkeys(ModeKeys, one)
             return
         for mode, config in mode_save_configs.items():

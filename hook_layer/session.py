@@ -19,7 +19,9 @@ from hook_layer.format.index import parse_index
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
 from hook_layer.hook_options import HookOptions
+from hook_layer.old_spools import tell_of_old_spools
 from hook_layer.resume import numbering, run_in
+from hook_layer.spool_folder import SpoolTarget
 from hook_layer.step_files import RunIdentity
 from hook_layer.stop_signal import StopSignal
 from hook_layer.tensorboard import TensorBoardExporter
@@ -74,9 +76,12 @@ class TrialSession:
             identity,
             options=_writer_options(options),
             sequence=numbers.last + 1,
-            exporters=() if self._tensorboard is None else (self._tensorboard,),
+            exporters=() if self._tensorboard is None else (self._export,),
         )
         self.writer.skip(numbers.num_lost)
+        target = SpoolTarget(store.uri, identity.run_id, identity.worker)
+        look = partial(tell_of_old_spools, target, _writer_options(options).spool_dir)
+        self.writer.housekeep("looking for old spools", look)
         self.stop_signal = StopSignal(store, identity.run_id, poll_s=options.stop_poll_s)
         if self._is_chief:
             self.writer.housekeep("looking for other runs", self._look_for_other_runs)
@@ -98,31 +103,29 @@ class TrialSession:
 
     def interrupt(self, timeout_s: float) -> bool:
         """Store what waits, for the process is about to end; False if that took too long."""
-        if self._tensorboard is not None:
-            self.writer.housekeep("storing TensorBoard's files", self._tensorboard.close)
-        return self.writer.close(timeout_s)
+        return self._close_writer(timeout_s)
 
     def close(self, *, end_of_training: bool, timeout_s: float | None) -> None:
         """Write what waits, then the end marker if training ended, and report what is missing."""
         self.stop_signal.close()
-        if self._tensorboard is not None:
-            self.writer.housekeep("storing TensorBoard's files", self._tensorboard.close)
         if end_of_training and self._is_chief and self._marks_the_end:
             self.writer.put_file(END_MARKER, self._end_marker, is_last=True)
-        in_time = self.writer.close(timeout_s)
+        in_time = self._close_writer(timeout_s)
         counters = self.writer.counters
-        waiting = counters.steps_in_spool
-        if in_time and not (counters.steps_lost or counters.files_undelivered or waiting):
+        waiting, lacking = counters.steps_in_spool, counters.tensorboard_steps_lost
+        is_short = counters.steps_lost or counters.files_undelivered or waiting or lacking
+        if in_time and not is_short:
             return
         logger.warning(
             "%s is not complete: %d steps could not be delivered and %d were dropped, %d are stored"
-            "%s%s%s%s",
+            "%s%s%s%s%s",
             self._store.uri,
             counters.steps_undelivered,
             counters.steps_dropped,
             counters.steps_written,
             f"; {waiting} wait in {counters.spool_folder}" if waiting else "",
             f"; {counters.files_undelivered} other files" if counters.files_undelivered else "",
+            f"; TensorBoard lacks {lacking} steps" if lacking else "",
             "" if in_time else f"; gave up waiting after {timeout_s} s",
             f"; first error: {counters.first_error}" if counters.first_error else "",
         )
@@ -148,6 +151,24 @@ class TrialSession:
         if end_of_training:
             self.write_collections(collections)
         self.close(end_of_training=end_of_training, timeout_s=timeout_s)
+
+    def _export(self, record: StepRecord) -> None:
+        if self._tensorboard is None:
+            return
+        try:
+            self._tensorboard(record)
+        finally:
+            self.writer.counters.tensorboard_steps_lost = self._tensorboard.steps_lost
+
+    def _close_writer(self, timeout_s: float | None) -> bool:
+        tensorboard = self._tensorboard
+        if tensorboard is None:
+            return self.writer.close(timeout_s)
+        self.writer.finish_exporting(tensorboard.close)
+        in_time = self.writer.close(timeout_s)
+        lost = tensorboard.steps_lost + tensorboard.steps_waiting
+        self.writer.counters.tensorboard_steps_lost = lost
+        return in_time
 
     def _is_folder_ours(self) -> bool:
         if not self.writer.wait_until_idle(_LOOK_TIMEOUT_S):

@@ -5,23 +5,30 @@ python -m hook_layer.spool FOLDER [--to URI]
 Steps are stored in their order, one at a time, and removed from the spool once they are; the end
 marker comes last, when nothing else is left, and then the folder is removed. What fails stays: the
 command can be given again.
+
+**A training that was resumed since is not overwritten.** It numbers its steps anew from where it
+went on, and has told readers which numbers never come. From the first step on that it saved anew,
+or gave up, everything stays in the spool.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TextIO
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TextIO
 
 from hook_layer.format.errors import FormatError
+from hook_layer.format.index import IndexFile, parse_index
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
-from hook_layer.format.paths import JOB_FILE
-from hook_layer.spool_folder import SpoolFolder, SpoolInUseError
+from hook_layer.format.paths import INDEX_PREFIX, JOB_FILE, parse_index_key
+from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 
 __all__ = ["Delivered", "ForeignRunError", "deliver", "main"]
+
+_MAX_FOREIGN_FILES: Final = 100
 
 
 class ForeignRunError(RuntimeError):
@@ -36,11 +43,17 @@ class Delivered:
         steps: Number of steps.
         files: Number of other files.
         has_end_marker: Whether the end marker was among them.
+        steps_left: Number of steps that stay, since the store holds newer ones.
+        files_left: Number of other files that stay for the same reason.
+        reason: Why they stay, None if nothing does.
     """
 
     steps: int = 0
     files: int = 0
     has_end_marker: bool = False
+    steps_left: int = 0
+    files_left: int = 0
+    reason: str | None = None
 
 
 def deliver(spool: SpoolFolder, store: Store, delivered: Delivered) -> None:
@@ -56,27 +69,110 @@ def deliver(spool: SpoolFolder, store: Store, delivered: Delivered) -> None:
         StorageError: The store failed.
         FormatError: A file in the spool is damaged.
     """
-    _check_run(store, spool.target.run_id)
+    has_job_file = _is_run_there(store, spool.target.run_id)
     for key, data in spool.files():
-        store.put(key, data)
-        spool.remove_file(key)
-        delivered.files += 1
+        if key == JOB_FILE:  # readers look for it before any step
+            if not has_job_file:
+                store.put(key, data)
+                delivered.files += 1
+            spool.remove_file(key)
+    _deliver_steps(spool, store, delivered)
+    for is_last in (False, True):
+        for key, data in spool.files(is_last=is_last):
+            if delivered.reason is not None:
+                delivered.files_left += 1
+                continue
+            store.put(key, data)
+            spool.remove_file(key, is_last=is_last)
+            delivered.files += not is_last
+            delivered.has_end_marker |= is_last
+    if delivered.reason is None:
+        spool.remove()
+
+
+def _deliver_steps(spool: SpoolFolder, store: Store, delivered: Delivered) -> None:
+    newer = _NewerSteps(store, spool.target)
     previous = None
     for number in spool.steps():
-        files = spool.get_step(number)
+        if delivered.reason is None:
+            files = spool.get_step(number)
+            delivered.reason = newer.objection(number, files)
+        if delivered.reason is not None:
+            delivered.steps_left += 1
+            continue
         if previous is not None:
             files = files.with_skipped(number - previous - 1)
-        if files.events is not None:
-            store.put(files.event_key, files.events)
-        store.put(files.index_key, files.index_data)
+        files.store_in(store)
         spool.remove_step(number)
         delivered.steps += 1
         previous = number
-    for key, data in spool.files(is_last=True):
-        store.put(key, data)
-        spool.remove_file(key, is_last=True)
-        delivered.has_end_marker = True
-    spool.remove()
+
+
+class _NewerSteps:
+    """The index files that a store holds of the worker and run of a spool, from some step on.
+
+    Args:
+        store: The store.
+        target: The spool's run and worker.
+    """
+
+    def __init__(self, store: Store, target: SpoolTarget) -> None:
+        self._store = store
+        self._target = target
+        self._found: Iterator[tuple[str, IndexFile]] | None = None
+        self._next: tuple[str, IndexFile] | None = None
+
+    def objection(self, number: int, files: StepFiles) -> str | None:
+        """Return why a step must not be stored; None: it may be.
+
+        Steps come in their order.
+
+        Args:
+            number: Its number.
+            files: Its files.
+        """
+        key = files.index_key
+        if self._found is None:
+            # Behind what sorts right before the key itself.
+            self._found = self._index_files(after=key[:-1])
+            self._next = next(self._found, None)
+        while self._next is not None and self._next[0] < key:
+            self._next = next(self._found, None)
+        if self._next is None:
+            return None
+        there_key, there = self._next
+        if there_key == key:
+            ours = parse_index(files.index_data, file=key)
+            return None if _content(there) == _content(ours) else f"{key} is there, saved anew"
+        if there.sequence is None or number < there.sequence - (there.skipped or 0):
+            return None
+        return f"{there_key} says that number {number} never comes, or is another step"
+
+    def _index_files(self, after: str) -> Iterator[tuple[str, IndexFile]]:
+        keys = (
+            key for key in self._store.list(INDEX_PREFIX, after=after) if self._is_of_worker(key)
+        )
+        num_foreign = 0
+        for key in keys:
+            try:
+                index = parse_index(self._store.get(key), file=key)
+            except (FormatError, ObjectNotFoundError):
+                index = None
+            if index is not None and index.run == self._target.run_id:
+                yield key, index
+            elif (num_foreign := num_foreign + 1) >= _MAX_FOREIGN_FILES:
+                return  # an older run's folder
+
+    def _is_of_worker(self, key: str) -> bool:
+        try:
+            return parse_index_key(key).worker == self._target.worker
+        except FormatError:
+            return False
+
+
+def _content(index: IndexFile) -> bytes:
+    """Return what must be equal in two files of one step: all but what was lost before it."""
+    return replace(index, skipped=None).encode()
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
@@ -116,11 +212,21 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     print(f"delivered {delivered.steps} steps and {delivered.files} files{marker}", file=out)
     if problem is not None:
         print(f"the rest stays in {options.folder}: {problem}", file=out)
-    return 0 if problem is None else 1
+    elif delivered.reason is not None:
+        print(_left_out(delivered, options.folder), file=out)
+    return 0 if problem is None and delivered.reason is None else 1
 
 
-def _check_run(store: Store, run_id: str) -> None:
-    """Refuse to mix the files of two runs.
+def _left_out(delivered: Delivered, folder: str) -> str:
+    return (
+        f"{delivered.steps_left} steps and {delivered.files_left} files are left out and stay in "
+        f"{folder}: the training went on without them ({delivered.reason}). Deliver them to a "
+        "folder of their own by --to URI, or remove them"
+    )
+
+
+def _is_run_there(store: Store, run_id: str) -> bool:
+    """Tell whether the store has the run's `job.json`; refuse to mix the files of two runs.
 
     Raises:
         ForeignRunError: The store's `job.json` is of another run.
@@ -128,12 +234,13 @@ def _check_run(store: Store, run_id: str) -> None:
     try:
         found = parse_job_file(store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1), file=JOB_FILE).run_id
     except (ObjectNotFoundError, FormatError):
-        return
+        return False
     if found != run_id:
         raise ForeignRunError(
             f"{store.uri} holds the run {found} by now, and these steps are of the run {run_id}; "
             "deliver them to a folder of their own by --to URI"
         )
+    return True
 
 
 if __name__ == "__main__":

@@ -12,8 +12,10 @@ A spool is a folder of its own, which nobody else may read:
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,18 +23,24 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Final, NamedTuple
 
+from hook_layer.file_lock import FileLock
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.index import parse_index
 from hook_layer.format.json_document import Document, load_object
-from hook_layer.storage.base import Buffers, check_key
+from hook_layer.storage.base import Buffers, Store, check_key
 from hook_layer.storage.local import LocalStore
+from hook_layer.storage.plain_files import check_owner, read_plain_file
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+__all__ = [
+    "SPOOL_PREFIX",
+    "SpoolFolder",
+    "SpoolInUseError",
+    "SpoolTarget",
+    "StepFiles",
+    "delivery_command",
+]
 
-__all__ = ["SPOOL_PREFIX", "SpoolFolder", "SpoolInUseError", "SpoolTarget", "StepFiles"]
+logger = logging.getLogger("stepwatch")
 
 SPOOL_PREFIX: Final = "stepwatch-spool-"
 
@@ -98,15 +106,6 @@ class StepFiles(NamedTuple):
         """
         return parse_index(self.index_data, file=self.index_key).event_file_name or ""
 
-    @property
-    def skipped(self) -> int:
-        """How many numbers right before its own the index file says will never come.
-
-        Raises:
-            IndexFileError: The index file is damaged.
-        """
-        return parse_index(self.index_data, file=self.index_key).skipped or 0
-
     def with_skipped(self, skipped: int) -> StepFiles:
         """Return the files with another number of steps that will never come.
 
@@ -117,6 +116,17 @@ class StepFiles(NamedTuple):
         if (index.skipped or 0) == skipped:
             return self
         return self._replace(index_data=replace(index, skipped=skipped or None).encode())
+
+    def store_in(self, store: Store) -> None:
+        """Store the event file, then the index file.
+
+        Raises:
+            StorageError: That failed.
+            IndexFileError: The index file is damaged.
+        """
+        if self.events is not None:
+            store.put(self.event_key, self.events)
+        store.put(self.index_key, self.index_data)
 
 
 class SpoolFolder:
@@ -131,7 +141,7 @@ class SpoolFolder:
         self.path = path
         self.target = target
         self._store = LocalStore(path)
-        self._lock: int | None = None
+        self._lock: FileLock | None = None
 
     @classmethod
     def create(cls, parent: str | None, target: SpoolTarget) -> SpoolFolder:
@@ -149,8 +159,8 @@ class SpoolFolder:
         name = re.sub(r"[^\w.-]", "_", f"{target.run_id}-{target.worker}")[:100]
         spool = cls(tempfile.mkdtemp(prefix=f"{SPOOL_PREFIX}{name}-", dir=parent), target)
         try:
+            spool._take_lock()  # before anybody can take it for an old one
             spool._store.put(_TARGET_FILE, target.encode())
-            spool._take_lock()
         except BaseException:
             spool.remove()
             raise
@@ -162,10 +172,12 @@ class SpoolFolder:
 
         Raises:
             FileNotFoundError: There is no spool.
+            PermissionError: It is somebody else's, who could have this process read anything.
             JobFileError: Its `target.json` is damaged.
-            SpoolInUseError: Another process holds it.
+            SpoolInUseError: Somebody holds it.
         """
-        data = LocalStore(path).get(_TARGET_FILE, 0, _MAX_TARGET_BYTES + 1)
+        check_owner(path)
+        data = read_plain_file(path, _TARGET_FILE, _MAX_TARGET_BYTES + 1)
         spool = cls(path, SpoolTarget.parse(data, file=f"{path}/{_TARGET_FILE}"))
         spool._take_lock()
         return spool
@@ -188,7 +200,7 @@ class SpoolFolder:
             if events is not None:
                 self._store.put(event_file, events)
             self._store.put(index_file, b"\n".join((files.index_key.encode(), files.index_data)))
-        except OSError:
+        except BaseException:
             self.remove_step(number)
             raise
 
@@ -205,8 +217,10 @@ class SpoolFolder:
             ValueError: They are damaged.
         """
         event_file, index_file = _keys(number)
-        key, _, index = self._store.get(index_file).partition(b"\n")
-        events = self._store.get(event_file) if self._store.exists(event_file) else None
+        key, _, index = read_plain_file(self.path, index_file).partition(b"\n")
+        events = None
+        with suppress(FileNotFoundError):
+            events = read_plain_file(self.path, event_file)
         return StepFiles(events, check_key(key.decode()), index)
 
     def remove_step(self, number: int) -> None:
@@ -234,7 +248,7 @@ class SpoolFolder:
         """Yield the other files, or those that come behind all others: key and content."""
         prefix = _END if is_last else _FILES
         for key in list(self._store.list(prefix)):
-            yield key.removeprefix(prefix), self._store.get(key)
+            yield key.removeprefix(prefix), read_plain_file(self.path, key)
 
     def remove_file(self, key: str, *, is_last: bool = False) -> None:
         """Remove another file."""
@@ -252,25 +266,32 @@ class SpoolFolder:
         self.release()
 
     def release(self) -> None:
-        """Let other processes have the folder."""
+        """Let others have the folder."""
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     def _take_lock(self) -> None:
-        # Not inherited by a fork, which would hold it for longer than this process lives.
         path = os.path.join(self.path, _LOCK_FILE)  # noqa: PTH118
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o600)
         try:
-            if fcntl is not None:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            self._lock = FileLock.take(descriptor)
+        except OSError as error:  # no file system of this kind has locks: better none than no spool
+            logger.debug("%s cannot be locked: %s", path, error)
+            os.close(descriptor)
+            return
+        if self._lock is None:
             os.close(descriptor)
             raise SpoolInUseError(
                 f"{self.path} is in use: the training that fills it, or another delivery, is still "
                 "running; it delivers what it can"
-            ) from error
-        self._lock = descriptor
+            )
+
+
+def delivery_command(folder: str) -> str:
+    """Return what to type to deliver a spool."""
+    return f"python -m hook_layer.spool {shlex.quote(folder)}"
 
 
 def _keys(number: int) -> tuple[str, str]:

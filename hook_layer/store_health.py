@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from hook_layer.circuit_breaker import CircuitBreaker
 from hook_layer.counters import WriterCounters
+from hook_layer.spool_folder import delivery_command
 from hook_layer.storage.base import StoreRefusedError
 
 __all__ = ["StoreHealth"]
@@ -26,7 +27,6 @@ class StoreHealth:
 
     Attributes:
         is_refused: Whether the last failure was one that waiting does not help against.
-        busy_since: When the store was called that has not answered yet; None: it has.
     """
 
     def __init__(
@@ -37,10 +37,8 @@ class StoreHealth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.is_refused = False
-        self.busy_since: float | None = None
         self._uri = uri
         self._counters = counters
-        self._clock = clock
         self._breaker = CircuitBreaker(clock=clock)
         self._has_lost = False
         self._lock = threading.Lock()
@@ -58,20 +56,12 @@ class StoreHealth:
         """Return the time until it is worth trying, seconds; 0: now."""
         return self._breaker.wait_s()
 
-    def busy_s(self) -> float:
-        """Return for how long the store has not answered, seconds."""
-        since = self.busy_since
-        return 0.0 if since is None else self._clock() - since
-
     def call(self, action: Callable[[], object]) -> Exception | None:
         """Call the store, and return the error that it raised."""
-        self.busy_since = self._clock()
         try:
             action()
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             return error
-        finally:
-            self.busy_since = None
         return None
 
     def failed(self, error: Exception) -> None:
@@ -127,6 +117,21 @@ class StoreHealth:
                 self._counters.first_error = f"{type(error).__name__}: {error}"
         if is_first:
             logger.error("saving to %s failed; training goes on", self._uri, exc_info=error)
+
+    def tell_what_is_left(self) -> None:
+        """Log what stays on local disk, and how it is delivered later."""
+        folder = self._counters.spool_folder
+        if folder is not None:
+            logger.error(
+                "%d steps and %d other files of %s could not be delivered (%s) and wait in %s; "
+                "deliver them later by\n    %s",
+                self._counters.steps_in_spool,
+                self._counters.files_undelivered,
+                self._uri,
+                self._counters.first_error,
+                folder,
+                delivery_command(folder),
+            )
 
     def _fate(self) -> str:
         folder = self._counters.spool_folder

@@ -100,6 +100,11 @@ class TensorBoardExporter:
         )
         self.steps_lost = 0
 
+    @property
+    def steps_waiting(self) -> int:
+        """Number of steps that are not stored yet."""
+        return sum(run.num_waiting for run in self._runs.values())
+
     def __call__(self, record: StepRecord) -> None:
         """Export a step.
 
@@ -193,12 +198,15 @@ class TensorBoardExporter:
         waiting = [run for run in self._runs.values() if run.waiting_bytes]
         if not waiting:
             return
-        try:
-            for run in waiting:
+        first_error: Exception | None = None
+        for run in waiting:
+            try:
                 run.put()
-        except Exception:
+            except Exception as error:  # noqa: BLE001, PERF203 - one folder must not cost the others
+                first_error = first_error or error
+        if first_error is not None:
             self._breaker.failed()
-            raise
+            raise first_error
         self._breaker.succeeded()
         now = self._clock()
         if self._first_put_at is None:
@@ -215,6 +223,7 @@ class _Run:
         self._folder = folder
         self._writer = writer
         self._waiting: list[bytes] = []
+        self.num_waiting = 0
         self._first: tuple[int, float] = (0, 0.0)  # step and wall time of what waits
         self._is_restart = True
         self._growing: tuple[str, int] | None = None  # key and size
@@ -225,6 +234,7 @@ class _Run:
         if not self._waiting:
             self._first = (step, wall_time)
         self._waiting += events
+        self.num_waiting += 1
         self.waiting_bytes += sum(map(len, events))
 
     def put(self) -> None:
@@ -242,7 +252,7 @@ class _Run:
             self._store.put(key, [head, *self._waiting])
         self._is_restart = False
         self._waiting.clear()
-        self.waiting_bytes = 0
+        self.waiting_bytes = self.num_waiting = 0
 
     def _append(self, store: AppendStore, key: str, head: bytes) -> None:
         """Append to the file that grows; where there is none, begin this one."""

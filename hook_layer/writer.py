@@ -56,7 +56,8 @@ class WriterOptions:
     """How much a writer may hold, and where.
 
     Attributes:
-        queue_bytes: How much captured data may wait in memory; one step alone may be larger.
+        queue_bytes: How much captured data may wait in memory; one step alone may be larger, and
+            one that is stuck at the store comes on top.
         on_full: What happens to a step that does not fit.
         max_wait_s: How long training may wait for memory, seconds: at one step, and at all steps
             together between one that left the memory and the next.
@@ -112,6 +113,7 @@ class StepWriter:
         self._submitted_sequence = sequence - 1
         self._clock = clock
         self._pid = os.getpid()
+        self._has_refused = False
         self._threads = WriterThreads(self._delivery, clock=clock)
         self._changed = self._threads.changed
 
@@ -134,7 +136,9 @@ class StepWriter:
         with self._changed:
             self._submitted_sequence += 1
             number = self._submitted_sequence
-            if not self._make_room(nbytes):
+            if self._threads.is_closing:
+                self._refuse_late_step()
+            if self._threads.is_closing or not self._make_room(nbytes):
                 self.counters.steps_dropped += 1
                 record.release()
                 return
@@ -179,6 +183,16 @@ class StepWriter:
         with self._changed:
             now, later = partial(files.housekeep, what, action), partial(files.defer, what, action)
             self._threads.enqueue(Task(now, later))
+
+    def finish_exporting(self, close: Callable[[], object]) -> None:
+        """Close an exporter behind the steps handed over so far, however the store is.
+
+        Args:
+            close: Closes it; an error is counted and logged.
+        """
+        task = partial(self._finish_exporting, close)
+        with self._changed:
+            self._threads.enqueue(Task(task, task))
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Write what waits and end the threads.
@@ -226,8 +240,15 @@ class StepWriter:
         self._patience.waited(self._clock() - started)
         return self._fits(nbytes)
 
+    def _refuse_late_step(self) -> None:
+        if not self._has_refused:
+            self._has_refused = True
+            logger.error("a step came after the end of saving and is dropped, as others will be")
+
     def _fits(self, nbytes: int) -> bool:
-        held = self._threads.held_bytes
+        # A step that is stuck at the store is not counted: those behind it go to local disk, and
+        # the thread that puts them there is not begun before one waits.
+        held = self._threads.held_bytes - self._threads.stuck_bytes
         return held == 0 or held + nbytes <= self._options.queue_bytes
 
     # On the writer's threads ---------------------------------------------------------------------
@@ -260,3 +281,15 @@ class StepWriter:
             if not self.counters.export_errors:
                 logger.exception("exporting a step failed; training goes on")
             self.counters.export_errors += 1
+
+    def _finish_exporting(self, close: Callable[[], object]) -> None:
+        if not self._exporting.acquire(timeout=_ALIVE_CHECK_S):  # stuck, on the other thread
+            self.counters.export_errors += 1
+            return
+        try:
+            close()
+        except Exception:
+            logger.exception("an exporter could not be closed")
+            self.counters.export_errors += 1
+        finally:
+            self._exporting.release()

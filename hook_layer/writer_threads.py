@@ -67,9 +67,10 @@ class WriterThreads:
         self._tasks: deque[Task] = deque()
         self._num_busy = 0
         self._at_store_since: float | None = None
+        self._at_store_bytes = 0
         self._closing = False
         self._deadline: float | None = None
-        self._had_last_try = False
+        self._had_last_try = self._has_hurried = False
         self._storing: threading.Thread | None = None
         self._spooling: threading.Thread | None = None
 
@@ -79,6 +80,16 @@ class WriterThreads:
         delivery = self._delivery
         is_waiting = not delivery.has_backlog or delivery.wait_s() > 0
         return not self._tasks and not self._num_busy and is_waiting
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing is taken any more."""
+        return self._closing
+
+    @property
+    def stuck_bytes(self) -> int:
+        """Memory that a task holds for which the store takes very long; 0 while there is none."""
+        return self._at_store_bytes if self._is_stuck() else 0
 
     def are_alive(self) -> bool:
         """Tell whether tasks will be done; see to it that they are."""
@@ -150,6 +161,9 @@ class WriterThreads:
         if self._is_ending() and self._delivery.is_hopeless:
             self._had_last_try = True
             return self._delivery.advance
+        if self._is_ending() and not self._has_hurried:
+            self._has_hurried = True  # it may be back since, and a pause can be a minute
+            return self._delivery.advance
         if self._delivery.has_backlog or self._is_ending():
             return self._delivery.advance if self._delivery.wait_s() == 0 else None
         return None
@@ -199,9 +213,11 @@ class WriterThreads:
 
     def _must_spool(self) -> bool:
         """Tell whether the thread that stores has other things to do than to take a task."""
+        return self._delivery.has_backlog or self._is_stuck() or self._is_late()
+
+    def _is_stuck(self) -> bool:
         since = self._at_store_since
-        is_stuck = since is not None and self._clock() - since > _STUCK_S
-        return self._delivery.has_backlog or is_stuck or self._is_late()
+        return since is not None and self._clock() - since > _STUCK_S
 
     def _may_spool(self, task: Task) -> bool:
         """Tell whether to spool a task: without room, only if waiting for some would be no use."""
@@ -213,14 +229,18 @@ class WriterThreads:
 
     def _taken(self, *, at_store: bool) -> Callable[[], None]:
         task = self._tasks.popleft()
-        return partial(self._finish, task, task.at_store if at_store else task.elsewhere)
+        if at_store:
+            self._at_store_bytes = task.nbytes
+        return partial(self._finish, task, at_store=at_store)
 
-    def _finish(self, task: Task, action: Callable[[], None]) -> None:
+    def _finish(self, task: Task, *, at_store: bool) -> None:
         try:
-            action()
+            (task.at_store if at_store else task.elsewhere)()
         finally:
             with self.changed:
                 self.held_bytes -= task.nbytes
+                if at_store:
+                    self._at_store_bytes = 0
 
     def _do(self, action: Callable[[], None]) -> None:
         try:

@@ -10,7 +10,6 @@ import struct
 from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -63,12 +62,15 @@ class EncodedRecord:
             return
         checksum = 0
         for buffer in self.buffers:
-            for start in range(0, len(buffer), _PIECE_BYTES):
-                piece = buffer[start : start + _PIECE_BYTES]
-                # The library takes bytes and arrays without a copy, but no memory views.
-                data = piece if isinstance(piece, bytes) else np.frombuffer(piece, np.uint8)
-                checksum = google_crc32c.extend(checksum, data)
-                yield piece
+            if isinstance(buffer, bytes):
+                checksum = google_crc32c.extend(checksum, buffer)
+                yield buffer
+                continue
+            array = np.frombuffer(buffer, np.uint8)  # the library takes no memory views
+            for start in range(0, len(array), _PIECE_BYTES):
+                stop = start + _PIECE_BYTES
+                checksum = google_crc32c.extend(checksum, array[start:stop])
+                yield buffer[start:stop]
         self._checksum = checksum
 
 
@@ -93,7 +95,11 @@ class EventBuffers:
         self.nbytes += record.length
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
-        return chain.from_iterable(map(EncodedRecord.pieces, self.records))
+        for record in self.records:
+            if len(record.buffers) == 1:
+                yield record.buffers[0]
+            else:
+                yield from record.pieces()
 
 
 class StepEncoder:
@@ -129,15 +135,19 @@ class StepEncoder:
         if tag is None and value.dtype.kind in "USO":
             content = b"".join(_chunk(number.STRING, _string_bytes(text)) for text in value.flat)
             frame = _frame(name, value.shape, 0, (len(start), len(content), len(self._end)))
-            return _joined(frame, start, content, self._end)
+            return self._joined(frame, start, content)
         if tag is None:
             value = normalized(value)
             tag = tag_of(value.dtype)
         frame = _frame(name, value.shape, tag, (len(start), value.nbytes, len(self._end)))
         if value.nbytes <= _MAX_JOINED_BYTES:
-            return _joined(frame, start, value.tobytes(), self._end)
+            return self._joined(frame, start, value.tobytes())
         head = b"".join((frame.header, start, frame.rest))
         return EncodedRecord((head, _bytes_of(value), self._end), frame.length)
+
+    def _joined(self, frame: _Frame, start: bytes, content: bytes) -> EncodedRecord:
+        data = b"".join((frame.header, start, frame.rest, content, self._end))
+        return EncodedRecord((data,), frame.length, google_crc32c.value(data))
 
 
 class _Frame(NamedTuple):
@@ -185,11 +195,6 @@ def _metadata(mode: ModeKeys, mode_step: int) -> bytes:
         number.METADATA,
         _plugin(number.MODE_STEP_PLUGIN, mode_step) + _plugin(number.MODE_PLUGIN, mode.value),
     )
-
-
-def _joined(frame: _Frame, start: bytes, content: bytes, end: bytes) -> EncodedRecord:
-    data = b"".join((frame.header, start, frame.rest, content, end))
-    return EncodedRecord((data,), frame.length, google_crc32c.value(data))
 
 
 def _bytes_of(value: npt.NDArray[Any]) -> memoryview:

@@ -98,10 +98,15 @@ class IndexFile:
             members.append(f'"tensor_payload": {_locations_json(self.locations)}')
         if self.shapes:
             members.append(f'"shape_payload": {_shapes_json(self.shapes)}')
-        for name in ("run", "workers", "sequence", "skipped"):
-            value = getattr(self, name)
-            if value is not None:
-                members.append(f'"{name}": {json.dumps(value)}')
+        ours = {
+            "run": self.run,
+            "workers": self.workers,
+            "sequence": self.sequence,
+            "skipped": self.skipped,
+        }
+        ours = {name: value for name, value in ours.items() if value is not None}
+        if ours:
+            members.append(json.dumps(ours)[1:-1])
         if self.statistics is not None:
             members.append(f'"statistics": {self.statistics.to_json()}')
         data = f"{{{', '.join(members)}}}".encode()

@@ -14,7 +14,9 @@ __all__ = ["Document", "load_json", "load_object"]
 _MAX_INTEGER: Final = (1 << 63) - 1
 
 
-def load_json(data: bytes, *, file: str, error: type[FormatError], max_bytes: int) -> Any:
+def load_json(
+    data: bytes, *, file: str, error: type[FormatError], max_bytes: int, is_strict: bool = False
+) -> Any:
     """Return what the JSON in `data` says.
 
     Args:
@@ -22,6 +24,7 @@ def load_json(data: bytes, *, file: str, error: type[FormatError], max_bytes: in
         file: Name of the file, for errors.
         error: Type of the error raised.
         max_bytes: Longest file of its kind. Parsed, it may take some 25 times as much memory.
+        is_strict: Whether an object with the same key twice is refused; else the last one counts.
 
     Raises:
         FormatError: Of the type `error`, when the data is too long or no JSON.
@@ -30,7 +33,7 @@ def load_json(data: bytes, *, file: str, error: type[FormatError], max_bytes: in
         raise error(f"longer than the {max_bytes} bytes allowed", file=file)
     try:
         text = data.decode()
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_without_repeats if is_strict else None)
         if "\\ud" in text or "\\uD" in text:  # half a character can be written, but not printed
             json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as failure:
@@ -41,20 +44,29 @@ def load_json(data: bytes, *, file: str, error: type[FormatError], max_bytes: in
         raise error("a text holds half of a surrogate pair", file=file) from None
     except RecursionError:
         raise error("JSON nested too deeply", file=file) from None
-    except ValueError as failure:  # an integer of more digits than Python converts
+    except ValueError as failure:  # a repeated key; an integer of more digits than Python converts
         raise error(f"no JSON: {failure}", file=file) from None
     return document
 
 
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {repeated!a:.120} stands twice in one object")
+    return members
+
+
 def load_object(
-    data: bytes, *, file: str, error: type[FormatError], max_bytes: int
+    data: bytes, *, file: str, error: type[FormatError], max_bytes: int, is_strict: bool = False
 ) -> dict[str, Any]:
     """Return the JSON object that `data` holds; as `load_json`, for one object.
 
     Raises:
         FormatError: Of the type `error`, when the data is too long or not one JSON object.
     """
-    document = load_json(data, file=file, error=error, max_bytes=max_bytes)
+    document = load_json(data, file=file, error=error, max_bytes=max_bytes, is_strict=is_strict)
     if not isinstance(document, dict):
         raise error(f"a JSON object expected, {type(document).__name__} found", file=file)
     return document

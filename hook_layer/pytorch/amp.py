@@ -20,6 +20,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.calls import tensors_in
+from hook_layer.pytorch.values import own_shard
 from hook_layer.pytorch.watched_functions import SCALER_SCALE, Listening
 
 __all__ = ["LossScaling", "parameters_of", "unscaled"]
@@ -50,7 +51,7 @@ class LossScaling:
         no backward pass began since.
         """
         scale = getattr(tensor, _SCALE, self._newest_scale)
-        value = tensor.detach()
+        value = own_shard(tensor).detach()
         return value if scale is None else value / scale.to(value.device)
 
     def backward_began(self) -> None:
@@ -82,7 +83,8 @@ def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str,
         return {}
     if scale is None:
         return dict(gradients)
-    return {name: tensor / scale.to(tensor.device) for name, tensor in gradients.items()}
+    shards = {name: own_shard(tensor) for name, tensor in gradients.items()}
+    return {name: tensor / scale.to(tensor.device) for name, tensor in shards.items()}
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[nn.Parameter]:

@@ -29,6 +29,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
+from hook_layer.pytorch.values import own_shard
+
 __all__ = [
     "ModuleCall",
     "ModuleCallback",
@@ -76,13 +78,18 @@ class ModuleCall:
         self._run = uncompiled(self.run)
         _calls[self._key] = self
 
-    def __call__(self, _: nn.Module, inputs: Any, outputs: Any = None) -> None:
-        """Do what torch wants of a hook; it changes nothing."""
+    def __call__(
+        self, _: nn.Module, inputs: Any, keywords: dict[str, Any], outputs: Any = None
+    ) -> None:
+        """Do what torch wants of a hook that is registered `with_kwargs`; it changes nothing."""
+        if keywords:
+            inputs = (*inputs, *keywords.values())
         if torch.compiler.is_compiling():
             if not _is_exporting():
                 _at_compilation(self._key)
                 with_grad = torch.is_grad_enabled()  # is off wherever a compiled graph runs
-                detached = [[t.detach() for t in tensors_in(v)] for v in (inputs, outputs)]
+                values = (inputs, outputs)
+                detached = [[own_shard(t).detach() for t in tensors_in(v)] for v in values]
                 torch.ops.stepwatch.module_called(_TOKEN, self._key, with_grad, *detached)
         elif not _is_tracing():
             self._run(inputs, outputs, compiles=_compiler() is not None)

@@ -6,14 +6,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from hook_layer.capture import ArraySnapshot, Snapshot, StatisticsBatch
+from hook_layer.capture import Snapshot, StatisticsBatch
 from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.reductions import Reduction
@@ -65,7 +64,7 @@ class BufferPool:
                 self._bytes += buffer.nbytes
 
 
-class _TorchSnapshot:
+class _LargeSnapshot:
     """A copy on the host, possibly still on its way from a device."""
 
     __slots__ = ("_buffer", "_event", "_pool", "nbytes")
@@ -98,6 +97,22 @@ class _TorchSnapshot:
             self._pool.give_back(buffer, pinned=self._event is not None)
 
 
+class _SmallSnapshot:
+    """A copy of a few elements; until it is read it costs one call."""
+
+    __slots__ = ("_copy", "nbytes")
+
+    def __init__(self, value: Tensor) -> None:
+        self._copy = value.clone(memory_format=torch.contiguous_format)
+        self.nbytes = self._copy.nbytes
+
+    def array(self) -> NDArray[Any]:
+        return host_array(self._copy)
+
+    def release(self) -> None:
+        """Nothing is used again."""
+
+
 class TorchBackend:
     """Captures torch tensors.
 
@@ -122,11 +137,10 @@ class TorchBackend:
 
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""
-        with torch.no_grad():
-            stored = _storable(value)
-            if stored.is_cpu and stored.nbytes < _POOLED_BYTES:
-                return ArraySnapshot(np.array(host_array(stored), order="C"))
-            return _TorchSnapshot(stored, self._pool)
+        stored = _storable(value)
+        if stored.is_cpu and stored.nbytes < _POOLED_BYTES:
+            return _SmallSnapshot(stored)
+        return _LargeSnapshot(stored, self._pool)
 
     def reduce(self, value: Tensor, reduction: Reduction) -> Snapshot:
         """Reduce a tensor by torch's definitions (std and variance divide by n - 1)."""
@@ -140,7 +154,7 @@ class TorchBackend:
                 reduced = _median(values)
             else:
                 reduced = getattr(values, _METHODS.get(name, name))()
-            return _TorchSnapshot(reduced, self._pool)
+            return _LargeSnapshot(reduced, self._pool)
 
 
 def _median(values: Tensor) -> Tensor:

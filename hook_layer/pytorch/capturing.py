@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from hook_layer.capture import TensorBackend
+from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collection_manager import CollectionManager, TensorPlan
 from hook_layer.collections import Collection
 from hook_layer.config import HookTargets, JobEnvironment
@@ -21,6 +21,7 @@ from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.collections import included, may_match, resolve_modules
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import prepare_collections
+from hook_layer.pytorch.values import own_shard
 from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
 from hook_layer.pytorch.workers import TorchWorker
 
@@ -29,6 +30,7 @@ __all__ = ["TorchCapture"]
 logger = logging.getLogger("stepwatch")
 
 _GRADIENT_PREFIX = "gradient/"
+_CHECKED_AGAIN = 1.1  # of the number of tensors: to look at all at each pass would take long
 
 
 class TorchCapture(TorchWorker):
@@ -66,6 +68,8 @@ class TorchCapture(TorchWorker):
         self._met_models: set[nn.Module] = set()
         self._num_met: dict[str, int] = {}
         self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
+        self._warned_of_shards = self._warned_of_full_step = False
+        self._num_checked = 0
 
     def _on_backward_end(self) -> None:
         """Take gradients that arrived."""
@@ -79,10 +83,12 @@ class TorchCapture(TorchWorker):
         """Make the collections fit the registered models.
 
         Raises:
-            HookConfigurationError: A collection has a module that is not part of them.
+            HookConfigurationError: A collection has a module that is not part of them (ahead of
+                the first step only).
         """
+        on_mistake = None if self.step == self._init_step else self.failures.mistaken
         prepare_collections(self.collection_manager)
-        resolve_modules(self.collection_manager, self._registered.names)
+        resolve_modules(self.collection_manager, self._registered.names, on_mistake)
 
     def _begin_capture(self) -> None:
         """Note that a step began, and what is due in it."""
@@ -90,6 +96,26 @@ class TorchCapture(TorchWorker):
         self._gradients.new_step()
         self._met_models.clear()
         self._num_met.clear()
+        self._num_checked = 0
+
+    def _is_full(self) -> bool:
+        """Tell whether the open step holds as much as may wait for the writer, and log that."""
+        tensors = () if self._record is None else self._record.tensors
+        if self._record is None or len(tensors) <= self._num_checked * _CHECKED_AGAIN:
+            return False
+        self._num_checked = len(tensors)
+        if self._record.nbytes < self._options.queue_bytes:
+            return False
+        if not self._warned_of_full_step:
+            self._warned_of_full_step = True
+            logger.warning(
+                "step %d ends before the optimisers have stepped, and others may: it holds %d"
+                " tensors, which take up queue_bytes=%d; save less, or allow more",
+                self.step,
+                len(tensors),
+                int(self._options.queue_bytes),
+            )
+        return True
 
     # Parameters and their gradients --------------------------------------------------------------
 
@@ -109,6 +135,14 @@ class TorchCapture(TorchWorker):
         due = self._due_parameters(model, _GRADIENT_PREFIX)
         watched = {n: p for n, p in due.items() if p.requires_grad and is_capturable(p)}
         self._gradients.watch(watched)
+
+    def _awaited_gradients(self, parameters: Iterable[nn.Parameter]) -> dict[str, nn.Parameter]:
+        """Return those parameters whose gradients this step is to have, by their names."""
+        chosen = {id(parameter) for parameter in parameters}
+        named: dict[str, nn.Parameter] = {}
+        for model in self._met_models:
+            named |= self._due_parameters(model, _GRADIENT_PREFIX)
+        return {name: p for name, p in named.items() if id(p) in chosen}
 
     def _due_parameters(self, model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
         """Return the parameters whose tensor of this prefix is due, by that tensor's name."""
@@ -179,6 +213,20 @@ class TorchCapture(TorchWorker):
         first = self._num_met.get(prefix, 0)
         self._num_met[prefix] = first + len(tensors)
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
+
+    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        whole = {}
+        for name, (value, plan) in tensors.items():
+            shard = own_shard(value) if isinstance(value, Tensor) else value
+            if shard is not value and not self._warned_of_shards:
+                self._warned_of_shards = True
+                logger.warning(
+                    "%.200s is divided among workers: of it, and of others like it, what is saved"
+                    " is the part that this worker has",
+                    name,
+                )
+            whole[name] = (shard, plan)
+        return super()._captured(whole)
 
     def _backend_of(self, value: Any) -> TensorBackend:
         if isinstance(value, Tensor):

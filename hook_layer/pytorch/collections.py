@@ -8,7 +8,7 @@ from typing import Final
 
 from torch import nn
 
-from hook_layer.collection_manager import CollectionManager
+from hook_layer.collection_manager import CollectionManager, OnMistake
 from hook_layer.collections import Collection as BaseCollection
 from hook_layer.collections import CollectionKeys
 from hook_layer.errors import HookConfigurationError
@@ -38,17 +38,20 @@ class Collection(BaseCollection):
         Raises:
             HookConfigurationError: A module was not registered with the hook.
         """
-        while self._modules:
-            module, inputs, outputs = self._modules[0]
+        unknown = []
+        for module, inputs, outputs in self._modules:
             if module not in names:
-                raise HookConfigurationError(
-                    f"collection {self.name} has the module {module!r}, which was not registered; "
-                    "call hook.register_module() with it or with a module around it"
-                )
+                unknown.append((module, inputs, outputs))
+                continue
             for wanted, kind in ((inputs, "input"), (outputs, "output")):
                 if wanted:
                     self.include(f"^{re.escape(names[module])}_{kind}_")
-            self._modules = self._modules[1:]
+        self._modules = tuple(unknown)
+        if unknown:
+            raise HookConfigurationError(
+                f"collection {self.name} has the module {unknown[0][0]!r}, which was not "
+                "registered; call hook.register_module() with it or with a module around it"
+            )
 
 
 DEFAULTS: Final = FrameworkDefaults(
@@ -73,15 +76,30 @@ def included(manager: CollectionManager) -> list[BaseCollection]:
     return [collection for name, collection in named if everything or name in manager.include]
 
 
-def resolve_modules(manager: CollectionManager, names: Mapping[nn.Module, str]) -> None:
+def resolve_modules(
+    manager: CollectionManager,
+    names: Mapping[nn.Module, str],
+    on_mistake: OnMistake | None = None,
+) -> None:
     """Turn the modules that were added to collections into regular expressions.
+
+    Args:
+        manager: The collections.
+        names: Names of the modules that were registered.
+        on_mistake: Is told of collections with other modules, which may be registered later; None:
+            the first one is raised.
 
     Raises:
         HookConfigurationError: A module was not registered with the hook.
     """
     for collection in manager.collections.values():
         if isinstance(collection, Collection):
-            collection.resolve_modules(names)
+            try:
+                collection.resolve_modules(names)
+            except HookConfigurationError as error:
+                if on_mistake is None:
+                    raise
+                on_mistake(error)
 
 
 def may_match(collections: Iterable[BaseCollection], module_name: str) -> bool:

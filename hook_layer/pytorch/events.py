@@ -23,6 +23,7 @@ from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
+from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
@@ -37,9 +38,9 @@ _LOSS_PREFIX = "Loss_output_"
 
 @dataclass
 class _Newest:
-    """The hook whose model was called last: the next loss without a module is taken for its."""
+    """The model that was called last: the next loss without a module is taken for its."""
 
-    hook: ReferenceType[TorchEvents] | None = None
+    model: ReferenceType[nn.Module] | None = None
 
 
 _newest = _Newest()  # an attribute of the class would slow every look-up of its methods
@@ -79,7 +80,6 @@ class TorchEvents(TorchCapture):
         self._with_state: set[int] = set()
         self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
         self._handles: list[Any] = []
-        self._ref = ref(self)
 
     def _watch_model(self, model: nn.Module) -> None:
         for cache in (self._wanted_modules, self._nothing_due, self._is_ours):
@@ -88,7 +88,8 @@ class TorchEvents(TorchCapture):
         if len(self._registered.models) == 1:
             self._watch_loop()
         call = ModuleCall(model, self._on_forward, self._on_compile)
-        self._handles.append(model.register_forward_pre_hook(call))
+        # Ahead of FSDP's hook, which puts whole parameters in the place of their shards.
+        self._handles.append(model.register_forward_pre_hook(call, prepend=True, with_kwargs=True))
         self._announce_start()
 
     def _watch_loop(self) -> None:
@@ -101,7 +102,8 @@ class TorchEvents(TorchCapture):
         ]
 
     def _watch_loss(self, loss: nn.Module) -> None:
-        self._handles.append(loss.register_forward_hook(ModuleCall(loss, self._on_loss)))
+        call = ModuleCall(loss, self._on_loss)
+        self._handles.append(loss.register_forward_hook(call, with_kwargs=True))
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -111,10 +113,13 @@ class TorchEvents(TorchCapture):
         kind = self._steps.next_pass(self.mode, model, inputs)
         if kind is Pass.ASIDE:
             return
-        _newest.hook = self._ref
+        _newest.model = ref(model)
+        if kind is Pass.CONTINUES and self._is_full():
+            kind = Pass.BEGINS
         if kind is Pass.BEGINS:
             self._try_to_begin_step()
         if not self.is_active:
+            self._warn_if_forked()
             return
         if kind is Pass.BEGINS or self._has_new_models:
             self._watch_modules()
@@ -148,7 +153,7 @@ class TorchEvents(TorchCapture):
             self._capture_all(named | self._numbered(f"{name}_output_", outputs))
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
-        if not is_recomputing():
+        if self.is_active and not is_recomputing():
             self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
 
     @guarded("losses")
@@ -165,7 +170,7 @@ class TorchEvents(TorchCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        is_named = self._met_loss or self._names_losses or _newest.hook is not self._ref
+        is_named = self._met_loss or self._names_losses or not self._is_newest()
         if self._due and not is_named and not self._steps.leaves_losses_out(self.mode):
             scalars = [tensor for tensor in tensors_in(args[:1]) if tensor.numel() == 1]
             losses = [self._scaling.unscaled_loss(tensor) for tensor in scalars]
@@ -175,6 +180,11 @@ class TorchEvents(TorchCapture):
         if not self._awaits_backward():
             # From here on the interpreter has nothing to do: the writer gets it to itself.
             self._step_is_captured()
+
+    def _is_newest(self) -> bool:
+        """Tell whether the model that was called last is one of this hook, or part of one."""
+        newest = None if _newest.model is None else _newest.model()
+        return newest in self._registered.names
 
     def _awaits_backward(self) -> bool:
         """Tell whether the backward pass, or what follows it, completes this step."""
@@ -249,12 +259,18 @@ class TorchEvents(TorchCapture):
     def _capture_gradients(self, optimizer: Optimizer | None = None) -> None:
         if not self._scaling.is_scaling:
             arrived = self._gradients.take()
-        elif optimizer is not None:
-            arrived = unscaled(optimizer, self._gradients.take(parameters_of(optimizer)))
-        else:
-            return  # scaled as they are they tell nothing
-        self._num_gradients += len(arrived)
-        self._capture_all(arrived)
+            self._num_gradients += len(arrived)
+            self._capture_all(arrived | self._found_gradients(optimizer))
+        elif optimizer is not None:  # before, scaled as they are, they tell nothing
+            arrived = self._gradients.take(parameters_of(optimizer))
+            self._num_gradients += len(arrived)
+            self._capture_all(unscaled(optimizer, arrived | self._found_gradients(optimizer)))
+
+    def _found_gradients(self, optimizer: Optimizer | None) -> dict[str, Tensor]:
+        """Return the gradients that an optimiser is about to use, and no backward pass told of."""
+        if optimizer is None or self._gradients.all_announced:
+            return {}
+        return self._gradients.find(self._awaited_gradients(parameters_of(optimizer)))
 
     @guarded("optimizer variables")
     def _capture_optimizer_state(self, optimizer: Optimizer) -> None:
@@ -290,4 +306,9 @@ class TorchEvents(TorchCapture):
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimisers.
+        self._registered = RegisteredModules()
+        self._steps = StepBounds()
+        for cache in (self._wanted_modules, self._nothing_due, self._met_models, self._is_ours):
+            cache.clear()
         super()._detach()

@@ -39,9 +39,15 @@ class RegisteredModules:
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
         model = _unwrapped(module)
-        name = type(model).__name__
+        name = _class_name(model)
         if model in self.names:
             raise HookConfigurationError(f"this {name} was registered before")
+        for part in model.modules():
+            if part in self.models:
+                raise HookConfigurationError(
+                    f"part of this {name} was registered before, the {self.models[part]}: each "
+                    f"forward pass would be two steps; register the {name} alone"
+                )
         self.names.update({part: _plain(path) for path, part in model.named_modules()})
         self.names[model] = self.names[module] = self.models[model] = name
         return model
@@ -91,6 +97,12 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     while type(module).__name__ == "OptimizedModule":
         module = module.get_submodule(_WRAPPED)
     return module
+
+
+def _class_name(model: nn.Module) -> str:
+    kind = type(model)
+    is_fsdp = any(base.__name__ == "FSDPModule" for base in kind.__bases__)
+    return kind.__bases__[-1].__name__ if is_fsdp else kind.__name__  # as before fully_shard
 
 
 def _plain(path: str) -> str:

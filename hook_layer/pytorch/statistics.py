@@ -33,22 +33,21 @@ def torch_statistics(
     """
     rows: list[tuple[float, ...] | Snapshot] = [NO_STATISTICS] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
-    with torch.no_grad():
-        for position, tensor in enumerate(tensors):
-            copy = None if copies is None else copies[position]
-            if tensor.is_complex():
-                continue
-            if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
-                rows[position] = copy
-            elif tensor.is_cpu or tensor.numel() == 0:
-                rows[position] = _host_statistics(tensor)
-            else:
-                flat = _flat(tensor)
-                groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
-        for group in groups.values():
-            found = device_statistics([flat for _, flat in group])
-            for (position, _), row in zip(group, found, strict=True):
-                rows[position] = row
+    for position, tensor in enumerate(tensors):
+        copy = None if copies is None else copies[position]
+        if tensor.is_complex():
+            continue
+        if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
+            rows[position] = copy
+        elif tensor.is_cpu or tensor.numel() == 0:
+            rows[position] = _host_statistics(tensor)
+        else:
+            flat = _flat(tensor)
+            groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
+    for group in groups.values():
+        found = device_statistics([flat for _, flat in group])
+        for (position, _), row in zip(group, found, strict=True):
+            rows[position] = row
     return TensorStatistics(rows)
 
 

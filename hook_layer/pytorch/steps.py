@@ -8,6 +8,10 @@ with several models or optimisers. A pass that cannot train belongs to no step t
 gradients, or of a model in evaluation mode. In the modes EVAL and PREDICT no optimiser steps, and
 each forward pass is a step again.
 
+A registered optimiser is not waited for without end. Where it is gone, or does not step any more,
+one that is not registered but trains parameters of it takes its place; where it never steps while
+the others go on, they make the steps without it.
+
 A forward pass that is repeated within the backward pass (activation checkpointing) never counts.
 """
 
@@ -16,7 +20,7 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch import nn
@@ -24,6 +28,7 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
+from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 
 __all__ = ["Pass", "StepBounds", "is_recomputing"]
@@ -31,7 +36,7 @@ __all__ = ["Pass", "StepBounds", "is_recomputing"]
 logger = logging.getLogger("stepwatch")
 
 _WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
-_LONG_STEP: Final = 1000
+_PATIENCE: Final = 10  # steps, for each registered optimiser
 
 
 class Pass(Enum):
@@ -53,6 +58,8 @@ class StepBounds:
     def __init__(self) -> None:
         self.is_aside = self.is_training = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
+        self._trained: dict[int, list[ReferenceType[nn.Parameter]]] = {}  # by each of them
+        self._by_optimizer = False
         self._stepped: set[int] = set()  # in this step, and in the last one that any did in
         self._stepped_before: set[int] = set()
         self._num_optimizer_steps = 0
@@ -61,7 +68,7 @@ class StepBounds:
     @property
     def by_optimizer(self) -> bool:
         """Whether a step is one of the optimisers'."""
-        return len(self._optimizers) > 0
+        return self._by_optimizer
 
     def add(self, optimizer: object) -> None:
         """Make a step one of this optimiser, and of the others that were added.
@@ -72,13 +79,18 @@ class StepBounds:
         plain = _unwrapped(optimizer)
         if not isinstance(plain, Optimizer):
             raise HookConfigurationError(f"optimizer={optimizer!r} must be a torch.optim.Optimizer")
+        self._by_optimizer = True
+        alive = {id(other) for other in self._optimizers}
+        for key in self._sharing(plain) - alive:
+            del self._trained[key]
         self._optimizers.add(plain)
+        self._trained[id(plain)] = [ref(p) for p in parameters_of(plain)]
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return what the forward pass that is about to begin is to the steps."""
         self.is_training = mode not in _WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_aside = False
-        if mode in _WITHOUT_TRAINING or not self._optimizers:
+        if mode in _WITHOUT_TRAINING or not self._by_optimizer:
             return Pass.BEGINS
         if not self.is_training:
             self.is_aside = True
@@ -89,7 +101,7 @@ class StepBounds:
         """Tell whether a loss that is computed now belongs to no step."""
         if self.is_aside:
             return True
-        if mode in _WITHOUT_TRAINING or not self._optimizers:
+        if mode in _WITHOUT_TRAINING or not self._by_optimizer:
             return False
         return not torch.is_grad_enabled()
 
@@ -115,28 +127,68 @@ class StepBounds:
                 )
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
-        """Note that an optimiser has stepped, and tell whether that completes the step.
+        """Note that an optimiser of our parameters has stepped; does that complete the step?
 
         By default it does once all have that stepped in the step before.
         """
-        if not self._optimizers:
+        if not self._by_optimizer:
             self._stepped.add(id(optimizer))
             return self._stepped_before <= self._stepped
-        if not self._is_open or optimizer not in self._optimizers:
+        if not self._is_open:
+            return False
+        is_registered = optimizer in self._optimizers
+        sharing = set() if is_registered else self._sharing(optimizer)
+        if not is_registered and not sharing:
+            return False
+        self._num_optimizer_steps += 1
+        is_patient = self._num_optimizer_steps < _PATIENCE * len(self._trained)
+        if not is_registered and not self._takes_over(optimizer, sharing, is_patient=is_patient):
             return False
         self._stepped.add(id(optimizer))
-        self._num_optimizer_steps += 1
         missing = [other for other in self._optimizers if id(other) not in self._stepped]
-        if not missing:
-            self._is_open = False
-        elif self._num_optimizer_steps == _LONG_STEP:
-            logger.warning(
-                "a step lasts until every registered optimiser has stepped; for %d steps of others "
-                "this one has not: %.300s",
-                _LONG_STEP,
-                missing[0],
-            )
+        if missing and not is_patient:
+            self._give_up(missing)
+            missing = []
+        self._is_open = bool(missing)
         return not missing
+
+    def _sharing(self, optimizer: Optimizer) -> set[int]:
+        """Return the ids of registered optimisers that train some of its parameters."""
+        own = {id(p) for p in parameters_of(optimizer)}
+        trained = self._trained.items()
+        return {key for key, known in trained if any(id(each()) in own for each in known)}
+
+    def _takes_over(self, optimizer: Optimizer, sharing: set[int], *, is_patient: bool) -> bool:
+        """Let an optimiser take the place of those that are gone, or are waited for since long."""
+        alive = {id(other): other for other in self._optimizers}
+        replaced = {
+            key for key in sharing if key not in alive or not (is_patient or key in self._stepped)
+        }
+        if not replaced:
+            return False
+        for key in replaced:
+            del self._trained[key]
+            if key in alive:
+                self._optimizers.remove(alive[key])
+        self.add(optimizer)
+        logger.warning(
+            "a registered optimiser does not step any more; one that trains the same parameters"
+            " takes its place, as if it were registered: %s",
+            type(optimizer).__name__,
+        )
+        return True
+
+    def _give_up(self, missing: list[Optimizer]) -> None:
+        for optimizer in missing:
+            self._optimizers.remove(optimizer)
+            self._trained.pop(id(optimizer), None)
+        logger.warning(
+            "a step lasts until every registered optimiser has stepped; for %d steps of others %d"
+            " did not, and will not be waited for any more: %s",
+            self._num_optimizer_steps,
+            len(missing),
+            ", ".join(type(optimizer).__name__ for optimizer in missing),
+        )
 
     def _can_train(self, model: nn.Module, inputs: Any) -> bool:
         # A checkpoint runs its part without gradients first, with inputs that require some.

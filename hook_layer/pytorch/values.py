@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["SAVED_AS_FLOAT32", "host_array", "plain"]
+__all__ = ["SAVED_AS_FLOAT32", "host_array", "own_shard", "plain"]
 
 SAVED_AS_FLOAT32: Final = frozenset(
     getattr(torch, name)
@@ -16,6 +17,7 @@ SAVED_AS_FLOAT32: Final = frozenset(
     if hasattr(torch, name)
 )
 """Types that numpy does not have."""
+_WHOLE: Final = frozenset({Tensor, nn.Parameter})
 
 
 def plain(tensor: Tensor) -> Tensor:
@@ -27,8 +29,29 @@ def plain(tensor: Tensor) -> Tensor:
 
 
 def host_array(value: Tensor) -> NDArray[Any]:
-    """Return the elements of a plain tensor in the host's memory, without a copy if possible."""
+    """Return the elements of a plain tensor in the host's memory, without a copy if possible.
+
+    The array must not outlive the tensor, and may be read-only. `Tensor.numpy` would forbid the
+    tensor's owner for good to resize its memory, as FSDP does.
+    """
+    resolved = value.resolve_conj().resolve_neg()
     try:
-        return value.resolve_conj().resolve_neg().numpy()
-    except (RuntimeError, TypeError):  # a subclass that has no memory of its own
+        if resolved.dtype == torch.bool:  # numpy < 1.25 takes none
+            return np.from_dlpack(resolved.view(torch.uint8)).view(np.bool_)
+        array: NDArray[Any] = np.from_dlpack(resolved)
+    except (BufferError, RuntimeError, TypeError):  # a subclass that has no memory of its own
         return torch.empty(value.shape, dtype=value.dtype, device="cpu").copy_(value).numpy()
+    return array
+
+
+def own_shard(tensor: Tensor) -> Tensor:
+    """Return what this worker has of a DTensor; of any other tensor the tensor itself.
+
+    What one computes of a DTensor may wait for the other workers. This does not.
+    """
+    kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
+    if kind in _WHOLE or not hasattr(kind, "to_local"):
+        return tensor
+    with torch.no_grad():
+        shard: Tensor = kind.to_local(tensor)
+    return shard

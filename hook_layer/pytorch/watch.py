@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
-from weakref import WeakMethod
+from weakref import WeakMethod, ref
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,9 @@ class GradientWatch:
         skip_compilation(self._first_call, self._last_call, _call_after_backward)
         self._handles: dict[str, tuple[nn.Parameter, Any]] = {}
         self._arrived: dict[str, nn.Parameter] = {}
+        self._announced: set[str] = set()
+        self._found: set[str] = set()
+        self._known: dict[str, _Version] = {}
         self._is_queued = False
 
     @property
@@ -46,13 +49,16 @@ class GradientWatch:
         return len(self._handles)
 
     def new_step(self) -> None:
-        """Forget a backward pass that never ended, because it raised."""
+        """Forget what arrived before; also a backward pass that never ended, because it raised."""
         self._is_queued = False
         self._arrived.clear()
+        self._announced.clear()
+        self._found.clear()
 
     def watch(self, parameters: Mapping[str, nn.Parameter]) -> None:
         """Watch these parameters, by the names of their gradients, besides those watched."""
         for name, parameter in parameters.items():
+            self._known[name] = _Version(parameter.grad)
             known = self._handles.get(name)
             if known is not None and known[0] is parameter:
                 continue
@@ -68,6 +74,32 @@ class GradientWatch:
             handle.remove()
         self._handles.clear()
         self._arrived.clear()
+        self._known.clear()
+
+    @property
+    def all_announced(self) -> bool:
+        """Whether the gradients of all watched parameters arrived by a backward pass."""
+        return len(self._announced) >= len(self._handles)
+
+    def find(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+        """Return gradients that arrived otherwise since the step began, or since the last call.
+
+        Scripts may assign what `torch.autograd.grad` returns, FSDP2 what it reduced, and an
+        optimiser may step within the backward pass, ahead of our hook.
+
+        Args:
+            parameters: Those to look at, by the names of their gradients.
+        """
+        found = {}
+        for name, parameter in parameters.items():
+            gradient = parameter.grad
+            if gradient is None or name in self._announced:
+                continue
+            known, self._known[name] = self._known.get(name), _Version(gradient)
+            if known is None or not known.is_of(gradient):
+                self._found.add(name)
+                found[name] = gradient
+        return found
 
     def take(self, only: Iterable[nn.Parameter] | None = None) -> dict[str, Tensor]:
         """Return the gradients that arrived and were not taken yet, by name.
@@ -80,10 +112,14 @@ class GradientWatch:
             chosen = {id(parameter) for parameter in only}
             self._arrived = {name: p for name, p in arrived.items() if id(p) not in chosen}
             arrived = {name: p for name, p in arrived.items() if id(p) in chosen}
-        return {name: p.grad for name, p in arrived.items() if p.grad is not None}
+        gradients = {name: p.grad for name, p in arrived.items() if p.grad is not None}
+        self._announced.update(gradients)
+        return gradients
 
     def _arrival(self, name: str, parameter: nn.Parameter) -> Callable[[Tensor], None]:
         def arrived(_: Tensor) -> None:
+            if name in self._found:
+                return  # its optimiser has stepped, and finds the next one as well
             self._arrived[name] = parameter
             if not self._is_queued:
                 self._is_queued = True
@@ -104,6 +140,26 @@ class GradientWatch:
         self._on_backward_end()
 
 
+class _Version:
+    """Which tensor it is, and how often it was written to; does not keep it alive."""
+
+    __slots__ = ("_number", "_tensor")
+
+    def __init__(self, tensor: Tensor | None) -> None:
+        self._tensor = None if tensor is None else ref(tensor)
+        self._number = 0 if tensor is None else _num_writes(tensor)
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Tell whether it is this tensor, and nobody wrote to it since."""
+        is_same = self._tensor is not None and self._tensor() is tensor
+        return is_same and _num_writes(tensor) == self._number
+
+
+def _num_writes(tensor: Tensor) -> int:
+    # Inference tensors do not count them.
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public way
+
+
 class ModuleWatch:
     """Calls back after the forward pass of chosen modules.
 
@@ -112,7 +168,7 @@ class ModuleWatch:
     """
 
     def __init__(self, callback: ModuleCallback) -> None:
-        self._callback = callback
+        self._callback = WeakMethod(callback)  # its owner owns this
         self._handles: dict[nn.Module, Any] = {}
         self._compiled: set[nn.Module] = set()
 
@@ -133,9 +189,12 @@ class ModuleWatch:
         self.watch_only(frozenset())
 
     def _watch(self, modules: AbstractSet[nn.Module]) -> None:
+        callback = self._callback()
+        if callback is None:
+            return
         for module in modules - self._handles.keys():
-            call = ModuleCall(module, self._callback, self._keep_one)
-            self._handles[module] = module.register_forward_hook(call)
+            call = ModuleCall(module, callback, self._keep_one)
+            self._handles[module] = module.register_forward_hook(call, with_kwargs=True)
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from weakref import WeakMethod, finalize
 
 from hook_layer.checkpoint import RunStart
@@ -15,6 +17,8 @@ from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
 from hook_layer.stop_agreement import StopAgreement
 
 __all__ = ["TorchWorker"]
+
+logger = logging.getLogger("stepwatch")
 
 _ONE_WRITER = "one"
 
@@ -47,6 +51,7 @@ class TorchWorker(BaseHook):
         # What only the chief writes may have another URI in every rank.
         self._group = HookGroup(self.out_dir if all_workers else _ONE_WRITER)
         self._announcement = SharedText(self._group)
+        self._warned_of_fork = False
 
     def _announce_start(self) -> None:
         """Let other workers that begin earlier than this one not wait."""
@@ -71,6 +76,16 @@ class TorchWorker(BaseHook):
 
         self._agreement = StopAgreement(group, asked, poll_s=self._options.stop_poll_s)
         finalize(self, self._agreement.leave)
+
+    def _warn_if_forked(self) -> None:
+        """Log once that a model is called in a child process, where nothing is saved."""
+        if self._enabled and not self._closed and not self._warned_of_fork:
+            self._warned_of_fork = True
+            logger.warning(
+                "a registered model is called in process %d, a fork of the one that made the hook:"
+                " nothing is saved here; make a hook in this process instead",
+                os.getpid(),
+            )
 
     def _rank_and_size(self) -> tuple[int, int]:
         return rank_and_size()

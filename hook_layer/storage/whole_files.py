@@ -13,7 +13,7 @@ from hook_layer.storage.base import Buffers
 __all__ = ["create_file", "read_exactly", "reserve", "write_all"]
 
 _MAX_VECTOR: Final = 512  # buffers a call; the system's limit is 1,024
-_MAX_BATCH_BYTES: Final = 256 << 10
+_MAX_BATCH_BYTES: Final = 512 << 10
 _MIN_RESERVED_BYTES: Final = 1 << 20
 _RESERVING_FILE_SYSTEMS: Final = frozenset(("ext4", "xfs"))
 """Those that write faster what was reserved before; others emulate it, or lose time."""
@@ -36,15 +36,13 @@ def write_all(descriptor: int, data: Buffers) -> None:
     batch: list[bytes | memoryview] = []
     num_bytes = 0
     for buffer in data:
-        view = buffer if isinstance(buffer, bytes) else memoryview(buffer).cast("B")
-        if not view:
-            continue
+        view = buffer if type(buffer) is bytes else memoryview(buffer).cast("B")
         batch.append(view)
         num_bytes += len(view)
         if num_bytes >= _MAX_BATCH_BYTES or len(batch) == _MAX_VECTOR:
             _write_batch(descriptor, batch, num_bytes)
             batch, num_bytes = [], 0
-    if batch:
+    if num_bytes:
         _write_batch(descriptor, batch, num_bytes)
 
 

@@ -84,7 +84,7 @@ from hook_layer.save_config import SaveConfig, SaveConfigMode
 from hook_layer.xgboost.collections import DEFAULTS
 from hook_layer.xgboost.data import as_dmatrix
 from hook_layer.xgboost.events import BoosterEvents
-from hook_layer.xgboost.inactive_copy import InactiveCopy
+from hook_layer.xgboost.inactive_copy import InactiveCopyCallback
 
 __all__ = [
     "Collection",
@@ -224,8 +224,8 @@ class Hook(OriginalApi, BoosterEvents):
             "xgboost.train(..., callbacks=[hook])"
         )
 
-    def __reduce__(self) -> tuple[type[InactiveCopy], tuple[()]]:
-        return InactiveCopy, ()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InactiveCopyCallback, (type(self),)
 
 
 _current: Final[CurrentHook[Hook]] = CurrentHook()

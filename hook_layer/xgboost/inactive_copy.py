@@ -1,24 +1,24 @@
-"""What a copy of a hook is: `sklearn.clone`, `pickle` and Dask copy the callbacks of a model."""
+"""What a copy of a hook is to XGBoost."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from xgboost.callback import TrainingCallback
 
-__all__ = ["InactiveCopy"]
+from hook_layer.inactive_copy import InactiveCopy
 
-logger = logging.getLogger("stepwatch")
+__all__ = ["InactiveCopyCallback"]
 
 
-class InactiveCopy(TrainingCallback):
-    """A callback that does nothing, for two hooks must not write to one trial."""
+class InactiveCopyCallback(InactiveCopy, TrainingCallback):
+    """A copy of a hook that may be a callback.
+
+    Args:
+        hook_type: The hook's class.
+    """
 
     def before_training(self, model: Any) -> Any:
         """Log that nothing is saved; called by XGBoost."""
-        logger.warning(
-            "nothing of this training is saved: its callback is a copy of a hook, made by clone, "
-            "pickle or another process; make the hook where the training runs"
-        )
+        self._do_nothing()
         return model

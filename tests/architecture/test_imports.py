@@ -18,6 +18,9 @@ HEAVY = {
     "torch",
     "matplotlib",
     "pandas",
+    "scipy",
+    "sklearn",
+    "xgboost",
     "typer",
     "rich",
     "aws_cdk",
@@ -36,6 +39,14 @@ def run(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
+def brought_by(module: str) -> set[str]:
+    """Return what is heavy of all that an import imports."""
+    code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    return HEAVY & {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
 @pytest.mark.parametrize(
     ("module", "allowed"),
     [
@@ -50,11 +61,12 @@ def run(python: Path | str, *arguments: str) -> subprocess.CompletedProcess[str]
     ],
 )
 def test_an_import_brings_nothing_heavy_along(module: str, allowed: set[str]) -> None:
-    code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
-    done = run(sys.executable, "-c", code)
-    assert done.returncode == 0, done.stderr
-    loaded = {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
-    assert loaded & HEAVY == allowed
+    assert brought_by(module) == allowed
+
+
+def test_the_hook_for_xgboost_brings_what_xgboost_brings() -> None:
+    assert brought_by("hook_layer.xgboost") == brought_by("xgboost")
+    assert "torch" not in brought_by("hook_layer.xgboost")
 
 
 def test_the_hook_layer_works_with_the_oldest_numpy() -> None:

@@ -22,7 +22,9 @@ def trial(new_trial: Callable[[], WrittenTrial]) -> WrittenTrial:
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.getbasetemp()))
+    temporary = str(tmp_path_factory.mktemp("system"))
+    monkeypatch.setattr("tempfile.tempdir", temporary)
+    monkeypatch.setenv("TMPDIR", temporary)
     for name in (
         "CHECKPOINT_CONFIG_FILE_PATH",
         "SMDEBUG_CONFIG_FILE_PATH",

@@ -29,13 +29,13 @@ def test_the_pause_grows_to_a_bound_and_begins_anew_after_a_success() -> None:
     pauses = []
     for _ in range(4):
         breaker.failed()
-        pauses.append(breaker.pause_s)
-        clock.now += breaker.pause_s
+        pauses.append(breaker.wait_s())
+        clock.now += breaker.wait_s()
         assert breaker.allows()
     assert pauses == [5, 10, 12, 12]
     breaker.succeeded()
     breaker.failed()
-    assert breaker.pause_s == 5
+    assert breaker.wait_s() == 5
 
 
 def test_a_success_in_between_keeps_it_closed() -> None:

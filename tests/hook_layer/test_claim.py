@@ -88,8 +88,8 @@ def test_the_second_process_saves_nothing_and_trains_on(
 
 def test_no_worker_saves_if_the_first_one_must_not(out_dir: Path) -> None:
     trial = WrittenTrial(str(out_dir))
-    holder = make_hook(trial)
-    holder.train(W)
+    holder = FolderClaim(LocalStore(out_dir))
+    assert holder.take() is None
     chief, other = make_hook(trial, size=2), make_hook(trial, size=2)
     other._rank_and_size = lambda: (1, 2)  # type: ignore[method-assign]
     other._shared_start = lambda _: chief._own_start()  # type: ignore[method-assign]
@@ -97,8 +97,8 @@ def test_no_worker_saves_if_the_first_one_must_not(out_dir: Path) -> None:
         hook.train(W)
         hook.close()
         assert hook.report().errors == {"claim": 1}
-    holder.close()
-    assert list(trial.indexes("worker_0")) == [0]
+    holder.release()
+    assert not trial.indexes("worker_0")
     assert not trial.indexes("worker_1")
 
 
@@ -113,15 +113,32 @@ def test_a_process_that_was_killed_leaves_no_claim(
     assert not (out_dir / CLAIM_FILE).exists()
 
 
-def test_a_second_hook_of_a_process_has_to_wait_for_the_first(
+def test_a_newer_hook_of_the_process_takes_the_place_of_the_first(
     out_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = make_hook(WrittenTrial(str(out_dir)))
     first.train(W)
-    assert train(out_dir) == {"claim": 1}
-    assert "another hook of this process" in caplog.text
-    first.close()
+    assert first._session is not None
+    run_id = first._session.identity.run_id
     assert train(out_dir) == {}
+    assert "a newer hook of this process" in caplog.text
+    assert not first.is_active
+    first.train(W)  # what is left of it does no harm
+    first.close()
+    trial = WrittenTrial(str(out_dir))
+    assert list(trial.indexes()) == [0, 1, 2]
+    assert {index.run for index in trial.indexes().values()} == {trial.job().run_id}
+    marker = trial.end_marker()
+    assert marker is not None
+    assert marker.run_id == trial.job().run_id != run_id
+
+
+def test_a_newer_hook_gets_the_folder_by_any_name(out_dir: Path, tmp_path: Path) -> None:
+    first = make_hook(WrittenTrial(str(out_dir)))
+    first.train(W)
+    (tmp_path / "link").symlink_to(out_dir)
+    assert train(tmp_path / "link") == {}
+    assert not first.is_active
 
 
 def test_a_hook_that_is_gone_leaves_the_folder_to_the_next(out_dir: Path) -> None:
@@ -154,9 +171,8 @@ def test_a_child_does_not_keep_the_claim(out_dir: Path) -> None:
         os._exit(0)
     os.read(begun[0], 1)
     # As the kernel does when the process dies: its descriptor is closed, and nothing else happens.
-    assert claim._descriptor is not None
-    os.close(claim._descriptor)
-    claim._descriptor = None
+    assert claim._lock is not None
+    claim._lock.release()
     other = FolderClaim(LocalStore(out_dir))
     assert other.take() is None
     other.release()
@@ -196,12 +212,12 @@ def test_where_nobody_can_tell_everybody_writes(
     assert FolderClaim(MemoryStore()).take() is None
     (tmp_path / "file").write_text("")
     assert FolderClaim(LocalStore(tmp_path / "file")).take() is None
-    monkeypatch.setattr("hook_layer.claim.fcntl.flock", no_locks)
+    monkeypatch.setattr("hook_layer.file_lock.fcntl.flock", no_locks)
     claims = [FolderClaim(LocalStore(out_dir)) for _ in range(2)]
     assert [claim.take() for claim in claims] == [None, None]
     for claim in claims:
         claim.release()
-    monkeypatch.setattr("hook_layer.claim.fcntl", None)
+    monkeypatch.setattr("hook_layer.claim.HAS_LOCKS", False)
     assert FolderClaim(LocalStore(out_dir)).take() is None
 
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
-from hook_layer.collection_manager import CollectionManager, SummaryPlan, TensorPlan
+from hook_layer.collection_manager import CollectionManager, OnMistake, SummaryPlan, TensorPlan
 from hook_layer.collections import SCALARS, Collection, CollectionKeys
+from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig
@@ -60,3 +63,40 @@ def test_everything_is_named_only_where_nothing_else_is() -> None:
 def test_a_histogram_needs_no_raw_value() -> None:
     found = plan("w", Collection("weights", ["w"]), Collection("raw", ["v"], reduction_config=RAW))
     assert found == TensorPlan(raw=False, summaries=SummaryPlan(histograms=("weights",)))
+
+
+# Mistakes -----------------------------------------------------------------------------------------
+
+
+def made(*collections: Collection, include: Iterable[str] = ("mine",)) -> CollectionManager:
+    return CollectionManager(
+        collections={c.name: c for c in collections},
+        include=set(include),
+        save_config=SaveConfig(save_interval=1),
+    )
+
+
+def due(manager: CollectionManager, on_mistake: OnMistake | None = None) -> list[str]:
+    return [collection.name for collection in manager.due(ModeKeys.TRAIN, 0, on_mistake)]
+
+
+@pytest.mark.parametrize("include", [["mine"], ["mine", "all"]])
+def test_an_empty_collection_is_harmless_unless_it_is_included(include: list[str]) -> None:
+    manager = made(Collection("mine", ["w"]), Collection("all", [".*"]), include=include)
+    before = due(manager)
+    manager.get("looked_up")
+    assert due(manager) == before == include
+    manager.include.add("looked_up")
+    with pytest.raises(HookConfigurationError, match="looked_up"):
+        due(manager)
+
+
+def test_a_mistake_that_is_told_costs_no_other_collection() -> None:
+    manager = made(Collection("mine", ["w"]), Collection("b"), include=("mine", "b", "c"))
+    mistakes: list[HookConfigurationError] = []
+    assert due(manager, mistakes.append) == due(manager, mistakes.append) == ["mine"]
+    assert [str(mistake).split()[1] for mistake in mistakes] == ["b", "has"]
+    manager.get("b").add_tensor_name("w")
+    manager.get("c").include("w")
+    assert due(manager) == ["mine", "b", "c"]
+    assert len(mistakes) == 2

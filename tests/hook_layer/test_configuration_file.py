@@ -53,6 +53,22 @@ def test_a_file_may_be_an_object_of_a_store() -> None:
         read_configuration_file(None, environ)
 
 
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "hook.json"
+    path.write_text('{"LocalPath": "/x"}', encoding="utf-8-sig")
+    assert read_configuration_file(path).document == {"LocalPath": "/x"}
+    path.write_text("", encoding="utf-8-sig")
+    with pytest.raises(HookConfigurationError, match="is empty"):
+        read_configuration_file(path)
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hook.json"
+    path.write_text('{"HookParameters": {"save_interval": 1, "x": 2, "save_interval": 3}}')
+    with pytest.raises(HookConfigurationError, match="'save_interval' stands twice"):
+        read_configuration_file(path)
+
+
 def test_a_file_uri_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "with space.json").write_text('{"LocalPath": "/x"}')
     uri = (tmp_path / "with space.json").as_uri()

@@ -257,6 +257,29 @@ def test_without_a_spool_a_step_that_fails_is_lost_and_the_next_index_file_tells
     assert made.spools() == []
 
 
+@pytest.mark.parametrize("kind", ["events", "index"])
+def test_without_a_spool_one_hiccup_of_the_store_costs_no_step(make: Factory, kind: str) -> None:
+    hiccups = iter([True])
+    made = make(lambda key: key.startswith(kind) and next(hiccups, False), spool_bytes=0)
+    for step in range(3):
+        made.write(step)
+    assert made.store.numbers() == [(number, None) for number in (1, 2, 3)]
+    assert made.fates() == (3, 0, 0)
+
+
+def test_a_step_that_no_spool_takes_for_whatever_reason_is_lost_and_told(
+    make: Factory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    made = make(lambda _: True)
+    monkeypatch.setattr("hook_layer.spool_folder.SpoolFolder.put_step", fail)
+    made.write(0)
+    assert made.fates() == (0, 0, 1)
+    assert made.spools() == []
+
+
 def test_numbers_that_were_used_up_elsewhere_are_told_too(make: Factory) -> None:
     made = make()
     made.last_number = 2
@@ -271,15 +294,15 @@ def test_without_a_spool_an_outage_is_waited_for_and_then_saving_goes_on(
     made = make(lambda _: is_away, spool_bytes=0)
     for step in range(50):
         made.write(step)
-    assert made.store.attempts == 3
+    assert made.store.attempts == 6  # each of three steps twice
     assert caplog.text.count("in a row") == 1
     made.clock.now += 1
     made.write(50)
-    assert made.store.attempts == 4
+    assert made.store.attempts == 7
     is_away = False
     made.clock.now += 1.9
     made.write(51)
-    assert made.store.attempts == 4
+    assert made.store.attempts == 7
     made.clock.now += 0.1
     for step in range(52, 60):
         made.write(step)

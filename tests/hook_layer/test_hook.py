@@ -75,6 +75,24 @@ def test_a_name_that_is_no_string_is_a_type_error(trial: WrittenTrial) -> None:
         hook.save_tensor(None, 1)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("is_included", [False, True])
+def test_a_collection_that_is_looked_up_in_training_costs_nothing(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture, is_included: bool
+) -> None:
+    hook = make_hook(trial)
+    hook.train(W)
+    hook.get_collection("typo")
+    if is_included:
+        hook.collection_manager.include.add("typo")
+    for _ in range(4):
+        hook.train(W)
+    hook.close()
+    assert list(trial.indexes()) == [0, 1, 2, 3, 4]
+    assert all("w" in trial.names(step) for step in range(5))
+    assert hook.report().errors == ({"configuration": 1} if is_included else {})
+    assert sum("typo" in record.message for record in caplog.records) == is_included
+
+
 # When -----------------------------------------------------------------------------------------
 
 

@@ -187,11 +187,39 @@ def test_collections_are_saved_and_made(path: Path) -> None:
 
 
 def test_a_collection_without_tensors_is_refused_where_it_always_is(path: Path) -> None:
-    setup = with_parameters(path, None, [{"CollectionName": "gradient"}])
+    setup = with_parameters(path, None, [{"CollectionName": "gradients_of_a"}])
     with pytest.raises(HookConfigurationError, match="did you mean 'gradients'"):
         setup.manager.due(ModeKeys.TRAIN, 0)
-    setup.manager.get("gradient").include("grad")  # which the script may do in time
+    setup.manager.get("gradients_of_a").include("grad")  # which the script may do in time
     assert setup.manager.due(ModeKeys.TRAIN, 0)
+
+
+@pytest.mark.parametrize("name", ["gradient", "Gradients", "gradeints", "loses", "loss"])
+def test_a_misspelled_collection_is_refused_at_once(path: Path, name: str) -> None:
+    meant = "losses" if name.startswith("l") else "gradients"
+    message = f"has {name!r}: did you mean '{meant}'"
+    with pytest.raises(HookConfigurationError, match=f"hook.json: .* {message}"):
+        with_parameters(path, None, [{"CollectionName": name}])
+    with pytest.raises(HookConfigurationError, match=f"include_collections {message}"):
+        set_up(HookArguments("memory://json", include_collections=[name]), {}, DEFAULTS)
+    setup = with_parameters(path, None, [collection(name, include_regex="x")])
+    assert saved(setup)[name]
+
+
+@pytest.mark.parametrize("name", ["my_gradients", "losses2", "relu", "grad", "gradients"])
+def test_a_name_that_is_no_slip_of_the_pen_may_be_made_later(path: Path, name: str) -> None:
+    with_parameters(path, None, [{"CollectionName": name}])
+    setup = set_up(HookArguments("memory://json", include_collections=[name]), {}, DEFAULTS)
+    setup.manager.get(name).include("x")
+    assert saved(setup)[name]
+
+
+@pytest.mark.parametrize("value", [None, "none", "None"])
+def test_no_time_limit_can_be_said(path: Path, value: str | None) -> None:
+    names = ("close_timeout_s", "termination_timeout_s")
+    options = with_parameters(path, dict.fromkeys(names, value)).options
+    assert [getattr(options, name) for name in names] == [None, None]
+    assert with_parameters(path, {"stop_poll_s": None}).options == HookOptions()
 
 
 _LEVELS = [

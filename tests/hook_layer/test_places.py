@@ -88,6 +88,22 @@ def test_job_and_kind_of_output_are_appended_once(
     assert out(own(OutputPaths(root)), NAMED) == root
 
 
+@pytest.mark.parametrize("path", ["s3:/b/x", "s3//b/x", "S3:b/x", "s3:///b/x"])
+def test_a_uri_with_a_slip_is_no_folder(path: str, tmp_path: Path) -> None:
+    if "://" not in path:
+        with pytest.raises(HookConfigurationError, match="did you mean 's3://b/x'"):
+            resolve_targets(Outputs(path), JobConfiguration(), {})
+        assert resolve_targets(Outputs(f"{tmp_path}/{path}"), JobConfiguration(), {})
+    else:
+        with pytest.raises(HookConfigurationError):
+            resolve_targets(Outputs(path), JobConfiguration(), {})
+
+
+@pytest.mark.parametrize("path", ["./s3:/b", "s3", "s3-runs/x", "files/x", "memory", "s3_1/x"])
+def test_a_folder_may_have_a_name_like_a_scheme(path: str) -> None:
+    assert resolve_targets(Outputs(path), JobConfiguration(), {}).out.uri.startswith("file:")
+
+
 def test_without_a_name_only_a_whole_path_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     whole = "s3://bucket/mnist-7/debug-output"

@@ -49,6 +49,7 @@ def test_a_report_for_people_says_what_went_wrong() -> None:
         errors=9,
         first_error="StorageError: 503",
         export_errors=8,
+        tensorboard_steps_lost=9,
     )
     text = str(HookReport(2_000, 5, {"modules": 6}, writer, 2.5, training_run=1))
     assert text.splitlines() == [
@@ -56,7 +57,8 @@ def test_a_report_for_people_says_what_went_wrong() -> None:
         "time in training: 2.5 s, 1.25 ms a step",
         "resumed: 1",
         "waits for memory: 4, 1.25 s",
-        "steps dropped: 2, steps not delivered: 1, tensors that came too late: 5",
+        "steps dropped: 2, steps not delivered: 1, steps that TensorBoard lacks: 9, "
+        "tensors that came too late: 5",
         "steps that waited on local disk: 7, that wait still in /spool: 3",
         "errors in modules: 6, errors while storing steps: 9, errors of exporters: 8",
         "first error: StorageError: 503",

@@ -26,6 +26,44 @@ def test_a_step_is_saved_if_listed_or_due_by_interval(
     assert [step for step in range(1001) if config.should_save_step(step)] == saved
 
 
+def test_listed_steps_may_be_changed() -> None:
+    config = SaveConfigMode(end_step=0, save_steps=[3])
+    assert config.should_save_step(3)
+    config.save_steps.append(7)
+    assert config.should_save_step(7)
+    config.save_steps = [2, 7]
+    assert [step for step in range(9) if config.should_save_step(step)] == [2, 7]
+
+
+def test_many_listed_steps_cost_no_more_than_few() -> None:
+    class Counted(int):
+        num_compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Counted.num_compared += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    config = SaveConfigMode(save_steps=list(range(0, 2000, 2)))
+    for step in range(100):
+        config.should_save_step(Counted(2 * step + 1))
+    assert Counted.num_compared < 200
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 5), (6, 5), ("6", "5")])
+def test_a_range_without_steps_is_refused(start: Any, end: Any) -> None:
+    with pytest.raises(ValueError, match=f"start_step={start} must be below end_step={end}"):
+        SaveConfigMode(start_step=start, end_step=end)
+    with pytest.raises(ValueError, match="start_step"):
+        SaveConfig(start_step=start, end_step=end)
+
+
+def test_numbers_beside_modes_are_checked() -> None:
+    with pytest.raises(ValueError, match="save_interval='garbage'"):
+        SaveConfig({ModeKeys.TRAIN: SaveConfigMode()}, save_interval="garbage")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

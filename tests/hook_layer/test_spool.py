@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hook_layer.format.job_file import JobFile
+from hook_layer.old_spools import tell_of_old_spools
 from hook_layer.spool import main
-from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget
+from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.step_files import RunIdentity
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
 from hook_layer.writer import StepWriter, WriterOptions
 from tests.hook_layer.doubles import Switchable, make_record
+from tests.hook_layer.tiny_hook import W, make_hook
 
 RUN = "01JD0000000000000000000000"
 JOB = JobFile(
@@ -155,5 +160,137 @@ def test_the_name_of_a_spool_says_whose_it_is(tmp_path: Path) -> None:
     target = SpoolTarget(MemoryStore().uri, RUN, "/job:worker/task:0")
     spool = SpoolFolder.create(str(tmp_path), target)
     assert Path(spool.path).name.startswith(f"stepwatch-spool-{RUN}-_job_worker_task_0-")
+    with pytest.raises(SpoolInUseError):
+        SpoolFolder.open(spool.path)
+    spool.release()
     assert SpoolFolder.open(spool.path).target == target
     assert spool.is_empty()
+
+
+def test_where_there_are_no_locks_a_spool_is_made_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("hook_layer.file_lock.fcntl.flock", refuse)
+    spool = SpoolFolder.create(str(tmp_path), SpoolTarget("file:///x/", RUN, "w"))
+    assert SpoolFolder.open(spool.path).target.run_id == RUN
+
+
+def test_a_spool_of_another_user_is_left_to_that_user(
+    spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = spool.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    status, text = run(spool)
+    assert (status, f"belongs to the user {owner}" in text) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["target.json", "steps", f"steps/{2:016d}.tfevents", "files"])
+def test_links_in_a_spool_are_not_followed(tmp_path: Path, spool: Path, name: str) -> None:
+    outside = (spool / name).rename(tmp_path / "outside")
+    (spool / name).symlink_to(outside)
+    status, text = run(spool)
+    assert status == 1
+    assert "links are not followed" in text
+    assert outside.exists()
+
+
+def test_what_is_no_file_in_a_spool_is_not_waited_for(spool: Path) -> None:
+    event_file = spool / "steps" / f"{2:016d}.tfevents"
+    event_file.unlink()
+    os.mkfifo(event_file)
+    assert "no plain file" in run(spool)[1]
+
+
+def test_a_spool_of_a_killed_training_is_told_to_the_next_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parent, target = tmp_path / "spools", SpoolTarget("file:///x/", RUN, "worker_0")
+    others = [replace(target, uri="file:///y/"), replace(target, worker="worker_1"), target]
+    for made in [SpoolFolder.create(str(parent), other) for other in others]:
+        if made.target != target:
+            made.put_file("job.json", JOB)
+        made.release()
+    held = SpoolFolder.create(str(parent), target)
+    held.put_file("job.json", JOB)
+    (parent / "stepwatch-spool-other").write_text("no folder")
+    tell_of_old_spools(replace(target, run_id="NEXT"), str(parent))
+    assert caplog.text == ""
+    held.release()
+    tell_of_old_spools(replace(target, run_id="NEXT"), str(parent))
+    assert caplog.text.count("python -m hook_layer.spool") == 1
+    assert f"python -m hook_layer.spool {held.path}" in caplog.text
+    SpoolFolder.open(held.path).release()
+
+
+def test_a_hook_looks_for_old_spools_as_it_opens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = WrittenTrial(str(tmp_path / "run"))
+    old = SpoolFolder.create(None, SpoolTarget(trial.store.uri, RUN, "worker_0"))
+    old.put_file("job.json", JOB)
+    old.release()
+    hook = make_hook(trial)
+    hook.train(W)
+    hook.close()
+    assert f"python -m hook_layer.spool {old.path}" in caplog.text
+    assert hook.report().is_complete
+
+
+# A training that was resumed since ---------------------------------------------------------------
+
+
+def resume(folder: Path, start: tuple[int, int], steps: range) -> list[tuple[int | None, ...]]:
+    """Go on in a folder behind a number, with some that are lost, and return what is there."""
+    sequence, num_lost = start
+    writer = StepWriter(LocalStore(folder), RunIdentity(RUN, "/job:worker"), sequence=sequence)
+    writer.put_file("job.json", JOB.replace(b"10:00", b"11:00"))
+    writer.put_file("collections/000000000/job-worker_collections.json", b"newer")
+    writer.skip(num_lost)
+    for step in steps:
+        writer.submit(make_record(step, 8000))
+    assert writer.close(10)
+    return numbers(folder)
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "num_delivered"),
+    [
+        ((1, 5), range(3, 6), 0),  # at a later checkpoint: numbers 1 to 5 are given up
+        ((1, 0), range(2), 0),  # from the beginning, and not far yet
+        ((5, 0), range(3, 6), 3),  # the same step under the same number
+        ((5, 0), range(2, 5), 2),  # another step under a number that is in the spool
+    ],
+)
+def test_steps_of_a_training_that_was_resumed_are_not_overwritten(
+    tmp_path: Path, spool: Path, start: tuple[int, int], steps: range, num_delivered: int
+) -> None:
+    target = tmp_path / "run"
+    before = resume(target, start, steps)
+    newer = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    status, text = run(spool)
+    left = 4 - num_delivered
+    assert status == 1
+    assert f"delivered {num_delivered} steps and 0 files\n" in text
+    assert f"{left} steps and 1 files are left out and stay in {spool}" in text
+    assert all(path.read_bytes() == content for path, content in newer.items())
+    assert numbers(target)[num_delivered:] == before
+    assert not (target / "training_job_end.ts").exists()
+    assert run(spool, "--to", tmp_path / "elsewhere")[0] == 0
+    assert len(numbers(tmp_path / "elsewhere")) == left
+    assert not spool.exists()
+
+
+def test_a_step_whose_index_file_was_stored_before_is_delivered(
+    tmp_path: Path, spool: Path
+) -> None:
+    run(spool, "--to", tmp_path / "elsewhere")
+    again = SpoolFolder.create(str(tmp_path), SpoolTarget("file:///x/", RUN, "/job:worker"))
+    store = LocalStore(tmp_path / "elsewhere")
+    for number, key in enumerate(sorted(store.list("index/")), 2):
+        again.put_step(number, StepFiles(None, key, store.get(key)), None)
+    again.release()
+    assert run(again.path, "--to", tmp_path / "elsewhere")[0] == 0
+    assert numbers(tmp_path / "elsewhere") == [(2, 1), (3, None), (4, None), (5, None)]

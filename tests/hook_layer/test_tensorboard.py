@@ -121,8 +121,39 @@ def test_training_and_trial_do_not_notice_that_tensorboard_cannot_be_written(
         hook.train({"w": np.ones(5)})
     hook.close()
     assert list(trial.indexes()) == [0, 1, 2, 3, 4]
-    assert (hook.report().writer.export_errors, board.attempts) == (1, 2)
+    assert board.attempts == 2
+    assert hook.report().writer.export_errors == 2
+    assert hook.report().writer.tensorboard_steps_lost == 5
     assert caplog.text.count("exporting a step failed") == 1
+    assert "TensorBoard lacks 5 steps" in caplog.text
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_tensorboard_is_whole_although_the_store_of_the_trial_is_away(
+    tmp_path: Path, hangs: bool
+) -> None:
+    manager = CollectionManager(
+        {"weights": Collection("weights", ["w"])},
+        {"weights"},
+        EVERY_STEP,
+        ReductionConfig(save_raw_tensor=True),
+        has_summaries=True,
+    )
+    away, board = Switchable(lambda _: True), Switchable()
+    if hangs:
+        away.gate.clear()
+    options = HookOptions(close_timeout_s=0.2)
+    hook = TinyHook(HookTargets(away, board), manager, options)
+    for _ in range(30):
+        hook.train({"w": np.ones(5)})
+    hook.close()
+    counters = hook.report().writer
+    assert (counters.steps_in_spool, counters.tensorboard_steps_lost) == (30, 0)
+    for key in board.list():
+        LocalStore(tmp_path).put(key, board.get(key))
+    shown = read(tmp_path / "GLOBAL").Histograms("weights/w")
+    assert [event.step for event in shown] == list(range(30))
+    away.gate.set()
 
 
 def test_a_tensor_is_shown_among_every_collection_that_asks(tmp_path: Path) -> None:

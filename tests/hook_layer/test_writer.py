@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import tempfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -146,6 +148,7 @@ def test_while_the_store_is_away_steps_go_to_local_disk_and_later_to_the_store()
     counters = writer.counters
     assert (counters.steps_written, counters.steps_in_spool, counters.steps_lost) == (23, 0, 0)
     assert counters.spool_folder is None
+    assert list(Path(tempfile.gettempdir()).iterdir()) == []
 
 
 def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
@@ -167,6 +170,44 @@ def test_a_store_that_hangs_does_not_fill_the_memory() -> None:
     assert [key for key in store.order if key.startswith("index")] == index_keys(store)
     assert counters.steps_spooled == 29
     assert CountedSnapshot.released == 30
+
+
+@pytest.mark.parametrize("queue_bytes", [10, 6_000])
+def test_steps_of_which_two_do_not_fit_pass_a_store_that_hangs(queue_bytes: int) -> None:
+    store, clock = Switchable(), Clock()
+    store.gate.clear()
+    options = WriterOptions(queue_bytes=queue_bytes, max_wait_s=TIMEOUT_S)
+    writer = StepWriter(store, IDENTITY, options=options, clock=clock)
+    writer.submit(make_record(0))
+    assert store.called.wait(TIMEOUT_S)
+    clock.now += 6
+    held = 0
+    for step in range(1, 9):
+        writer.submit(make_record(step))
+        held = max(held, writer._threads.held_bytes)
+    assert held <= 2 * make_record(0).nbytes
+    assert not writer.counters.steps_dropped
+    store.gate.set()
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 10)]
+    assert writer.counters.steps_spooled > 0
+
+
+def test_a_step_that_comes_after_the_end_is_dropped_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Switchable()
+    writer = StepWriter(store, IDENTITY)
+    writer.submit(make_record(0))
+    assert writer.close(TIMEOUT_S)
+    for step in range(1, 3):
+        writer.submit(make_record(step))
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(1, None)]
+    assert (writer.counters.steps_written, writer.counters.steps_dropped) == (1, 2)
+    assert CountedSnapshot.released == 3
+    assert writer.submitted_sequence == 3
+    assert caplog.text.count("after the end") == 1
 
 
 def test_a_step_that_hung_and_then_failed_comes_before_those_that_passed_it_by() -> None:
@@ -291,9 +332,21 @@ def test_closing_waits_for_a_store_that_is_away_but_not_for_ever(
     writer.submit(make_record(0))
     assert not writer.wait_until_idle(TIMEOUT_S)
     assert not writer.close(0.3)
-    assert store.attempts == 3  # not in a hot loop
+    assert store.attempts == 4  # once more, but not in a hot loop
     assert writer.counters.steps_in_spool == 1
     assert f"python -m hook_layer.spool {writer.counters.spool_folder}" in caplog.text
+
+
+def test_closing_does_not_wait_for_a_store_that_is_back() -> None:
+    is_away = True
+    store = Switchable(lambda _: is_away)
+    writer = StepWriter(store, IDENTITY, clock=Clock())
+    for step in range(5):
+        writer.submit(make_record(step))
+    assert not writer.wait_until_idle(TIMEOUT_S)
+    is_away = False
+    assert writer.close(TIMEOUT_S)
+    assert store.numbers() == [(number, None) for number in range(1, 6)]
 
 
 def test_closing_goes_on_trying_with_pauses() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,32 @@ def test_steps_of_an_outage_arrive_later_in_order(
     report = hook.report()
     assert report.is_complete
     assert report.writer.steps_spooled >= 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_goes_on_through_an_outage_of_some_time(server: FaultyS3, tmp_path: Path) -> None:
+    """Of a second; of any other time by STEPWATCH_OUTAGE_S=30."""
+    outage_s = float(os.environ.get("STEPWATCH_OUTAGE_S", "1"))
+    uri, num_steps = f"s3://{new_bucket()}/run", 60
+    hook = hook_for(uri, tmp_path)
+
+    def pass_time(step: int) -> None:
+        if step == 10:
+            assert hook.flush(10)
+        server.mood = "throttling" if 10 <= step < 50 else "fine"
+        if server.mood == "throttling":
+            time.sleep(outage_s / 40)
+
+    outcome = train(hook, num_steps, [STEP_BYTES], before_step=pass_time)
+    print(f"{server.refused} requests refused in {outage_s:g} s; {outcome}\n{hook.report()}")
+    assert server.refused > 0
+    assert outcome.longest_step_s < 1
+    assert stored_steps(uri) == list(range(num_steps))
+    indexes = local_copy(uri).indexes().values()
+    assert [(i.sequence, i.skipped) for i in indexes] == [(n + 1, None) for n in range(num_steps)]
+    assert local_copy(uri).end_marker() is not None
+    assert hook.report().is_complete
+    assert hook.report().writer.steps_spooled >= 38
     assert list(tmp_path.iterdir()) == []
 
 

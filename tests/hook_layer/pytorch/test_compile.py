@@ -344,3 +344,41 @@ def test_a_transform_of_torch_func_is_a_step_without_tensors(
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
     assert list(trial.indexes())[-1] == 3
     assert "fc_output_0" in trial.names(3)
+
+
+class Keywords(nn.Module):
+    """A model whose parts, and loss, get their inputs by keyword."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = nn.Linear(3, 2)
+        self.pair = nn.Bilinear(2, 2, 1)
+
+    def forward(self, *, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.fc(input=x)
+        result: torch.Tensor = self.pair(hidden, input2=2 * hidden)
+        return result
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_inputs_by_keyword_are_saved(trial: WrittenTrial, is_compiled: bool) -> None:
+    hook = make_hook(trial, save_all=True)
+    net, criterion = Keywords(), nn.MSELoss()
+    hook.register_module(net)
+    hook.register_loss(criterion)
+    call = torch.compile(net, backend="aot_eager", fullgraph=True) if is_compiled else net
+    x, target = torch.rand(4, 3), torch.rand(4, 1)
+    for _ in range(2):
+        criterion(target=target, input=call(x=x)).backward()
+    hook.close()
+    assert not counters["graph_break"]
+    for step in (0, 1):
+        values = trial.values(step)
+        np.testing.assert_array_equal(values["Keywords_input_0"], x)
+        np.testing.assert_array_equal(values["fc_input_0"], x)
+        np.testing.assert_array_equal(values["pair_input_0"], values["fc_output_0"])
+        np.testing.assert_array_equal(values["pair_input_1"], 2 * values["fc_output_0"])
+        np.testing.assert_array_equal(values["MSELoss_input_0"], target)
+        np.testing.assert_array_equal(values["MSELoss_input_1"], values["Keywords_output_0"])
+    assert not hook.report().errors

@@ -130,7 +130,9 @@ def test_a_model_outlives_its_hook(trial: WrittenTrial) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-def test_a_forked_child_captures_nothing(trial: WrittenTrial) -> None:
+def test_a_forked_child_captures_nothing(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
     hook, net, loss = watched(trial)
     train(net, loss)
     hook.set_mode(smd.modes.TRAIN)
@@ -147,6 +149,7 @@ def test_a_forked_child_captures_nothing(trial: WrittenTrial) -> None:
             assert not hook.is_active
             assert hook.report().steps_seen == 2
             assert hook._record is None
+            assert caplog.text.count("nothing is saved here") == 1
             status = 0
         finally:
             os._exit(status)
@@ -156,3 +159,4 @@ def test_a_forked_child_captures_nothing(trial: WrittenTrial) -> None:
     hook.close()
     assert list(trial.indexes()) == [0, 1, 2]
     assert "scalar/lr" not in trial.names(2)
+    assert not caplog.text

@@ -281,6 +281,26 @@ def test_a_loss_belongs_to_the_hook_whose_model_ran_last(
         assert float(trial.values(1)[LOSS]) == loss
 
 
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_loss_belongs_to_all_hooks_of_its_model(
+    new_trial: Callable[[], WrittenTrial], is_part: bool
+) -> None:
+    trials = [new_trial() for _ in range(3)]
+    hooks = [make_hook(trial) for trial in trials]
+    loop = Loop(hooks[0])
+    wrapped = nn.Sequential(loop.net)
+    hooks[1].register_module(wrapped if is_part else loop.net)
+    Loop(hooks[2]).step()
+    loop.net = wrapped
+    losses = [loop.step() for _ in range(2)]
+    for hook, trial in zip(hooks, trials, strict=True):
+        hook.close()
+        assert trial.names(0) == {LOSS}
+    for trial in trials[:2]:
+        assert [float(trial.values(step)[LOSS]) for step in range(2)] == losses
+    assert list(trials[2].indexes()) == [0]
+
+
 def test_no_graph_is_kept_alive(trial: WrittenTrial) -> None:
     class Kept:
         """What a node of the graph keeps alive."""

@@ -739,6 +739,10 @@ def test_only_modules_can_be_registered(trial: WrittenTrial) -> None:
     hook.register_hook(net)
     with pytest.raises(ValueError, match="registered before"):
         hook.register_module(net)
+    with pytest.raises(ValueError, match="this Linear was registered before"):
+        hook.register_module(net.fc)
+    with pytest.raises(ValueError, match="part of this Sequential was registered before, the Net"):
+        hook.register_module(nn.Sequential(net))
     for register in (hook.register_module, hook.register_loss):
         with pytest.raises(ValueError, match=r"torch\.nn\.Module"):
             register(lambda: 0)

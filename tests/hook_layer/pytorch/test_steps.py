@@ -447,21 +447,94 @@ def test_only_optimizers_can_be_registered(trial: WrittenTrial) -> None:
     hook.close()
 
 
-def test_an_optimizer_that_never_steps_is_told_of(
-    trial: WrittenTrial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("num_registered", [1, 2])
+def test_an_optimizer_that_never_steps_is_not_waited_for_without_end(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture, num_registered: int
 ) -> None:
-    monkeypatch.setattr("hook_layer.pytorch.steps._LONG_STEP", 5)
     hook = make_hook(trial)
     loop = Loop(hook, by_optimizer=True)
-    idle = torch.optim.Adam([nn.Parameter(torch.ones(1))])
-    hook.register_optimizer(idle)
-    for _ in range(7):
+    idle = [torch.optim.Adam([nn.Parameter(torch.ones(1))]) for _ in range(num_registered)]
+    for optimizer in idle:
+        hook.register_optimizer(optimizer)
+    first = 10 * (1 + num_registered)
+    for _ in range(first + 3):
         loop.step()
-    assert caplog.text.count("this one has not: Adam") == 1
-    idle.step()
-    loop.step()
     hook.close()
-    assert hook.report().steps_seen == 2
+    assert caplog.text.count("will not be waited for any more: Adam") == 1
+    assert names(trial) == [plain_step(*range(first))] + [plain_step()] * 3
+
+
+def test_a_critic_may_step_several_times(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = make_hook(trial)
+    loop = Loop(hook, by_optimizer=True)
+    rare = torch.optim.Adam([nn.Parameter(torch.ones(1))])
+    hook.register_optimizer(rare)
+    for _ in range(4):
+        for _ in range(10):
+            loop.step()
+        rare.step()
+    hook.close()
+    assert hook.report().steps_seen == 4
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_an_optimizer_that_is_replaced(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture, is_gone: bool
+) -> None:
+    hook = make_hook(trial)
+    loop = Loop(hook, by_optimizer=True)
+    first = loop.optimizer
+    for _ in range(2):
+        loop.step(1.0, 1.0)
+    loop.optimizer = torch.optim.SGD(loop.net.parameters(), lr=0.01)
+    if is_gone:
+        del first
+        gc.collect()
+    for _ in range(12):
+        loop.step(1.0, 1.0)
+    hook.close()
+    assert caplog.text.count("takes its place") == 1
+    waited = [] if is_gone else [plain_step(*range(20))]
+    assert names(trial) == [plain_step(0, 1)] * 2 + waited + [plain_step(0, 1)] * (
+        12 if is_gone else 2
+    )
+
+
+def test_an_optimizer_that_is_gone_leaves_the_others(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    loop = Loop(hook, by_optimizer=True)
+    other = torch.optim.Adam([nn.Parameter(torch.ones(1))])
+    hook.register_optimizer(other)
+    del other
+    gc.collect()
+    for _ in range(3):
+        loop.step(1.0, 1.0)
+    hook.close()
+    assert names(trial) == [plain_step(0, 1)] * 3
+
+
+def test_a_step_does_not_outgrow_the_queue(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook = make_hook(trial, include_regex="Linear_output", queue_bytes=1 << 20)
+    net = nn.Linear(64, 64, bias=False)
+    hook.register_module(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    hook.register_optimizer(optimizer)
+    largest = 0
+    for _ in range(64):
+        net(torch.ones(1024, 64)).sum().backward()  # 256 KiB of outputs
+        assert hook._record is not None
+        largest = max(largest, hook._record.nbytes)
+    optimizer.step()
+    hook.close()
+    assert largest < 2 << 20
+    assert caplog.text.count("ends before the optimisers have stepped") == 1
+    found = [name for step in names(trial) for name in step if "_output_" in name]
+    assert sum("Linear_output" in name for name in found) == 64
 
 
 def test_an_optimizer_of_other_parameters_does_not_matter(trial: WrittenTrial) -> None:

@@ -1,0 +1,61 @@
+"""What a copy of a hook is: nothing that writes, for two hooks must not write to one trial.
+
+`copy.deepcopy` and `pickle` copy a hook where it is an attribute of a model, `sklearn.clone` and
+Dask where it is a callback. A thread, a lock and open files cannot be copied, nor would that help.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from typing_extensions import Self
+
+from hook_layer.format.modes import ModeKeys
+
+__all__ = ["InactiveCopy"]
+
+logger = logging.getLogger("stepwatch")
+
+_VALUES: Final[dict[str, Any]] = {
+    "is_active": False,
+    "mode": ModeKeys.GLOBAL,
+    "should_stop": False,
+    "step": -1,
+    "stop_reason": None,
+}
+
+
+class InactiveCopy:
+    """Has the public methods of a hook, which do nothing, and say so once.
+
+    Args:
+        hook_type: The hook's class.
+    """
+
+    _has_said_it = False
+
+    def __init__(self, hook_type: type) -> None:
+        self._hook_type = hook_type
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in _VALUES:
+            return _VALUES[name]
+        # Of what is no method the value is not known here.
+        return self._do_nothing if callable(getattr(self._hook_type, name)) else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def _do_nothing(self, *_: Any, **__: Any) -> None:
+        if not self._has_said_it:
+            self._has_said_it = True
+            logger.warning(
+                "nothing is saved here: this is a copy of a hook, made by deepcopy, clone, pickle "
+                "or another process; make the hook where the training runs"
+            )

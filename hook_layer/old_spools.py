@@ -1,0 +1,63 @@
+"""Finds what earlier trainings left on local disk: one that was killed could not say so itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from hook_layer.spool_folder import (
+    SPOOL_PREFIX,
+    SpoolFolder,
+    SpoolInUseError,
+    SpoolTarget,
+    delivery_command,
+)
+
+__all__ = ["tell_of_old_spools"]
+
+logger = logging.getLogger("stepwatch")
+
+_MAX_ENTRIES: Final = 10_000
+_MAX_FOUND: Final = 10
+
+
+def tell_of_old_spools(target: SpoolTarget, parent: str | None) -> None:
+    """Log which spools wait for a trial and worker that nobody delivers.
+
+    Args:
+        target: The trial and worker; the run may be another one.
+        parent: Folder that spools are made in; None: the system's one for temporary files.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    found = list(islice(_waiting(target, parent or tempfile.gettempdir()), _MAX_FOUND))
+    if found:
+        logger.warning(
+            "an earlier training left files for %s on local disk; deliver them by%s",
+            target.uri,
+            "".join(f"\n    {delivery_command(folder)}" for folder in found),
+        )
+
+
+def _waiting(target: SpoolTarget, parent: str) -> Iterator[str]:
+    if not os.path.isdir(parent):  # noqa: PTH112
+        return
+    with os.scandir(parent) as entries:
+        names = [e.path for e in islice(entries, _MAX_ENTRIES) if e.name.startswith(SPOOL_PREFIX)]
+    for path in sorted(names):
+        try:
+            spool = SpoolFolder.open(path)
+        except (OSError, ValueError, SpoolInUseError):  # somebody's, or in use
+            continue
+        try:
+            is_ours = (spool.target.uri, spool.target.worker) == (target.uri, target.worker)
+            is_waiting = is_ours and not spool.is_empty()
+        finally:
+            spool.release()
+        if is_waiting:
+            yield path

@@ -1,0 +1,80 @@
+"""Reading files of a folder that somebody may have put links into."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import Final
+
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, check_key
+from hook_layer.storage.whole_files import read_exactly
+
+__all__ = ["check_owner", "read_plain_file"]
+
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
+_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+_FOLDER_FLAGS: Final = _FLAGS | getattr(os, "O_DIRECTORY", 0)
+_FILE_FLAGS: Final = _FLAGS | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
+
+
+def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> bytes:
+    """Return the content of a file, reached from the folder without following any link.
+
+    Args:
+        folder: The folder.
+        key: Path of the file in it, with "/" between its parts.
+        max_bytes: How much of it at most; None: all.
+
+    Raises:
+        ObjectNotFoundError: There is none.
+        StorageError: It, or a folder on the way to it, is a link or something else that is no file,
+            or it cannot be read.
+        ValueError: The key leads out of the folder.
+    """
+    *folders, name = check_key(key).split("/")
+    place = f"{folder}/{key}"
+    try:
+        inside = os.open(folder, _FOLDER_FLAGS)
+        try:
+            for part in folders:
+                outside, inside = inside, os.open(part, _FOLDER_FLAGS | _NO_FOLLOW, dir_fd=inside)
+                os.close(outside)
+            descriptor = os.open(name, _FILE_FLAGS, dir_fd=inside)
+        finally:
+            os.close(inside)
+        try:
+            return _content(descriptor, max_bytes)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(error.errno, f"{place} does not exist") from error
+    except OSError as error:
+        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        reason = "no plain file: links are not followed" if is_link else error.strerror or error
+        raise StorageError(error.errno, f"{place}: {reason}") from error
+
+
+def check_owner(path: str) -> None:
+    """Refuse a folder of another user, unless root asks for it.
+
+    Raises:
+        PermissionError: It is one.
+    """
+    if not hasattr(os, "geteuid"):
+        return
+    with suppress(FileNotFoundError):
+        owner, user = os.stat(path).st_uid, os.geteuid()  # noqa: PTH116
+        if user not in (0, owner):
+            raise PermissionError(
+                f"{path} belongs to the user {owner}, and this is {user}; let that user deliver it"
+            )
+
+
+def _content(descriptor: int, max_bytes: int | None) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "no plain file")
+    length = status.st_size if max_bytes is None else min(status.st_size, max_bytes)
+    return read_exactly(descriptor, length, 0)
