@@ -109,13 +109,15 @@ class StoreHealth:
         self.lost()
 
     def count_error(self, error: Exception) -> None:
-        """Count an error; the first one is logged with its stack."""
+        """Count an error; the first one is logged."""
         with self._lock:
             self._counters.errors += 1
             is_first = self._counters.first_error is None
             if is_first:
                 self._counters.first_error = f"{type(error).__name__}: {error}"
-        if is_first:
+        if is_first and isinstance(error, StoreRefusedError):  # its message says what to do
+            logger.error("saving is refused; training goes on, and steps wait: %s", error)
+        elif is_first:
             logger.error("saving to %s failed; training goes on", self._uri, exc_info=error)
 
     def tell_what_is_left(self) -> None:

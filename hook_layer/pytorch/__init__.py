@@ -63,10 +63,13 @@ step: `hook_layer.stop_agreement`. For that every rank needs a hook that registe
 whichever ranks write. Steps of training are those whose forward pass computes gradients; all ranks
 must have as many.
 
+**Sharded tensors** (DTensor, as of tensor parallel and FSDP2) are saved as this worker's shard.
+
 Names: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs
 and outputs of modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under
 their class name), `scalar/{name}`, and, if the collection `optimizer_variables` is included,
-`optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`.
+`optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`. Inputs that are passed by
+position are numbered first, then those by keyword.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim.optimizer import Optimizer
 
 from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collection_manager import CollectionManager, TensorPlan
@@ -16,6 +17,7 @@ from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
 from hook_layer.hook_options import HookOptions
+from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.collections import included, may_match, resolve_modules
@@ -68,7 +70,7 @@ class TorchCapture(TorchWorker):
         self._met_models: set[nn.Module] = set()
         self._num_met: dict[str, int] = {}
         self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
-        self._warned_of_shards = self._warned_of_full_step = False
+        self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
         self._num_checked = 0
 
     def _on_backward_end(self) -> None:
@@ -195,6 +197,18 @@ class TorchCapture(TorchWorker):
                 "inputs and outputs of %.500s are not saved: the compiled model does not call them,"
                 " or it was compiled before it was registered (torch.compiler.reset() helps)",
                 ", ".join(unseen),
+            )
+
+    def _warn_if_unseen(self, optimizer: Optimizer) -> None:
+        """Log once that a model is trained whose forward passes do not reach the hook."""
+        if self._warned_of_unseen_steps:
+            return
+        if any(parameter.grad is not None for parameter in parameters_of(optimizer)):
+            self._warned_of_unseen_steps = True
+            logger.warning(
+                "the registered model is trained, but its forward passes do not reach the hook, "
+                "which saves nothing; if it was compiled and called before it was registered, call "
+                "torch.compiler.reset() once"
             )
 
     # How -----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,8 +29,6 @@ from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
 
 __all__ = ["TorchEvents"]
-
-logger = logging.getLogger("stepwatch")
 
 _LOSS_PREFIX = "Loss_output_"
 
@@ -75,7 +72,7 @@ class TorchEvents(TorchCapture):
         self._scaling = LossScaling()
         self._num_gradients = 0
         self._met_loss = self._names_losses = False
-        self._has_optimizer = self._has_begun = self._warned_of_unseen_steps = False
+        self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
         self._with_state: set[int] = set()
         self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
@@ -287,18 +284,6 @@ class TorchEvents(TorchCapture):
             known = any(id(p) in ours for p in parameters_of(optimizer))
             self._is_ours[optimizer] = known
         return known
-
-    def _warn_if_unseen(self, optimizer: Optimizer) -> None:
-        """Log once that a model is trained whose forward passes do not reach the hook."""
-        if self._warned_of_unseen_steps:
-            return
-        if any(parameter.grad is not None for parameter in parameters_of(optimizer)):
-            self._warned_of_unseen_steps = True
-            logger.warning(
-                "the registered model is trained, but its forward passes do not reach the hook, "
-                "which saves nothing; if it was compiled and called before it was registered, call "
-                "torch.compiler.reset() once"
-            )
 
     def _detach(self) -> None:
         self._gradients.unwatch()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,8 @@ __all__ = ["create_file", "read_exactly", "reserve", "write_all"]
 _MAX_VECTOR: Final = 512  # buffers a call; the system's limit is 1,024
 _MAX_BATCH_BYTES: Final = 512 << 10
 _MIN_RESERVED_BYTES: Final = 1 << 20
+_NOT_SUPPORTED: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+_MOUNTS: Final = "/proc/self/mountinfo"
 _RESERVING_FILE_SYSTEMS: Final = frozenset(("ext4", "xfs"))
 """Those that write faster what was reserved before; others emulate it, or lose time."""
 
@@ -55,7 +58,11 @@ def reserve(descriptor: int, num_bytes: int) -> None:
     if num_bytes >= _MIN_RESERVED_BYTES:
         device = os.fstat(descriptor).st_dev
         if _file_system_type(os.major(device), os.minor(device)) in _RESERVING_FILE_SYSTEMS:
-            os.posix_fallocate(descriptor, 0, num_bytes)
+            try:
+                os.posix_fallocate(descriptor, 0, num_bytes)
+            except OSError as error:
+                if error.errno not in _NOT_SUPPORTED:
+                    raise
 
 
 def read_exactly(descriptor: int, length: int, start: int) -> bytes:
@@ -84,8 +91,8 @@ def _write_batch(descriptor: int, batch: list[bytes | memoryview], num_bytes: in
 def _file_system_type(major: int, minor: int) -> str:
     """Return the type of the file system on a device, empty if that cannot be found out."""
     with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+        for line in Path(_MOUNTS).read_text(errors="replace").splitlines():
             left, _, right = line.partition(" - ")
-            if left.split()[2] == f"{major}:{minor}":
-                return right.split()[0]
+            if left.split()[2:3] == [f"{major}:{minor}"]:
+                return right.partition(" ")[0]
     return ""

@@ -15,6 +15,8 @@ import threading
 import numpy as np
 import pytest
 
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.records import EventBuffers, StepEncoder
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
 __all__ = ["StoreContract"]
@@ -46,6 +48,15 @@ class StoreContract:
         array = np.arange(300_000, dtype=np.float32)
         store.put("big", [b"head", array.view(np.uint8).data, b"", b"tail"])
         assert store.get("big") == b"head" + array.tobytes() + b"tail"
+
+    def test_an_event_file_is_stored_as_it_is_encoded(self, store: Store) -> None:
+        encoder = StepEncoder(step=3, mode=ModeKeys.TRAIN, mode_step=3, wall_time=1.5)
+        events = EventBuffers()
+        for size in (0, 10, 500_000):
+            events.append(encoder.encode(f"w{size}", np.arange(size, dtype=np.float32)))
+        store.put("events/a", events)
+        assert store.get("events/a") == b"".join(events)
+        assert store.size("events/a") == events.nbytes
 
     def test_an_empty_object_exists(self, store: Store) -> None:
         store.put("training_job_end.ts", b"")

@@ -63,6 +63,17 @@ def test_what_is_meant_for_the_training_gets_through(error: Exception) -> None:
     assert not part.failures.errors
 
 
+def test_a_late_mistake_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    part = Part()
+    for _ in range(5):
+        part.failures.mistaken(HookConfigurationError("no such collection"))
+    assert part.failures.errors == {"configuration": 1}
+    assert [record.message for record in caplog.records] == [
+        "this has no effect; training goes on: no such collection"
+    ]
+    assert part.work() == "done"
+
+
 def test_bad_tensors_are_counted_and_logged_once_for_each_name(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

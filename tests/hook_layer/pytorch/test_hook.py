@@ -722,8 +722,10 @@ def test_mistakes_raise_at_construction(arguments: dict[str, Any], message: str)
 
 
 def test_mistakes_in_collections_raise_at_the_first_step(trial: WrittenTrial) -> None:
-    hook = every_step(trial, include_collections=["weigths"])
     with pytest.raises(ValueError, match="did you mean 'weights'"):
+        every_step(trial, include_collections=["weigths"])
+    hook = every_step(trial, include_collections=["mine"])
+    with pytest.raises(ValueError, match="'mine', which was never made"):
         Training(hook).step()
     hook.close()
     hook = every_step(trial)

@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import numpy as np
@@ -94,6 +95,38 @@ def test_a_buffers_reader_is_a_seekable_file() -> None:
     assert reader.read(3) == b"cde"
     assert reader.read() == b"fgh"
     assert reader.read() == b""
+
+
+def test_a_write_that_stops_in_the_middle_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_some(descriptor: int, buffers: list[Any]) -> int:
+        return os.write(descriptor, b"".join(buffers)[: len(buffers[0]) + 5])
+
+    monkeypatch.setattr("hook_layer.storage.whole_files.os.writev", write_some)
+    array = np.arange(1000, dtype="f4")
+    LocalStore(tmp_path).put("a", [b"head", b"", array.data, b"tail" * 10])
+    assert (tmp_path / "a").read_bytes() == b"head" + array.tobytes() + b"tail" * 10
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("1 2 8:1 / / rw - ext4 /dev/sda1 rw\n9 2 0:5 / /dev rw shared:1 - tmpfs x rw\n", "ext4"),
+        ("1 2 0:5 / / rw - tmpfs x rw\n", ""),
+        ("nonsense\n", ""),
+    ],
+)
+def test_the_type_of_a_file_system_is_read_or_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, expected: str
+) -> None:
+    from hook_layer.storage import whole_files
+
+    (tmp_path / "mountinfo").write_text(table)
+    monkeypatch.setattr(whole_files, "_MOUNTS", str(tmp_path / "mountinfo"))
+    whole_files._file_system_type.cache_clear()
+    assert whole_files._file_system_type(8, 1) == expected
+    whole_files._file_system_type.cache_clear()
 
 
 def test_a_local_file_has_the_users_permissions(tmp_path: Path) -> None:
