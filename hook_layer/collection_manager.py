@@ -82,6 +82,8 @@ class CollectionManager(CollectionSet):
     _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
     _plans: dict[tuple[str, ...], dict[str, TensorPlan | None]] = field(default_factory=dict)
+    _planned: dict[str, TensorPlan | None] = field(default_factory=dict)
+    _planned_for: tuple[Collection, ...] | None = None
 
     def due(
         self, mode: ModeKeys, mode_step: int, on_mistake: OnMistake | None = None
@@ -118,7 +120,10 @@ class CollectionManager(CollectionSet):
             due: Answer of `due()` for this step.
             member_of: Collections that the tensor belongs to, whatever its name.
         """
-        plans = self._plans.setdefault(tuple(collection.name for collection in due), {})
+        if due is not self._planned_for:  # the same for all tensors of a step
+            key = tuple(collection.name for collection in due)
+            self._planned, self._planned_for = self._plans.setdefault(key, {}), due
+        plans = self._planned
         if name in plans:
             return plans[name]
         for collection in self._saved:
@@ -162,6 +167,7 @@ class CollectionManager(CollectionSet):
             if (everything or name in self.include) and not self._is_empty(collection)
         ]
         self._plans.clear()
+        self._planned_for = None
         self._prepared_for = state
         self.version += 1
 
