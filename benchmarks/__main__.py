@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.measuring import Scale
+from benchmarks.measuring import Scale, busy_s
 from benchmarks.result import Result, print_table, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +34,7 @@ GROUPS = {
     "memory": "benchmarks.reading:memory",
 }
 """Functions that measure some rows, given a `Scale`."""
+_QUIET = 0.1
 
 
 def main() -> None:
@@ -42,11 +44,19 @@ def main() -> None:
         _measure(arguments)
         return
     results: list[Result] = []
+    busy_before = busy_s()
     for group in arguments.groups or GROUPS:
         print(f"measuring: {group}", file=sys.stderr, flush=True)
         results += _in_a_process(group)
     print_table(results)
     write_json(results, arguments.output)
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    others_s = busy_s() - busy_before - own.ru_utime - own.ru_stime
+    if others_s > max(_QUIET * (own.ru_utime + own.ru_stime), 1):
+        print(
+            f"Other processes used {others_s:.0f} s of CPU time meanwhile: wall times are longer "
+            "than they would be, and only ratios and CPU times tell much."
+        )
 
 
 def _arguments() -> argparse.Namespace:

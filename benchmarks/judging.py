@@ -82,7 +82,7 @@ def imports(scale: Scale) -> list[Result]:
     if scale.peers:
         commands["smdebug.trials"] = "import smdebug.trials"
     works = {name: _process(code) for name, code in commands.items()}
-    times = in_turns(works, max(scale.rounds, 3))
+    times = in_turns(works, max(scale.rounds // 2, 3))
     bare = Measured.of(times.pop("")).median
     net = {n: Measured.of(1e3 * (time - bare) for time in found) for n, found in times.items()}
     return [Result("cold imports of an evaluator", "ms", net.pop("ours"), 400, 300, None, net)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ __all__ = [
     "Contender",
     "Scale",
     "added_per_step",
+    "busy_s",
     "empty",
     "in_turns",
     "remove",
@@ -117,6 +119,15 @@ def added_per_step(
         name: (Measured.of(wall for wall, _ in pairs), Measured.of(cpu for _, cpu in pairs))
         for name, pairs in added.items()
     }
+
+
+def busy_s() -> float:
+    """Return the CPU time that all processes of this machine used, seconds; 0 where not known."""
+    path = Path("/proc/stat")
+    if not path.exists():
+        return 0.0
+    user, nice, system, *_ = map(int, path.read_text().split()[1:5])
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
 
 
 def empty(folder: Path) -> None:

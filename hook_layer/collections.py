@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from hook_layer.configuration.json_values import as_object, as_text, load_json, refuse
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.collections_file import CollectionEntry
 from hook_layer.format.modes import ModeKeys
-from hook_layer.json_values import as_object, as_text, load_json, refuse
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 

@@ -1,4 +1,7 @@
-"""The job that a hook runs in, and where it writes; `hook_layer.places` finds the latter out."""
+"""The job that a hook runs in, and where it writes.
+
+`hook_layer.configuration.places` finds the latter out.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 from typing_extensions import Self
 
 from hook_layer.collections import Collection
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.counters import WriterCounters
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.inactive_copy import InactiveCopy

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from typing_extensions import TypedDict
 
-from hook_layer.json_values import as_choice, refuse
+from hook_layer.configuration.json_values import as_choice, refuse
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
 from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 

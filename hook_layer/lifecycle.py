@@ -12,18 +12,18 @@ import time
 from functools import partial
 
 from hook_layer.capture import StepRecord
-from hook_layer.checkpoint import RunStart
 from hook_layer.claim import FolderClaim
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.config import HookTargets, JobEnvironment, hook_enabled
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.hook_options import HookOptions
 from hook_layer.process_end import ProcessEnd
-from hook_layer.resumable import ResumableHook
+from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.resuming.resumable import ResumableHook
 from hook_layer.session import TrialSession
-from hook_layer.step_files import RunIdentity
 from hook_layer.termination import on_termination
 from hook_layer.this_process import this_process
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hook_layer.json_values import as_choice
+from hook_layer.configuration.json_values import as_choice
 
 __all__ = ["apply_log_settings"]
 

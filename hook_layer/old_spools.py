@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from hook_layer.spool_folder import (
+from hook_layer.delivery.spool_folder import (
     SPOOL_PREFIX,
     SpoolFolder,
     SpoolInUseError,

@@ -11,10 +11,10 @@ from typing_extensions import Self
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.config import hook_enabled
+from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
+from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_json import HookConfiguration, load_hook_configuration
-from hook_layer.hook_setup import FrameworkDefaults
 
 __all__ = ["OriginalApi", "missing_name"]
 
@@ -39,7 +39,7 @@ class OriginalApi(BaseHook):
     """Adds the original client's further methods to a hook.
 
     A framework's hook takes a keyword argument `configuration` and gives it to
-    `hook_layer.hook_setup.set_up`.
+    `hook_layer.configuration.hook_setup.set_up`.
     """
 
     _defaults: ClassVar[FrameworkDefaults]
@@ -47,7 +47,9 @@ class OriginalApi(BaseHook):
 
     @classmethod
     def create_from_json_file(cls, json_file_path: str | os.PathLike[str] | None = None) -> Self:
-        """Make a hook as a configuration file says; `hook_layer.hook_json` describes the file.
+        """Make a hook as a configuration file says.
+
+        `hook_layer.configuration.hook_json` describes the file.
 
         Args:
             json_file_path: The file; None: the one that `STEPWATCH_CONFIG` names, else

@@ -9,8 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hook_layer.configuration.json_values import (
+    as_flag,
+    as_object,
+    as_texts,
+    known_keys,
+    load_json,
+    refuse,
+)
 from hook_layer.errors import nearest
-from hook_layer.json_values import as_flag, as_object, as_texts, known_keys, load_json, refuse
 
 __all__ = ["Reduction", "ReductionConfig", "reduce_array"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.counters import WriterCounters
 
 __all__ = ["HookReport"]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from hook_layer.configuration.json_values import as_integer, as_object, known_keys, load_json
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
-from hook_layer.json_values import as_integer, as_object, known_keys, load_json
 
 __all__ = ["DEFAULT_SAVE_INTERVAL", "SaveConfig", "SaveConfigMode"]
 

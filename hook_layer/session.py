@@ -10,8 +10,9 @@ from functools import partial
 from typing import Final
 
 from hook_layer.capture import StepRecord
-from hook_layer.checkpoint import RunStart
 from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.delivery.spool_folder import SpoolTarget
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.errors import FormatError
@@ -20,9 +21,8 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, collections_key
 from hook_layer.hook_options import HookOptions
 from hook_layer.old_spools import tell_of_old_spools
-from hook_layer.resume import numbering, run_in
-from hook_layer.spool_folder import SpoolTarget
-from hook_layer.step_files import RunIdentity
+from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.resuming.resume import numbering, run_in
 from hook_layer.stop_signal import StopSignal
 from hook_layer.tensorboard import TensorBoardExporter
 from hook_layer.time_limit import within

@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
+from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import IndexFile, parse_index
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
 from hook_layer.format.paths import INDEX_PREFIX, JOB_FILE, parse_index_key
-from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 
 __all__ = ["Delivered", "ForeignRunError", "deliver", "main"]

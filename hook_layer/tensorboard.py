@@ -33,7 +33,7 @@ from contextlib import suppress
 from typing import Final
 
 from hook_layer.capture import CapturedTensor, StepRecord
-from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.delivery.circuit_breaker import CircuitBreaker
 from hook_layer.format.summary import (
     clean_tag,
     encode_file_head,

@@ -2,8 +2,8 @@
 
 Training is never held up for long. Memory is bounded; when it is full, training waits or the step
 is dropped, as asked. A wait ends after a while even if nothing moves, and then training waits no
-more until a step left the memory again. `hook_layer.delivery` says what becomes of a step that
-cannot be stored.
+more until a step left the memory again. `hook_layer.delivery.step_delivery` says what becomes of a
+step that cannot be stored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from hook_layer.capture import StepRecord
-from hook_layer.counters import WriterCounters
-from hook_layer.delivery import StepDelivery
-from hook_layer.patience import Patience
-from hook_layer.small_files import Content
-from hook_layer.step_files import RunIdentity
+from hook_layer.delivery.counters import WriterCounters
+from hook_layer.delivery.patience import Patience
+from hook_layer.delivery.small_files import Content
+from hook_layer.delivery.step_delivery import StepDelivery
+from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.delivery.writer_threads import Task, WriterThreads
 from hook_layer.storage.base import Store
-from hook_layer.writer_threads import Task, WriterThreads
 
 __all__ = [
     "DEFAULT_MAX_WAIT_S",

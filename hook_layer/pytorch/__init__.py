@@ -84,14 +84,14 @@ from torch.optim.optimizer import Optimizer
 from typing_extensions import Unpack
 
 from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.hook_json import HookConfiguration
+from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
-from hook_layer.hook_json import HookConfiguration
 from hook_layer.hook_options import OptionArguments
-from hook_layer.hook_setup import HookArguments, set_up
 from hook_layer.original_api import OriginalApi, missing_name
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.events import TorchEvents

@@ -11,8 +11,8 @@ from torch import nn
 from hook_layer.collection_manager import CollectionManager, OnMistake
 from hook_layer.collections import Collection as BaseCollection
 from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.errors import HookConfigurationError
-from hook_layer.hook_setup import FrameworkDefaults
 
 __all__ = ["DEFAULTS", "Collection", "included", "may_match", "resolve_modules"]
 

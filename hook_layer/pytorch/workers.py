@@ -6,7 +6,6 @@ import logging
 import os
 from weakref import WeakMethod, finalize
 
-from hook_layer.checkpoint import RunStart
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.format.job_file import StopFile
@@ -14,6 +13,7 @@ from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
+from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.stop_agreement import StopAgreement
 
 __all__ = ["TorchWorker"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hook_layer.collections import CollectionKeys
-from hook_layer.hook_setup import FrameworkDefaults
+from hook_layer.configuration.hook_setup import FrameworkDefaults
 
 __all__ = ["DEFAULTS"]
 

@@ -13,13 +13,13 @@ from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
 from hook_layer.capture import TensorBackend
-from hook_layer.checkpoint import RunStart
 from hook_layer.collection_manager import CollectionManager, TensorPlan
 from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
+from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
 from hook_layer.xgboost.metrics import (

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.configuration.hook_setup import FrameworkDefaults, HookArguments, HookSetup, set_up
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_json import load_hook_configuration
-from hook_layer.hook_setup import FrameworkDefaults, HookArguments, HookSetup, set_up
 
 DEFAULTS = FrameworkDefaults(
     {"default": (), "all": (), "losses": ("loss",), "gradients": ("^gradient",)}, ("losses",)

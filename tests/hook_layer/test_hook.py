@@ -163,7 +163,7 @@ def test_another_run_in_the_folder_is_warned_of_once(
 def test_a_file_of_another_worker_of_this_run_is_none_of_another(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.checkpoint.new_run_id", lambda: "RUN")
+    monkeypatch.setattr("hook_layer.resuming.checkpoint.new_run_id", lambda: "RUN")
     shapes = (TensorShape("w", "w", (1,)),)
     index = IndexFile(ModeKeys.TRAIN, 0, None, shapes=shapes, run="RUN", workers=2, sequence=1)
     trial.store.put(index_key(0, "worker_1"), index.encode())

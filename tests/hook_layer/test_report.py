@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.counters import WriterCounters
 from hook_layer.guard import FailureLog, Stopwatch, guarded
 from hook_layer.report import HookReport
 from hook_layer.testing.written_trial import WrittenTrial

@@ -476,7 +476,7 @@ def test_the_hook_of_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_configuration_and_arguments_exclude_each_other(tmp_path: Path) -> None:
-    from hook_layer.hook_json import HookConfiguration
+    from hook_layer.configuration.hook_json import HookConfiguration
 
     for arguments in ({"save_all": True}, {"stop": "flag"}):
         with pytest.raises(HookConfigurationError, match="not both"):

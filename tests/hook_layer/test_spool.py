@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.delivery.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import JobFile
 from hook_layer.old_spools import tell_of_old_spools
 from hook_layer.spool import main
-from hook_layer.spool_folder import SpoolFolder, SpoolInUseError, SpoolTarget, StepFiles
-from hook_layer.step_files import RunIdentity
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
@@ -129,7 +129,7 @@ def test_a_folder_that_is_no_spool_is_left_alone(tmp_path: Path) -> None:
 def test_a_spool_that_a_living_process_holds_is_left_alone(tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from hook_layer.spool_folder import SpoolFolder, SpoolTarget\n"
+        "from hook_layer.delivery.spool_folder import SpoolFolder, SpoolTarget\n"
         f"spool = SpoolFolder.create({str(tmp_path)!r}, SpoolTarget('file:///x/', 'RUN', 'w'))\n"
         "print(spool.path, flush=True)\n"
         "sys.stdin.read()\n"

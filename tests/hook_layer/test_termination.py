@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.checkpoint_state import STATE_FILE, parse_states
+from hook_layer.resuming.checkpoint_state import STATE_FILE, parse_states
 from hook_layer.stuck_thread import StuckThreadWatch
 from hook_layer.termination import TerminationHandler
 from hook_layer.testing.written_trial import WrittenTrial

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.index import parse_index
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import decode_record
-from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import StoreRefusedError
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.writer import StepWriter, WriterOptions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.step_files import RunIdentity
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.writer import StepWriter, WriterOptions
@@ -54,9 +54,9 @@ def test_nothing_is_lost_unnoticed(
     seed: int,
     spool_bytes: int,
 ) -> None:
-    monkeypatch.setattr("hook_layer.writer_threads._STUCK_S", 0.004)
+    monkeypatch.setattr("hook_layer.delivery.writer_threads._STUCK_S", 0.004)
     monkeypatch.setattr(
-        "hook_layer.circuit_breaker.CircuitBreaker.__init__.__kwdefaults__",
+        "hook_layer.delivery.circuit_breaker.CircuitBreaker.__init__.__kwdefaults__",
         {
             "max_failures": 3,
             "first_pause_s": 0.002,

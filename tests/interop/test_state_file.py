@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.checkpoint import CheckpointKeeper, Progress
 from hook_layer.config import CheckpointConfig
+from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress
 
 pytestmark = pytest.mark.interop
 

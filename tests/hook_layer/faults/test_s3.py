@@ -194,7 +194,7 @@ def test_missing_rights_are_named(server: FaultyS3, tmp_path: Path) -> None:
 def test_a_server_that_keeps_silent_does_not_fill_the_memory(
     server: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.writer_threads._STUCK_S", 0.2)
+    monkeypatch.setattr("hook_layer.delivery.writer_threads._STUCK_S", 0.2)
     monkeypatch.setattr(s3, "_READ_TIMEOUT_S", 30)
     uri = f"s3://{new_bucket()}/run"
     server.mood = "silent"

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hook_layer.delivery import StepDelivery
+from hook_layer.delivery.step_delivery import StepDelivery
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.paths import END_MARKER
-from hook_layer.step_files import RunIdentity
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
 from rule_runtime.cli.app import app

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from hook_layer.backlog import Backlog
-from hook_layer.circuit_breaker import CircuitBreaker
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.backlog import Backlog
+from hook_layer.delivery.circuit_breaker import CircuitBreaker
+from hook_layer.delivery.counters import WriterCounters
+from hook_layer.delivery.store_health import StoreHealth
 from hook_layer.storage.base import Store, StoreRefusedError
-from hook_layer.store_health import StoreHealth
 
 __all__ = ["Content", "SmallFiles"]
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
-from hook_layer.checkpoint_state import STATE_FILE
+from hook_layer.resuming.checkpoint_state import STATE_FILE
 
 __all__ = ["CheckpointFiles", "FileMark", "open_inodes"]
 

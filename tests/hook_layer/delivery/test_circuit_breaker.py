@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hook_layer.circuit_breaker import CircuitBreaker
+from hook_layer.delivery.circuit_breaker import CircuitBreaker
 from tests.hook_layer.doubles import Clock
 
 

@@ -1,8 +1,8 @@
 """Spot training: a training that was interrupted goes on at the step of its last checkpoint.
 
 Whenever a checkpoint appears in the checkpoint directory, the state of the counters is written into
-the state file beside it (`hook_layer.checkpoint_state`). A training that starts and finds one goes
-on with the next step. It does so in the same run, if that had not ended: steps that were already
+the state file beside it (`hook_layer.resuming.checkpoint_state`). A training that starts and finds
+one goes on with the next step. It does so in the same run, if that had not ended: steps that were already
 stored behind the checkpoint are stored again under the same names and numbers.
 
 What the state file cannot know: a checkpoint that was saved just before the process was killed,
@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
-from hook_layer.checkpoint_files import CheckpointFiles, FileMark, open_inodes
-from hook_layer.checkpoint_state import SavedRun, SavedState
 from hook_layer.config import CheckpointConfig
 from hook_layer.format.job_file import new_run_id
-from hook_layer.state_file import StateFile
+from hook_layer.resuming.checkpoint_files import CheckpointFiles, FileMark, open_inodes
+from hook_layer.resuming.checkpoint_state import SavedRun, SavedState
+from hook_layer.resuming.state_file import StateFile
 
 __all__ = ["CheckpointKeeper", "Progress", "RunStart"]
 

@@ -12,16 +12,16 @@ import boto3
 import moto
 import pytest
 
-from hook_layer import places
 from hook_layer.config import (
     CheckpointConfig,
     JobConfiguration,
     JobEnvironment,
     OutputPaths,
 )
+from hook_layer.configuration import places
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.configuration.places import Outputs, resolve_targets
 from hook_layer.errors import HookConfigurationError
-from hook_layer.hook_json import load_hook_configuration
-from hook_layer.places import Outputs, resolve_targets
 from hook_layer.storage.mirror import MirrorStore
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"

@@ -29,11 +29,9 @@ from typing import Any, Final, cast
 
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.config import JobConfiguration
-from hook_layer.configuration_file import ConfigurationFile, read_configuration_file
-from hook_layer.errors import HookConfigurationError
-from hook_layer.hook_options import HookOptions, OptionArguments
-from hook_layer.job_json import parse_job
-from hook_layer.json_values import (
+from hook_layer.configuration.configuration_file import ConfigurationFile, read_configuration_file
+from hook_layer.configuration.job_json import parse_job
+from hook_layer.configuration.json_values import (
     as_choice,
     as_flag,
     as_integer,
@@ -44,7 +42,7 @@ from hook_layer.json_values import (
     known_keys,
     refuse,
 )
-from hook_layer.parameters_json import (
+from hook_layer.configuration.parameters_json import (
     REDUCTION_KEYS,
     SAVE_KEYS,
     SaveParameters,
@@ -53,6 +51,8 @@ from hook_layer.parameters_json import (
     read_reduction_config,
     read_save_parameters,
 )
+from hook_layer.errors import HookConfigurationError
+from hook_layer.hook_options import HookOptions, OptionArguments
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig
 

@@ -1,7 +1,7 @@
 """A hook whose training may be interrupted, and goes on at its last checkpoint.
 
-Checkpoints are looked for where a step begins (`hook_layer.checkpoint`). SIGTERM interrupts
-training (`hook_layer.termination`); whatever follows in this process, an exception or a `close`, is
+Checkpoints are looked for where a step begins (`hook_layer.resuming.checkpoint`). SIGTERM
+interrupts training (`hook_layer.termination`); whatever follows in this process, an exception or a `close`, is
 no end of it.
 """
 
@@ -12,12 +12,12 @@ import time
 from functools import partial
 from typing import Final
 
-from hook_layer.checkpoint import CheckpointKeeper, Progress, RunStart
 from hook_layer.claim import FolderClaim
 from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
 from hook_layer.guard import guarded
 from hook_layer.recorder import INIT_STEP
-from hook_layer.resume import is_same_run
+from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
+from hook_layer.resuming.resume import is_same_run
 from hook_layer.session import TrialSession
 from hook_layer.stopping import StoppableHook
 from hook_layer.storage.base import Store

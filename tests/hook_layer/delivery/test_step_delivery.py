@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord
-from hook_layer.delivery import StepDelivery
+from hook_layer.delivery.step_delivery import StepDelivery
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.modes import ModeKeys
-from hook_layer.step_files import RunIdentity
 from hook_layer.storage.base import StorageError, StoreRefusedError
 from tests.hook_layer.doubles import Clock, Switchable, make_record
 
@@ -274,7 +274,7 @@ def test_a_step_that_no_spool_takes_for_whatever_reason_is_lost_and_told(
         raise MemoryError
 
     made = make(lambda _: True)
-    monkeypatch.setattr("hook_layer.spool_folder.SpoolFolder.put_step", fail)
+    monkeypatch.setattr("hook_layer.delivery.spool_folder.SpoolFolder.put_step", fail)
     made.write(0)
     assert made.fates() == (0, 0, 1)
     assert made.spools() == []
@@ -466,7 +466,7 @@ def test_a_step_whose_encoding_fails_is_no_fault_of_the_store(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("hook_layer.delivery.encode_step", out_of_memory)
+        patch.setattr("hook_layer.delivery.step_delivery.encode_step", out_of_memory)
         for step in range(5):
             made.write(step)
     made.write(5)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hook_layer.checkpoint_files import CheckpointFiles, open_inodes
+from hook_layer.resuming.checkpoint_files import CheckpointFiles, open_inodes
 from tests.hook_layer.doubles import Clock
 
 
@@ -187,7 +187,7 @@ def test_many_files_are_seen_sooner_or_later(tmp_path: Path, clock: Clock) -> No
 def test_too_many_folders_are_said_once(
     tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.checkpoint_files._MAX_FOLDERS", 3)
+    monkeypatch.setattr("hook_layer.resuming.checkpoint_files._MAX_FOLDERS", 3)
     for number in range(5):
         (tmp_path / str(number)).mkdir()
     files = CheckpointFiles(str(tmp_path), clock=clock)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import HookOptions
-from hook_layer.hook_setup import HookArguments, set_up
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfigMode
 from tests.hook_layer.hook_setups import (
@@ -321,7 +321,7 @@ def test_switched_off_nothing_is_read(path: Path) -> None:
 
 
 def test_the_example_in_the_readme(path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "hook_layer" / "README.md").read_text()
+    readme = (Path(__file__).parents[3] / "hook_layer" / "README.md").read_text()
     example = json.loads(readme.partition("```json\n")[2].partition("```")[0])
     example["DebugHookConfig"]["S3OutputPath"] = "memory://readme"
     setup = make(path, example, is_own=True)

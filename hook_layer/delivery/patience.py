@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.counters import WriterCounters
 
 __all__ = ["Patience"]
 

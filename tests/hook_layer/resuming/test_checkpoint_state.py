@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hook_layer.checkpoint_state import (
+from hook_layer.format.modes import ModeKeys
+from hook_layer.resuming.checkpoint_state import (
     CheckpointStateError,
     SavedRun,
     SavedState,
     encode_states,
     parse_states,
 )
-from hook_layer.format.modes import ModeKeys
 
 steps = st.integers(-1, 2**53 - 1)
 counts = st.integers(0, 2**63 - 1)

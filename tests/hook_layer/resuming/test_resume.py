@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from hook_layer.checkpoint import RunStart
-from hook_layer.checkpoint_state import SavedRun
 from hook_layer.config import JobEnvironment
+from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.index import IndexFile, TensorShape
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import JOB_FILE, index_key
-from hook_layer.resume import Numbering, is_same_run, numbering
-from hook_layer.step_files import RunIdentity
+from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.resuming.checkpoint_state import SavedRun
+from hook_layer.resuming.resume import Numbering, is_same_run, numbering
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.time_limit import within
@@ -90,7 +90,7 @@ class Silent(MemoryStore):
 def test_a_store_that_cannot_be_asked_is_believed_to_be_the_same(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("hook_layer.resume._TIMEOUT_S", 0.05)
+    monkeypatch.setattr("hook_layer.resuming.resume._TIMEOUT_S", 0.05)
     assert is_same_run(store, JOB, SAVED)
     assert numbered(store, step=15, saved_step=14, sequence=10) == Numbering(10)
     assert len(caplog.records) == 2

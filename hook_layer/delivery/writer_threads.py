@@ -1,8 +1,8 @@
 """The writer's threads, and the queue that they work off.
 
 **One thread stores, in order.** It alone touches the store. While steps wait on local disk
-(`hook_layer.delivery`) it is busy with those; and a store may neither answer nor fail. Then a
-second thread takes over the queue, and puts the steps on local disk, too, before they fill the
+(`hook_layer.delivery.step_delivery`) it is busy with those; and a store may neither answer nor
+fail. Then a second thread takes over the queue, and puts the steps on local disk, too, before they fill the
 memory. It ends once nothing waits there any more.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from hook_layer.delivery import StepDelivery
+from hook_layer.delivery.step_delivery import StepDelivery
 
 __all__ = ["Task", "WriterThreads"]
 

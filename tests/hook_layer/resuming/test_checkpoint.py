@@ -17,13 +17,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from moto import mock_aws
 
-from hook_layer.checkpoint import CheckpointKeeper, Progress, RunStart
-from hook_layer.checkpoint_state import STATE_FILE, SavedState, encode_states, parse_states
 from hook_layer.config import CheckpointConfig, JobEnvironment
 from hook_layer.format.index import IndexFile
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, index_key
+from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
+from hook_layer.resuming.checkpoint_state import STATE_FILE, SavedState, encode_states, parse_states
 from hook_layer.save_config import SaveConfig
 from hook_layer.storage.base import StorageError, open_store
 from hook_layer.storage.memory import MemoryStore
@@ -208,7 +208,7 @@ def test_a_checkpoint_ahead_of_the_first_step(trial: WrittenTrial, folder: Path)
 def test_no_more_than_the_last_states_are_kept(
     trial: WrittenTrial, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.checkpoint._MAX_STATES", 3)
+    monkeypatch.setattr("hook_layer.resuming.checkpoint._MAX_STATES", 3)
     hook = resumable(trial, folder)
     train(hook, 0, 8, folder, saved=tuple(range(8)))
     kill(hook)
@@ -586,8 +586,8 @@ def test_a_copy_that_cannot_be_reached_holds_nothing_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Failing()
-    monkeypatch.setattr("hook_layer.state_file.open_store", lambda _: store)
-    monkeypatch.setattr("hook_layer.state_file._FETCH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("hook_layer.resuming.state_file.open_store", lambda _: store)
+    monkeypatch.setattr("hook_layer.resuming.state_file._FETCH_TIMEOUT_S", 0.05)
     hook = make_hook(trial, checkpoint=CheckpointConfig(folder, COPY))
     with caplog.at_level(logging.WARNING):
         train(hook, 0, 3, folder, saved=(1, 2))

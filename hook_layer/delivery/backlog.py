@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import Final
 
-from hook_layer.spool_folder import SpoolFolder, SpoolTarget, StepFiles
+from hook_layer.delivery.spool_folder import SpoolFolder, SpoolTarget, StepFiles
 from hook_layer.storage.base import Buffers
 
 __all__ = ["Backlog", "WaitingStep"]

@@ -14,14 +14,14 @@ from typing import Any, Final
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.config import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
-from hook_layer.configuration_file import OWN_VARIABLE
+from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
+from hook_layer.configuration.json_values import as_choice, refuse
+from hook_layer.configuration.places import Outputs, resolve_targets
 from hook_layer.errors import HookConfigurationError, misspelled, nearest
 from hook_layer.format.modes import ModeKeys
-from hook_layer.hook_json import HookConfiguration, load_hook_configuration
 from hook_layer.hook_options import HookOptions, OptionArguments
-from hook_layer.json_values import as_choice, refuse
 from hook_layer.log_settings import apply_log_settings
-from hook_layer.places import Outputs, resolve_targets
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
 from hook_layer.storage.base import open_store

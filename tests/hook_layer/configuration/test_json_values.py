@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hook_layer.errors import HookConfigurationError
-from hook_layer.json_values import (
+from hook_layer.configuration.json_values import (
     as_flag,
     as_integer,
     as_number,
@@ -17,6 +16,7 @@ from hook_layer.json_values import (
     known_keys,
     split_at_commas,
 )
+from hook_layer.errors import HookConfigurationError
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from hook_layer.circuit_breaker import CircuitBreaker
-from hook_layer.counters import WriterCounters
-from hook_layer.spool_folder import delivery_command
+from hook_layer.delivery.circuit_breaker import CircuitBreaker
+from hook_layer.delivery.counters import WriterCounters
+from hook_layer.delivery.spool_folder import delivery_command
 from hook_layer.storage.base import StoreRefusedError
 
 __all__ = ["StoreHealth"]

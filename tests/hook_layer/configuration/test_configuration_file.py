@@ -12,7 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hook_layer.configuration_file import MAX_CONFIGURATION_BYTES, read_configuration_file
+from hook_layer.configuration.configuration_file import (
+    MAX_CONFIGURATION_BYTES,
+    read_configuration_file,
+)
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.storage.base import open_store
 
@@ -29,7 +32,9 @@ def file(tmp_path: Path) -> Callable[[str], str]:
 def test_the_code_comes_before_our_variable_before_the_originals(
     file: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hook_layer.configuration_file._SAGEMAKER_FILE", file("sagemaker"))
+    monkeypatch.setattr(
+        "hook_layer.configuration.configuration_file._SAGEMAKER_FILE", file("sagemaker")
+    )
     variables = {"STEPWATCH_CONFIG": file("own"), "SMDEBUG_CONFIG_FILE_PATH": file("original")}
     found = [read_configuration_file(path, variables) for path in (file("code"), None)]
     del variables["STEPWATCH_CONFIG"]

@@ -1,7 +1,7 @@
 """Where a hook writes: tensors, TensorBoard's files, the state beside the checkpoints.
 
 The places come, in this order, from the hook's own arguments, from a configuration file, and from
-SageMaker's defaults. `hook_layer.configuration_file` says which file that is.
+SageMaker's defaults. `hook_layer.configuration.configuration_file` says which file that is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from hook_layer.config import (
     is_training_job,
     job_name,
 )
-from hook_layer.configuration_file import read_json_object
+from hook_layer.configuration.configuration_file import read_json_object
+from hook_layer.configuration.json_values import as_text, refuse
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
-from hook_layer.json_values import as_text, refuse
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.mirror import MirrorStore
 

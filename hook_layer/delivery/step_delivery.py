@@ -2,8 +2,8 @@
 
 **Nothing is lost while the store is away.** A step that cannot be stored goes to the spool, a
 folder on local disk, under the number that it has; those behind it go there too, and all are
-delivered in their order once the store takes them (`hook_layer.circuit_breaker` says when it is
-tried). Only what finds no room there is lost.
+delivered in their order once the store takes them (`hook_layer.delivery.circuit_breaker` says when
+it is tried). Only what finds no room there is lost.
 
 **No gap goes unnoticed.** Every step that is handed over has a number, also one that is lost. An
 index file says how many numbers right before its own will never come, so a reader does not wait for
@@ -25,15 +25,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hook_layer.backlog import Backlog, WaitingStep
 from hook_layer.capture import StepRecord
-from hook_layer.counters import WriterCounters
+from hook_layer.delivery.backlog import Backlog, WaitingStep
+from hook_layer.delivery.counters import WriterCounters
+from hook_layer.delivery.small_files import SmallFiles
+from hook_layer.delivery.spool_folder import SpoolTarget, StepFiles
+from hook_layer.delivery.step_files import EncodedStep, RunIdentity, encode_step
+from hook_layer.delivery.store_health import StoreHealth
 from hook_layer.format.paths import event_key, index_key
-from hook_layer.small_files import SmallFiles
-from hook_layer.spool_folder import SpoolTarget, StepFiles
-from hook_layer.step_files import EncodedStep, RunIdentity, encode_step
 from hook_layer.storage.base import Buffers, Store, StoreRefusedError
-from hook_layer.store_health import StoreHealth
 
 __all__ = ["StepDelivery"]
 
