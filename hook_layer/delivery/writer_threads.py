@@ -2,8 +2,8 @@
 
 **One thread stores, in order.** It alone touches the store. While steps wait on local disk
 (`hook_layer.delivery.step_delivery`) it is busy with those; and a store may neither answer nor
-fail. Then a second thread takes over the queue, and puts the steps on local disk, too, before they fill the
-memory. It ends once nothing waits there any more.
+fail. Then a second thread takes over the queue, and puts the steps on local disk, too,
+before they fill the memory. It ends once nothing waits there any more.
 """
 
 from __future__ import annotations

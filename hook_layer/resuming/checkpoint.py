@@ -2,8 +2,8 @@
 
 Whenever a checkpoint appears in the checkpoint directory, the state of the counters is written into
 the state file beside it (`hook_layer.resuming.checkpoint_state`). A training that starts and finds
-one goes on with the next step. It does so in the same run, if that had not ended: steps that were already
-stored behind the checkpoint are stored again under the same names and numbers.
+one goes on with the next step. It does so in the same run, if that had not ended: steps
+that were already stored behind the checkpoint are stored again under the same names and numbers.
 
 What the state file cannot know: a checkpoint that was saved just before the process was killed,
 without a step or SIGTERM in between. Then the numbers begin too low, which is logged.

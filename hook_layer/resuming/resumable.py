@@ -1,8 +1,8 @@
 """A hook whose training may be interrupted, and goes on at its last checkpoint.
 
 Checkpoints are looked for where a step begins (`hook_layer.resuming.checkpoint`). SIGTERM
-interrupts training (`hook_layer.termination`); whatever follows in this process, an exception or a `close`, is
-no end of it.
+interrupts training (`hook_layer.termination`); whatever follows in this process, an
+exception or a `close`, is no end of it.
 """
 
 from __future__ import annotations
