@@ -28,6 +28,7 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 __all__ = [
     "CHUNK",
     "NO_STATISTICS",
+    "SMALLEST_SQUARED",
     "Chunks",
     "array_statistics",
     "chunked_statistics",
@@ -44,8 +45,8 @@ _ROW: Final = 1024
 _SHORT: Final = 4096  # up to here the number of calls matters, not the number of elements
 _NUMERIC_KINDS: Final = "fiub"
 _SHORT_BYTES: Final = 2  # types of that size have their values in float32, too
-# Where the largest is at least that large, squares in float32 that vanish do not count.
 SMALLEST_SQUARED: Final = 1e-15
+"""Where the largest element is as large, squares in float32 that vanish do not count."""
 # var / mean(x^2) below which the difference of squares has lost too many digits.
 _CANCELLATION: Final = 0.1
 

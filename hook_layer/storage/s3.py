@@ -173,7 +173,9 @@ def _default_client() -> S3Client:
         tcp_keepalive=True,
     )
     # SageMaker and the original client say the region in a variable that boto3 does not read.
-    return boto3.client("s3", config=config, region_name=os.environ.get("AWS_REGION") or None)
+    # The session that boto3 shares keeps the credentials of whoever used it first in the process.
+    session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
+    return session.client("s3", config=config)
 
 
 class _BuffersReader(io.RawIOBase):

@@ -179,3 +179,15 @@ def test_open_store_refuses_what_it_does_not_know() -> None:
         open_store("s3://")
     with pytest.raises(ValueError, match="machine"):
         open_store("file://elsewhere/x")
+
+
+def test_credentials_are_those_of_the_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def access_key() -> str:
+        return S3Store("s3://bucket/x")._client._get_credentials().access_key  # type: ignore[attr-defined]
+
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "first")
+    boto3.client("s3", region_name="eu-west-1")  # the session that boto3 shares keeps them
+    assert access_key() == "first"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    assert access_key() == "second"
