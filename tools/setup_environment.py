@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 UV_VERSION = "0.13.8"
 OLDEST_PYTHON = "3.10"
 TORCH = "torch==2.13.0"
-CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda]"]
+CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report]"]
 ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
