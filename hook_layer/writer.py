@@ -219,6 +219,7 @@ class StepWriter:
             False if it took too long, or steps wait on local disk for a store that is away.
         """
         with self._changed:
+            self._threads.hurry()
             is_idle = self._changed.wait_for(lambda: self._threads.is_idle, timeout_s)
         return is_idle and not self._delivery.has_backlog
 
@@ -231,6 +232,7 @@ class StepWriter:
             return False
         started = self._clock()
         self.counters.waits += 1
+        self._threads.hurry()
         left_s = limit_s
         while left_s > 0 and not self._fits(nbytes):
             if not self._threads.are_alive():

@@ -4,6 +4,10 @@
 (`hook_layer.delivery.step_delivery`) it is busy with those; and a store may neither answer nor
 fail. Then a second thread takes over the queue, and puts the steps on local disk, too,
 before they fill the memory. It ends once nothing waits there any more.
+
+**Small steps gather.** A step is stored as soon as it comes, but the thread that stored a small one
+sleeps a moment before it looks for the next. Where steps take milliseconds, waking it up for every
+one would cost training more than the step itself.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ _STUCK_S: Final = 5.0
 _GRACE_S: Final = 0.5
 _SPOOLING_S: Final = 5.0
 _CHECK_S: Final = 1.0
+_GATHER_S: Final = 0.05
+_SMALL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class WriterThreads:
         self._closing = False
         self._deadline: float | None = None
         self._had_last_try = self._has_hurried = False
+        self._gathers = False
+        self._hurry = threading.Event()
         self._storing: threading.Thread | None = None
         self._spooling: threading.Thread | None = None
 
@@ -103,7 +111,13 @@ class WriterThreads:
         if self._storing is None:
             self._storing = _started(self._store, "stepwatch-writer")
         self._start_spooling_if_needed()
+        if self.held_bytes > _SMALL_BYTES:
+            self._hurry.set()
         self.changed.notify_all()
+
+    def hurry(self) -> None:
+        """Store what has gathered now, as somebody waits for it."""
+        self._hurry.set()
 
     def close(self, timeout_s: float | None) -> tuple[bool, int]:
         """Do what is left, and end the threads.
@@ -116,6 +130,7 @@ class WriterThreads:
         """
         with self.changed:
             self._closing = True
+            self._hurry.set()
             if timeout_s is not None:
                 self._deadline = time.monotonic() + timeout_s
             self.changed.notify_all()
@@ -139,6 +154,9 @@ class WriterThreads:
     def _store(self) -> None:
         while (action := self._next_at_store()) is not None:
             self._do(action)
+            if self._gathers and not self._tasks and not self._closing:
+                self._hurry.wait(_GATHER_S)
+                self._hurry.clear()
 
     def _next_at_store(self) -> Callable[[], None] | None:
         """Wait for something to do at the store; None: it is time to end."""
@@ -155,6 +173,7 @@ class WriterThreads:
 
     def _choose(self) -> Callable[[], None] | None:
         """Return what to do at the store now."""
+        self._gathers = False
         self._start_spooling_if_needed()
         if self._tasks and self._spooling is None:
             return self._taken(at_store=True)
@@ -231,6 +250,7 @@ class WriterThreads:
         task = self._tasks.popleft()
         if at_store:
             self._at_store_bytes = task.nbytes
+            self._gathers = task.nbytes <= _SMALL_BYTES
         return partial(self._finish, task, at_store=at_store)
 
     def _finish(self, task: Task, *, at_store: bool) -> None:

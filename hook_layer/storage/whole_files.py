@@ -28,7 +28,7 @@ def create_file(path: str) -> int:
     try:
         return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+        _make_folder(os.path.dirname(path))  # noqa: PTH120
         return os.open(path, flags, 0o666)
 
 
@@ -74,6 +74,13 @@ def read_exactly(descriptor: int, length: int, start: int) -> bytes:
     while parts[-1] and (have := sum(map(len, parts))) < length:
         parts.append(os.pread(descriptor, length - have, start + have))
     return b"".join(parts)
+
+
+def _make_folder(path: str) -> None:
+    try:
+        os.mkdir(path)  # noqa: PTH102 - mostly the one above is there; to look first takes time
+    except OSError:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
 
 
 def _write_batch(descriptor: int, batch: list[bytes | memoryview], num_bytes: int) -> None:
