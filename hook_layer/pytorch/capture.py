@@ -22,6 +22,8 @@ __all__ = ["BufferPool", "TorchBackend", "is_capturable"]
 _POOLED_BYTES: Final = 64 << 10  # smaller copies are quicker made than their buffers kept
 _NAMES: Final[dict[torch.dtype, str]] = {}
 _METHODS: Final = {"variance": "var"}
+_OF_SPREAD: Final = ("std", "variance")
+_OF_ANY_NUMBERS: Final = ("min", "max", "sum", "prod")
 _NORMS: Final = {"l1": 1, "l2": 2}
 
 
@@ -147,20 +149,23 @@ class TorchBackend:
         name, absolute = reduction
         with torch.no_grad():
             values = _storable(value)
-            values = values.abs() if absolute else values
-            if name in _NORMS:
-                reduced = torch.linalg.vector_norm(values, _NORMS[name])
-            elif name == "median":
-                reduced = _median(values)
-            else:
-                reduced = getattr(values, _METHODS.get(name, name))()
-            return _LargeSnapshot(reduced, self._pool)
+            if not (values.is_floating_point() or values.is_complex() or name in _OF_ANY_NUMBERS):
+                values = values.double()
+            if absolute and values.dtype != torch.bool:
+                values = values.abs()
+            return _LargeSnapshot(_reduced(values, name), self._pool)
 
 
-def _median(values: Tensor) -> Tensor:
-    """Return the mean of both middle values, as numpy does; torch's own median is the lower one."""
-    values = values if values.is_floating_point() else values.double()
-    return values.median() / 2 - values.neg().median() / 2
+def _reduced(values: Tensor, name: str) -> Tensor:
+    if name in _NORMS:
+        return torch.linalg.vector_norm(values, _NORMS[name])
+    if name == "median":
+        # As numpy does, the mean of both middle values; torch's own median is the lower one.
+        return values.median() / 2 - values.neg().median() / 2
+    if name in _OF_SPREAD and values.numel() == 1:  # torch warns at every one
+        return torch.full_like(values, torch.nan).reshape(())
+    reduced: Tensor = getattr(values, _METHODS.get(name, name))()
+    return reduced
 
 
 def is_capturable(tensor: Tensor) -> bool:
