@@ -157,14 +157,16 @@ class TorchBackend:
 
 
 def _reduced(values: Tensor, name: str) -> Tensor:
+    reduced: Tensor
     if name in _NORMS:
-        return torch.linalg.vector_norm(values, _NORMS[name])
-    if name == "median":
+        reduced = torch.linalg.vector_norm(values, _NORMS[name])
+    elif name == "median":
         # As numpy does, the mean of both middle values; torch's own median is the lower one.
-        return values.median() / 2 - values.neg().median() / 2
-    if name in _OF_SPREAD and values.numel() == 1:  # torch warns at every one
-        return torch.full_like(values, torch.nan).reshape(())
-    reduced: Tensor = getattr(values, _METHODS.get(name, name))()
+        reduced = values.median() / 2 - values.neg().median() / 2
+    elif name in _OF_SPREAD and values.numel() == 1:  # torch warns at every one
+        reduced = torch.full_like(values, torch.nan).reshape(())
+    else:
+        reduced = getattr(values, _METHODS.get(name, name))()
     return reduced
 
 
