@@ -105,6 +105,7 @@ class EncodedStep:
             workers=identity.num_workers,
             sequence=sequence,
             skipped=skipped or None,
+            time=record.wall_time,
         )
 
     def add(

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from hook_layer.format.errors import IndexFileError
+from hook_layer.format.errors import FormatError, IndexFileError
+from hook_layer.format.index_pieces import IndexPieces, index_pieces, members_of
 from hook_layer.format.json_document import Document, load_object
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import is_event_key
-from hook_layer.format.statistics_block import STATISTICS_COLUMNS, Statistics, parse_statistics
+from hook_layer.format.statistics_block import (
+    STATISTICS_COLUMNS,
+    Statistics,
+    parse_statistics,
+    statistics_of_pieces,
+)
 
 __all__ = [
     "MAX_INDEX_BYTES",
@@ -29,8 +35,11 @@ MAX_INDEX_BYTES: Final = 8 << 20
 """Longest index file. Of 5,000 tensors it is about 1.3 MB long."""
 
 _MAX_WORKERS: Final = 1 << 20
-_MAX_REMEMBERED: Final = 4
+_MAX_TIME: Final = 253_402_300_800.0
+"""The first second that no calendar of Python's knows, those after the year 9999."""
+_MAX_REMEMBERED: Final = 8
 """Parts of files in JSON that are remembered: they are often equal in a worker's next file."""
+_MAX_REMEMBERED_BYTES: Final = 512 << 10
 _LOCATION_MEMBERS: Final = itemgetter("tensorname", "start_idx", "length")
 
 
@@ -66,6 +75,7 @@ class IndexFile:
         sequence: Number of this file among those of its worker and run, from 1; None likewise.
         skipped: How many numbers right before `sequence` never come, because the steps were lost;
             None for none.
+        time: When the step began, seconds since 1970; None in files of the original client.
     """
 
     mode: ModeKeys
@@ -78,6 +88,7 @@ class IndexFile:
     workers: int | None = None
     sequence: int | None = None
     skipped: int | None = None
+    time: float | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes.
@@ -103,6 +114,7 @@ class IndexFile:
             "workers": self.workers,
             "sequence": self.sequence,
             "skipped": self.skipped,
+            "time": _time(self.time),
         }
         ours = {name: value for name, value in ours.items() if value is not None}
         if ours:
@@ -147,16 +159,19 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
     Raises:
         IndexFileError: The file is no index file, or names a file outside the trial.
     """
-    content = load_object(data, file=file, error=IndexFileError, max_bytes=MAX_INDEX_BYTES)
     document = Document(file, IndexFileError)
+    pieces = index_pieces(data) if len(data) <= MAX_INDEX_BYTES else None
+    parsed = None if pieces is None else _parsed(pieces)
+    if pieces is not None and parsed is not None:
+        content = pieces.content
+    else:
+        content = load_object(data, file=file, error=IndexFileError, max_bytes=MAX_INDEX_BYTES)
+        parsed = _parsed_whole(content, document, like)
+    locations, shapes, statistics = parsed
     meta = document.members(content.get("meta"), "meta")
     mode = document.text(meta.get("mode"), "meta.mode").strip()
     if mode not in ModeKeys.__members__:
         document.fail(f"meta.mode: {mode[:40]!r} is none of {', '.join(ModeKeys.__members__)}")
-    locations = _locations(
-        content.get("tensor_payload"), document, () if like is None else like.locations
-    )
-    shapes = _shapes(content.get("shape_payload"), document)
     if not locations and not shapes:
         document.fail("neither tensor_payload nor shape_payload names a tensor")
     event_file = document.optional_text(meta.get("event_file_name"), "meta.event_file_name")
@@ -173,23 +188,62 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
     skipped = document.optional_count(content.get("skipped"), "skipped")
     if skipped is not None and not 0 < skipped < (sequence or 0):
         document.fail(f"skipped: there are no {skipped} numbers before the sequence {sequence}")
-    block = content.get("statistics")
     return IndexFile(
         mode=ModeKeys[mode],
         mode_step=document.count(meta.get("mode_step"), "meta.mode_step"),
         event_file_name=event_file,
         locations=locations,
         shapes=shapes,
-        statistics=(
-            None
-            if block is None
-            else parse_statistics(block, document, None if like is None else like.statistics)
-        ),
+        statistics=statistics,
         run=document.optional_text(content.get("run"), "run"),
         workers=workers,
         sequence=sequence,
         skipped=skipped,
+        time=_time(content.get("time")),
     )
+
+
+def _time(value: object) -> float | None:
+    """Return a time; None if it is none, for a step is worth as much without it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    # NaN fails the comparison, and so does an integer that is too long for a float.
+    return float(value) if 0 <= value < _MAX_TIME else None
+
+
+_Parsed: TypeAlias = "tuple[tuple[TensorLocation, ...], tuple[TensorShape, ...], Statistics | None]"
+
+
+def _parsed_whole(content: dict[str, Any], document: Document, like: IndexFile | None) -> _Parsed:
+    block = content.get("statistics")
+    return (
+        _locations(content.get("tensor_payload"), document, () if like is None else like.locations),
+        _shapes(content.get("shape_payload"), document),
+        None
+        if block is None
+        else parse_statistics(block, document, None if like is None else like.statistics),
+    )
+
+
+def _parsed(pieces: IndexPieces) -> _Parsed | None:
+    """Return what pieces of a file hold; None if they are not what they seem to be."""
+    is_short = len(pieces.payload) <= _MAX_REMEMBERED_BYTES
+    payload = _payload if is_short else _payload.__wrapped__
+    try:
+        locations, shapes = payload(pieces.payload)
+        return locations, shapes, statistics_of_pieces(pieces)
+    except FormatError:
+        return None  # the whole file tells what is wrong, and in which place
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _payload(piece: bytes) -> tuple[tuple[TensorLocation, ...], tuple[TensorShape, ...]]:
+    document = Document("", IndexFileError)
+    members = members_of(piece)
+    if not members.keys() <= {"tensor_payload", "shape_payload"}:
+        document.fail("other members among the payloads")
+    locations = _locations(members.get("tensor_payload"), document, ())
+    return locations, _shapes(members.get("shape_payload"), document)
 
 
 def _locations(

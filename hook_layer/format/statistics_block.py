@@ -7,14 +7,16 @@ import binascii
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.json_document import Document
+from hook_layer.format.errors import IndexFileError
+from hook_layer.format.index_pieces import IndexPieces, members_of
+from hook_layer.format.json_document import Document, load_json
 
-__all__ = ["STATISTICS_COLUMNS", "Statistics", "parse_statistics"]
+__all__ = ["STATISTICS_COLUMNS", "Statistics", "parse_statistics", "statistics_of_pieces"]
 
 STATISTICS_COLUMNS: Final = (
     "size",
@@ -32,7 +34,13 @@ STATISTICS_COLUMNS: Final = (
 _VERSION: Final = 1
 _FLOAT64: Final = np.dtype("<f8")
 _MAX_CRC32C: Final = 0xFFFFFFFF
-_MAX_REMEMBERED: Final = 4
+_MAX_REMEMBERED: Final = 8
+_MAX_REMEMBERED_BYTES: Final = 512 << 10
+
+_Description: TypeAlias = (
+    "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[tuple[int, ...], ...]]"
+)
+"""Columns, tensors, dtypes and shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,28 +118,76 @@ def parse_statistics(
     members = document.members(block, "statistics")
     if members.get("version") != _VERSION:
         return None
-    columns = document.texts(members.get("columns"), "statistics.columns")
-    tensors = document.texts(members.get("tensors"), "statistics.tensors")
-    dtypes = document.texts(members.get("dtypes"), "statistics.dtypes")
-    shapes = tuple(map(tuple, document.shapes(members.get("shapes"), "statistics.shapes")))
-    checksums = document.items(members.get("crc32c"), "statistics.crc32c")
-    present = [checksum for checksum in checksums if checksum is not None]
-    if not document.are_counts(present) or max(present, default=0) > _MAX_CRC32C:
-        document.fail("statistics.crc32c: not all are null or a number of 32 bits")
-    if not len(tensors) == len(dtypes) == len(shapes) == len(checksums):
-        document.fail("statistics: tensors, dtypes, shapes and crc32c are not equally long")
-    values = _matrix(members.get("values"), len(tensors), len(columns), document)
+    columns, tensors, dtypes, shapes = _described(members, document)
+    checksums = _checksums(members.get("crc32c"), len(tensors), document)
+    text = document.text(members.get("values"), "statistics.values")
+    values = _matrix(text, len(tensors), len(columns), document)
     if like is not None:
         columns = like.columns if columns == like.columns else columns
         tensors = like.tensors if tensors == like.tensors else tensors
         dtypes = like.dtypes if dtypes == like.dtypes else dtypes
         shapes = like.shapes if shapes == like.shapes else shapes
-    return Statistics(columns, tensors, dtypes, shapes, values, tuple(checksums))
+    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
 
 
-def _matrix(text: object, rows: int, columns: int, document: Document) -> npt.NDArray[np.float64]:
+def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
+    """Return the block of an index file, None if it has none; what is often the same is shared.
+
+    Args:
+        pieces: The file.
+
+    Raises:
+        FormatError: The pieces are no statistics. The whole file tells what they are.
+    """
+    if pieces.description is None:
+        return None
+    document = Document("", IndexFileError)
+    is_short = len(pieces.description) <= _MAX_REMEMBERED_BYTES
+    description = _description if is_short else _description.__wrapped__
+    columns, tensors, dtypes, shapes = description(pieces.description)
+    listed = b"[%b]" % pieces.checksums
+    items = load_json(listed, file="", error=IndexFileError, max_bytes=len(listed))
+    checksums = _checksums(items, len(tensors), document)
+    values = _matrix(pieces.values, len(tensors), len(columns), document)
+    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
+
+
+@lru_cache(maxsize=_MAX_REMEMBERED)
+def _description(piece: bytes) -> _Description:
+    document = Document("", IndexFileError)
+    members = members_of(piece)
+    if members.keys() != {"columns", "tensors", "dtypes", "shapes"}:
+        document.fail("other members in the description")
+    return _described(members, document)
+
+
+def _described(members: dict[str, Any], document: Document) -> _Description:
+    columns = document.texts(members.get("columns"), "statistics.columns")
+    tensors = document.texts(members.get("tensors"), "statistics.tensors")
+    dtypes = document.texts(members.get("dtypes"), "statistics.dtypes")
+    shapes = tuple(map(tuple, document.shapes(members.get("shapes"), "statistics.shapes")))
+    if not len(tensors) == len(dtypes) == len(shapes):
+        document.fail("statistics: tensors, dtypes and shapes are not equally long")
+    return columns, tensors, dtypes, shapes
+
+
+def _checksums(value: object, rows: int, document: Document) -> tuple[int | None, ...]:
+    checksums = document.items(value, "statistics.crc32c")
+    present = [checksum for checksum in checksums if checksum is not None]
+    if present and not (
+        set(map(type, present)) == {int} and min(present) >= 0 and max(present) <= _MAX_CRC32C
+    ):
+        document.fail("statistics.crc32c: not all are null or a number of 32 bits")
+    if len(checksums) != rows:
+        document.fail("statistics: tensors and crc32c are not equally long")
+    return tuple(checksums)
+
+
+def _matrix(
+    text: str | bytes, rows: int, columns: int, document: Document
+) -> npt.NDArray[np.float64]:
     try:
-        data = base64.b64decode(document.text(text, "statistics.values"), validate=True)
+        data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         document.fail("statistics.values: no base64")
     if len(data) != rows * columns * 8:

@@ -38,7 +38,7 @@ def test_a_step_is_an_event_file_then_an_index_file() -> None:
     assert [key.split("/")[0] for key in store.order] == ["events", "index"] * 2
     index = parse_index(store.get(store.order[3]), file="i")
     assert (index.run, index.workers, index.sequence) == ("RUN", 2, 2)
-    assert (index.mode, index.mode_step) == (ModeKeys.TRAIN, 5)
+    assert (index.mode, index.mode_step, index.time) == (ModeKeys.TRAIN, 5, 1.5)
     (location,), statistics = index.locations, index.statistics
     assert statistics is not None
     assert not index.shapes

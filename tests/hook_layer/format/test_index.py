@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,7 @@ def index_files(draw: st.DrawFn) -> IndexFile:
         draw(st.none() | names),
         draw(st.none() | st.integers(1, 1000)),
         draw(st.none() | st.integers(1, 2**62)),
+        time=draw(st.none() | st.floats(0, 1e11)),
     )
 
 
@@ -107,13 +109,38 @@ def test_an_index_comes_back(index: IndexFile) -> None:
     back = parse_index(index.encode(), file="f")
     for field in ("mode", "mode_step", "event_file_name", "locations", "shapes"):
         assert getattr(back, field) == getattr(index, field)
-    for field in ("run", "workers", "sequence"):
+    for field in ("run", "workers", "sequence", "time"):
         assert getattr(back, field) == getattr(index, field)
     assert (back.statistics is None) == (index.statistics is None)
     if back.statistics is not None and index.statistics is not None:
         for field in ("columns", "tensors", "dtypes", "shapes", "crc32c"):
             assert getattr(back.statistics, field) == getattr(index.statistics, field)
         np.testing.assert_array_equal(back.statistics.values, index.statistics.values)
+
+
+@pytest.mark.parametrize("time", [0, 1795212403.25, 253402300799])
+def test_the_time_of_a_step_is_a_number_of_the_index(time: float) -> None:
+    index = parsed({**ORIGINAL, "time": time})
+    assert index.time == time
+    assert isinstance(index.time, float)
+    assert json.loads(index.encode())["time"] == time
+
+
+@pytest.mark.parametrize(
+    "time",
+    [None, "2026-11-20", True, -1, -0.5, 253402300800, 10**400, math.nan, math.inf, [1], {"s": 1}],
+)
+def test_what_is_no_time_costs_no_step(time: object) -> None:
+    index = parsed({**ORIGINAL, "time": time})
+    assert index.time is None
+    assert index.locations == parsed(ORIGINAL).locations
+
+
+@pytest.mark.parametrize("time", [math.nan, math.inf, -1.0, 1e300])
+def test_what_is_no_time_is_not_written(time: float) -> None:
+    location = TensorLocation("w", 0, 1)
+    data = IndexFile(ModeKeys.TRAIN, 0, EVENT, (location,), time=time).encode()
+    assert "time" not in json.loads(data)
 
 
 def test_the_statistics_block_is_the_documented_one() -> None:

@@ -1,0 +1,114 @@
+"""Cutting an index file into pieces, most of which stand the same in its worker's next file.
+
+Parsing a piece once and not once a step is what makes reading a long run fast. Only files that are
+written as `json.dumps` writes them, with their members in the order that this client and the
+original one use, are cut; of all others a reader parses the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from hook_layer.format.errors import IndexFileError
+from hook_layer.format.json_document import load_object
+
+__all__ = ["IndexPieces", "index_pieces", "members_of"]
+
+_META: Final = re.compile(
+    rb'\{"meta": \{"mode": "([A-Z]{1,16})", "mode_step": (0|[1-9][0-9]{0,17})'
+    rb'(?:, "event_file_name": "([ !#-\[\]-~]{1,400})")?\}'
+)
+"""A JSON object of plain texts and a number, so that nothing else has to parse it."""
+_NEXT: Final = b", "
+_OWN: Final = b', "run": "'
+_STATISTICS: Final = b', "statistics": {"version": 1, '
+_CHECKSUMS: Final = b', "crc32c": ['
+_VALUES: Final = b'], "values": "'
+_END: Final = b'"}}'
+_ELSEWHERE: Final = frozenset(("meta", "tensor_payload", "shape_payload", "statistics"))
+
+
+class IndexPieces(NamedTuple):
+    """The pieces of an index file; together they are the file, if each of them is what it should.
+
+    Attributes:
+        content: All members but payloads and statistics, parsed.
+        payload: The members `tensor_payload` and `shape_payload` as they stand.
+        description: Columns, tensors, dtypes and shapes of the statistics, as they stand; None
+            without statistics.
+        checksums: What stands between the brackets of `crc32c`.
+        values: What stands between the quotes of `values`.
+    """
+
+    content: dict[str, Any]
+    payload: bytes
+    description: bytes | None
+    checksums: bytes
+    values: bytes
+
+
+def index_pieces(data: bytes) -> IndexPieces | None:
+    """Return the pieces of an index file, None if it is not written in the usual order.
+
+    The members in `content` are valid JSON and none of them belongs elsewhere. Of the other pieces
+    nothing is known yet: whoever parses them must find complete members, or a complete list.
+
+    Args:
+        data: The file's bytes, not trusted.
+    """
+    meta = _META.match(data)
+    if meta is None or not data.endswith(b"}"):
+        return None
+    block = data.find(_STATISTICS, meta.end())
+    end = len(data) - 1 if block < 0 else block
+    own = data.find(_OWN, meta.end(), end)
+    own = end if own < 0 else own
+    content = _content(meta, data[own:end])
+    if content is None:
+        return None
+    if not data.startswith(_NEXT, meta.end()):
+        return None
+    payload = data[meta.end() + len(_NEXT) : own]
+    if block < 0:
+        return IndexPieces(content, payload, None, b"", b"")
+    checksums = data.find(_CHECKSUMS, block)
+    values = data.find(_VALUES, checksums)
+    if checksums < 0 or values < 0 or not data.endswith(_END):
+        return None
+    return IndexPieces(
+        content,
+        payload,
+        data[block + len(_STATISTICS) : checksums],
+        data[checksums + len(_CHECKSUMS) : values],
+        data[values + len(_VALUES) : -len(_END)],
+    )
+
+
+def members_of(piece: bytes) -> dict[str, Any]:
+    """Return the members of an object that a piece holds.
+
+    Args:
+        piece: Members as they stand in the file, without braces.
+
+    Raises:
+        IndexFileError: The piece is something else, or nothing.
+    """
+    found = load_object(b"{%b}" % piece, file="", error=IndexFileError, max_bytes=len(piece) + 2)
+    if not found:
+        raise IndexFileError("no member")
+    return found
+
+
+def _content(meta: re.Match[bytes], own: bytes) -> dict[str, Any] | None:
+    mode, mode_step, event_file = meta.groups()
+    told: dict[str, Any] = {"mode": mode.decode(), "mode_step": int(mode_step)}
+    if event_file is not None:
+        told["event_file_name"] = event_file.decode()
+    try:
+        members = members_of(own[len(_NEXT) :]) if own else {}
+    except IndexFileError:
+        return None
+    if not _ELSEWHERE.isdisjoint(members):
+        return None
+    return {"meta": told, **members}
