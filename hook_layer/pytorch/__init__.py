@@ -63,6 +63,9 @@ step: `hook_layer.stop_agreement`. For that every rank needs a hook that registe
 whichever ranks write. Steps of training are those whose forward pass computes gradients; all ranks
 must have as many.
 
+**Layers of a type** are found by the collections `relu_output`, `tanh_input` and the like, whatever
+they are called; `hook_layer.pytorch.collections` has their names.
+
 **Sharded tensors** (DTensor, as of tensor parallel and FSDP2) are saved as this worker's shard.
 
 Names: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs

@@ -1,4 +1,11 @@
-"""The collections that exist for PyTorch, and how they find modules."""
+"""The collections that exist for PyTorch, and how they find modules.
+
+A collection of one of the names `relu_input`, `relu_output`, `sigmoid_input`, `sigmoid_output`,
+`tanh_input` and `tanh_output` takes the inputs or outputs of all modules of that type, whatever
+they are called, besides what its user put into it. There is none unless its user makes it or asks
+for it; where it is asked for, it may stay empty. Functions such as `F.relu` are no modules, and
+their inputs and outputs are not seen.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +25,24 @@ __all__ = ["DEFAULTS", "Collection", "included", "may_match", "resolve_modules"]
 
 _TRIED_INDEXES: Final = 16
 
+_LAYER_TYPES: Final[Mapping[str, tuple[type[nn.Module], ...]]] = {
+    "relu": (nn.ReLU, nn.ReLU6),  # both are zero, without a gradient, for all negative inputs
+    "sigmoid": (nn.Sigmoid,),
+    "tanh": (nn.Tanh,),
+}
+_OF_LAYERS: Final = {
+    f"{layer}_{kind}": (types, kind)
+    for layer, types in _LAYER_TYPES.items()
+    for kind in ("input", "output")
+}
+"""Names of the collections that take the layers of a type: which type, and what of them."""
+
 
 class Collection(BaseCollection):
     """A collection that can take the inputs and outputs of modules; else as the base class."""
 
     _modules: tuple[tuple[nn.Module, bool, bool], ...] = ()
+    _searched: tuple[int, int] = (0, 0)
 
     def add_module_tensors(
         self, module: nn.Module, inputs: bool = False, outputs: bool = True
@@ -45,13 +65,32 @@ class Collection(BaseCollection):
                 continue
             for wanted, kind in ((inputs, "input"), (outputs, "output")):
                 if wanted:
-                    self.include(f"^{re.escape(names[module])}_{kind}_")
+                    self._include_tensors_of(names[module], kind)
         self._modules = tuple(unknown)
         if unknown:
             raise HookConfigurationError(
                 f"collection {self.name} has the module {unknown[0][0]!r}, which was not "
                 "registered; call hook.register_module() with it or with a module around it"
             )
+
+    def include_layers(self, names: Mapping[nn.Module, str]) -> None:
+        """Take the layers of the type that the collection is named after, if it is.
+
+        Args:
+            names: Names of the modules that were registered; only ever more of them.
+        """
+        searched = id(names), len(names)
+        if self.name not in _OF_LAYERS or searched == self._searched:
+            return
+        self._searched = searched
+        types, kind = _OF_LAYERS[self.name]
+        for name in sorted({name for module, name in names.items() if isinstance(module, types)}):
+            self._include_tensors_of(name, kind)
+
+    def _include_tensors_of(self, module_name: str, kind: str) -> None:
+        pattern = f"^{re.escape(module_name)}_{kind}_"
+        if pattern not in self.include_regex:
+            self.include(pattern)
 
 
 DEFAULTS: Final = FrameworkDefaults(
@@ -81,7 +120,7 @@ def resolve_modules(
     names: Mapping[nn.Module, str],
     on_mistake: OnMistake | None = None,
 ) -> None:
-    """Turn the modules that were added to collections into regular expressions.
+    """Turn the modules that were added to collections, or have their type, into expressions.
 
     Args:
         manager: The collections.
@@ -92,8 +131,12 @@ def resolve_modules(
     Raises:
         HookConfigurationError: A module was not registered with the hook.
     """
+    for name in _OF_LAYERS.keys() & manager.include - manager.built_in:
+        manager.create_collection(name)
+        manager.built_in |= {name}  # a model need not have such layers
     for collection in manager.collections.values():
         if isinstance(collection, Collection):
+            collection.include_layers(names)
             try:
                 collection.resolve_modules(names)
             except HookConfigurationError as error:
