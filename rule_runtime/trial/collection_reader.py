@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from hook_layer.format.collections_file import (
@@ -19,6 +20,7 @@ from hook_layer.format.paths import (
 )
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from rule_runtime.trial.name_pattern import NameMatcher
+from rule_runtime.trial.step_index import is_remote
 
 __all__ = ["DEFAULT_REGEXES", "CollectionReader", "members"]
 
@@ -30,6 +32,8 @@ DEFAULT_REGEXES: Final = {
     "weights": ("^(?!gradient).*weight",),
 }
 """What the built-in collections hold where no collections file says otherwise (PyTorch's)."""
+
+_PARALLEL_GETS: Final = 8
 
 _logger = logging.getLogger(__name__)
 
@@ -45,11 +49,13 @@ class CollectionReader:
 
     Attributes:
         matcher: Searches for the collections' regular expressions.
+        workers_seen: The workers that the last listing showed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.matcher = NameMatcher()
+        self.workers_seen: frozenset[str] = frozenset()
         self._files: dict[str, CollectionsFile | None] = {}
 
     def load(self, worker: str, *, again: bool = False) -> CollectionsFile | None:
@@ -66,10 +72,30 @@ class CollectionReader:
             self._files[worker] = self._read(collections_key(worker))
         return self._files[worker]
 
+    def load_all(self, workers: Iterable[str], *, again: bool = False) -> list[CollectionsFile]:
+        """Return the collections files of workers, several read at a time; those that exist.
+
+        Args:
+            workers: Names of the workers.
+            again: True to read the files even if they were read before.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        wanted = sorted(workers)
+        if len(wanted) <= 1 or not is_remote(self._store):
+            files = [self.load(worker, again=again) for worker in wanted]
+        else:
+            with ThreadPoolExecutor(max_workers=min(_PARALLEL_GETS, len(wanted))) as pool:
+                files = list(pool.map(lambda worker: self.load(worker, again=again), wanted))
+        return [file for file in files if file is not None]
+
     def workers(self) -> list[str]:
         """Return the workers that wrote a collections file, by one listing."""
         names = map(_worker_of, self._store.list(COLLECTIONS_PREFIX))
-        return sorted({name for name in names if name is not None})
+        found = sorted({name for name in names if name is not None})
+        self.workers_seen = frozenset(found)
+        return found
 
     def _read(self, key: str) -> CollectionsFile | None:
         try:

@@ -12,6 +12,7 @@ __all__ = [
     "InvalidWorker",
     "MissingCollectionFiles",
     "NoMoreData",
+    "SMDebugNotImplementedError",
     "ShapeUnavailableForStep",
     "StepNotYetAvailable",
     "StepUnavailable",
@@ -27,6 +28,10 @@ _HAS_REDUCTIONS: Final = (
 
 class TrialError(Exception):
     """Base of every error of a trial."""
+
+
+class SMDebugNotImplementedError(TrialError, NotImplementedError):
+    """A method that the original client has no more."""
 
 
 class InvalidCollectionConfiguration(TrialError, ValueError):  # noqa: N818

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from hook_layer.format.errors import RecordError
 from hook_layer.format.index import IndexFile, TensorLocation
+from hook_layer.format.record_layout import RecordLayout
 from hook_layer.format.records import decode_record
 from hook_layer.storage.base import Store
 
-__all__ = ["MAX_RECORD_BYTES", "iter_tensors", "read_tensors"]
+__all__ = ["MAX_RECORD_BYTES", "TensorReader", "iter_tensors", "read_tensors"]
 
 MAX_RECORD_BYTES: Final = 2 << 30
 """Longest record that is read for a rule: no reader of protocol buffers takes a longer message."""
@@ -83,6 +84,62 @@ def iter_tensors(
             part = slice(row.start - first, row.start - first + row.length)
             yield row.name, _value(data[part], row, file, checksums.get(row.name))
         del data  # before the next is read
+
+
+class TensorReader:
+    """Reads one tensor at many steps, whose files are much alike.
+
+    May be used by several threads at a time.
+
+    Args:
+        store: The trial's root.
+        name: Name of the tensor as stored.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+        # Each is replaced as a whole, so that no thread sees a half of it.
+        self._location: tuple[tuple[TensorLocation, ...], TensorLocation | None] = ((), None)
+        self._row: tuple[tuple[str, ...], int] = ((), -1)
+        self._layout: RecordLayout | None = None
+
+    def read(self, index: IndexFile) -> npt.NDArray[Any] | None:
+        """Return the tensor's value at one step, None if it was not saved.
+
+        Args:
+            index: The index file that says where the value is.
+
+        Raises:
+            ObjectNotFoundError: If the event file does not exist.
+            RecordError: If the record is damaged, or is not the tensor that the index says it is.
+        """
+        locations, row = self._location
+        if index.locations is not locations:  # files that were read together share what is equal
+            found = [row for row in index.locations if row.name == self._name]
+            row = found[-1] if found else None
+            self._location = (index.locations, row)
+        file = index.event_file_name
+        if row is None or file is None:
+            return None
+        data = self._store.get(file, row.start, row.length)
+        crc32c = self._checksum(index)
+        layout = self._layout
+        value = None if layout is None else layout.value(data, crc32c)
+        if value is None:
+            value = _value(memoryview(data), row, file, crc32c)
+            self._layout = RecordLayout(data, value)
+        return value
+
+    def _checksum(self, index: IndexFile) -> int | None:
+        block = index.statistics
+        if block is None:
+            return None
+        tensors, at = self._row
+        if block.tensors is not tensors:
+            at = block.tensors.index(self._name) if self._name in block.tensors else -1
+            self._row = (block.tensors, at)
+        return None if at < 0 else block.crc32c[at]
 
 
 def _value(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.index import TensorLocation
 from hook_layer.format.reductions import split_reduction_name
 from rule_runtime.trial.collection_reader import CollectionReader, members
 
-__all__ = ["Layout", "SelectionKey"]
+__all__ = ["Layout", "Layouts", "SelectionKey"]
+
+_MAX_LAYOUTS: Final = 128
 
 SelectionKey = tuple[tuple[str, ...], tuple[str, ...]]
 """Names of collections, and regular expressions."""
@@ -75,3 +81,42 @@ class Layout:
                 found |= matcher.found_in(pattern, self._rows)
             chosen = tuple(name for name in self._rows if name in found)
         return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
+
+
+class Layouts:
+    """The layouts of the index files that were looked at last.
+
+    Args:
+        collections: The trial's collections files.
+    """
+
+    def __init__(self, collections: CollectionReader) -> None:
+        self._collections = collections
+        self._known: OrderedDict[tuple[str, tuple[str, ...], tuple[str, ...]], Layout] = (
+            OrderedDict()
+        )
+        self._last: dict[str, tuple[tuple[str, ...], tuple[TensorLocation, ...], Layout]] = {}
+
+    def get(
+        self, worker: str, block: tuple[str, ...], locations: tuple[TensorLocation, ...]
+    ) -> Layout:
+        """Return the layout of an index file.
+
+        Args:
+            worker: Who wrote the file.
+            block: Names of the rows of its statistics.
+            locations: Its records in the event file.
+        """
+        last = self._last.get(worker)
+        # A file shares with the one before it what is equal in both.
+        if last is not None and last[0] is block and last[1] is locations:
+            return last[2]
+        key = (worker, block, tuple([row.name for row in locations]))
+        layout = self._known.get(key)
+        if layout is None:
+            layout = self._known[key] = Layout(self._collections, *key)
+            if len(self._known) > _MAX_LAYOUTS:
+                self._known.popitem(last=False)
+                self._last.clear()
+        self._last[worker] = (block, locations, layout)
+        return layout

@@ -2,13 +2,88 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import PurePath
+from typing import Final, TypeAlias
 
 from hook_layer.storage.base import open_store
 from rule_runtime.trial.trial import Trial
 
-__all__ = ["create_trial"]
+__all__ = ["LocalTrial", "S3Trial", "create_trial"]
+
+_logger: Final = logging.getLogger("stepwatch")
+
+_Range: TypeAlias = "tuple[int | None, int | None]"
+
+
+class LocalTrial(Trial):
+    """The trial in a folder of this machine.
+
+    Args:
+        name: Name of the trial.
+        dirname: The folder; `~` is the user's home.
+        range_steps: Global steps to look at, from the first to before the second.
+        parallel: Taken for compatibility; a folder is read best by one thread.
+        check: Taken for compatibility; checksums are verified wherever there are any.
+        index_mode: Taken for compatibility; trials are read by their index always.
+        cache: True to keep the values that were read in memory.
+
+    Raises:
+        ValueError: If the range is empty or negative.
+        StorageError: If the storage cannot be read.
+    """
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        name: str,
+        dirname: str | os.PathLike[str],
+        range_steps: _Range | None = None,
+        parallel: bool = True,
+        check: bool | str = False,
+        index_mode: bool = True,
+        cache: bool = False,
+    ) -> None:
+        del parallel, check, index_mode
+        folder = os.path.expanduser(os.fspath(dirname))  # noqa: PTH111 - stays as it was given
+        _announce(name, folder, range_steps)
+        super().__init__(open_store(folder), name=name, range_steps=range_steps, cache=cache)
+        self.path = self.trial_dir = folder
+
+
+class S3Trial(Trial):
+    """The trial under a prefix of a bucket.
+
+    Args:
+        name: Name of the trial.
+        bucket_name: The bucket.
+        prefix_name: The prefix.
+        range_steps: Global steps to look at, from the first to before the second.
+        check: Taken for compatibility; checksums are verified wherever there are any.
+        index_mode: Taken for compatibility; trials are read by their index always.
+        cache: True to keep the values that were read in memory.
+
+    Raises:
+        ValueError: If the range is empty or negative.
+        StorageError: If the storage cannot be read.
+    """
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        name: str,
+        bucket_name: str,
+        prefix_name: str,
+        range_steps: _Range | None = None,
+        check: bool | str = False,
+        index_mode: bool = True,
+        cache: bool = False,
+    ) -> None:
+        del check, index_mode
+        uri = f"s3://{bucket_name}/{prefix_name}"
+        _announce(name, uri, range_steps)
+        super().__init__(open_store(uri), name=name, range_steps=range_steps, cache=cache)
+        self.bucket_name = bucket_name
+        self.prefix_name = self.path.partition("://")[2].partition("/")[2]
 
 
 def create_trial(
@@ -17,7 +92,8 @@ def create_trial(
     profiler: bool = False,
     output_dir: str = "/opt/ml/processing/outputs/",
     *,
-    range_steps: tuple[int | None, int | None] | None = None,
+    range_steps: _Range | None = None,
+    parallel: bool = True,
     check: bool | str = False,
     index_mode: bool = True,
     cache: bool = False,
@@ -31,31 +107,40 @@ def create_trial(
         output_dir: Taken for compatibility; trials are only read.
         range_steps: Global steps to look at, from the first to before the second; None for no
             limit.
+        parallel: Taken for compatibility; what is far away is read in parallel always.
         check: Taken for compatibility; checksums are verified wherever there are any.
         index_mode: Taken for compatibility; trials are read by their index always.
         cache: True to keep the values that were read in memory.
 
     Raises:
-        ValueError: If `profiler` is asked for, or the range is empty or negative.
+        ValueError: If `profiler` is asked for, or the range is empty or negative, or there is no
+            store for the URI.
         StorageError: If the storage cannot be read.
     """
-    del output_dir, check, index_mode
+    del output_dir, parallel, check, index_mode
     if profiler:
         raise ValueError("create_trial: profiler trials are not supported; leave profiler False")
-    _check_range(range_steps)
     text = os.fspath(path).strip()
-    return Trial(
-        open_store(text),
-        name=name or PurePath(text.rstrip("/")).name,
-        range_steps=range_steps,
-        cache=cache,
-    )
+    if name is None:
+        name = PurePath(text.rstrip("/")).name
+    scheme, has_scheme, rest = text.partition("://")
+    if not has_scheme:
+        return LocalTrial(name, text, range_steps, cache=cache)
+    if scheme == "s3":
+        bucket, _, prefix = rest.partition("/")
+        return S3Trial(name, bucket, prefix, range_steps, cache=cache)
+    _announce(name, text, range_steps)
+    return Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
 
 
-def _check_range(range_steps: tuple[int | None, int | None] | None) -> None:
+def _announce(name: str, path: str, range_steps: _Range | None) -> None:
+    """Check a range, and log as the original does which trial is read."""
     begin, end = range_steps or (None, None)
     if (begin or 0) < 0 or (end is not None and end <= (begin or 0)):
         raise ValueError(
             f"create_trial: range_steps is {range_steps!r}, but must be (begin, end) with "
             "0 <= begin < end; None for no limit"
         )
+    if begin is not None and end is not None:
+        _logger.info("Trial %s will look for steps between %s and %s", name, begin, end)
+    _logger.info("Loading trial %s at path %s", name, path)

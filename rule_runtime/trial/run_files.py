@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
@@ -10,9 +11,9 @@ from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
-from rule_runtime.trial.step_index import iter_step_files, list_index_files
+from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 
-__all__ = ["current_run", "read_end_marker"]
+__all__ = ["current_run", "named_run", "newest_run", "read_end_marker"]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -28,13 +29,36 @@ def current_run(store: Store) -> str | None:
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
     """
+    run = named_run(store)
+    if run is not None:
+        return run
+    return newest_run(iter_step_files(store, [key for key, _ in list_index_files(store)]))
+
+
+def named_run(store: Store) -> str | None:
+    """Return the RunId that `job.json` names, None if it names none.
+
+    Args:
+        store: The trial's root.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
     try:
         data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
         return parse_job_file(data, file=f"{store.uri}{JOB_FILE}").run_id
     except (ObjectNotFoundError, FormatError):
-        pass
+        return None
+
+
+def newest_run(files: Iterable[StepFile]) -> str | None:
+    """Return the newest RunId among index files; None for files of the original client.
+
+    Args:
+        files: The files in step order.
+    """
     newest: str | None = None
-    for file in iter_step_files(store, [key for key, _ in list_index_files(store)]):
+    for file in files:
         run = None if file.index is None else file.index.run
         if file.index is not None and run is None and newest is None:
             return None  # a client that writes RunIds writes job.json before its first index file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hook_layer.format.paths import IndexName
@@ -59,6 +60,31 @@ class StepIndex:
         """How many workers write according to the files; 0 if they do not tell."""
         return self._num_workers
 
+    def add(self, files: Iterable[StepFile]) -> list[StepFile]:
+        """Take in files that were read; return those of this run in step order.
+
+        Args:
+            files: Index files, also of other runs or outside the range.
+        """
+        wanted = (file for file in files if self._is_in_range(file.step))
+        own = [file for file in wanted if self._take(file)]
+        return sorted(own, key=lambda file: (file.step, file.worker))
+
+    def has_all(self, sequences: Mapping[str, int]) -> bool:
+        """Tell whether every file of the run is known.
+
+        Args:
+            sequences: Number of the last file of each worker, as far as it is known.
+        """
+        return (
+            0 < self._num_workers <= len(sequences)
+            and self._workers.keys() <= sequences.keys()
+            and all(
+                last == 0 or (worker in self._workers and self._workers[worker].has_all(last))
+                for worker, last in sequences.items()
+            )
+        )
+
     def refresh(self, *, is_last: bool = False) -> list[StepFile]:
         """Find and read the files that have come since; return those of this run in step order.
 
@@ -85,10 +111,30 @@ class StepIndex:
         """
         if not self._workers or len(self._workers) < num_workers:
             return -1
-        return min(worker.passed_step for worker in self._workers.values())
+        if self._are_all_numbered:
+            return min(worker.passed_step for worker in self._workers.values())
+        # Files may come in any order: those before the last step that all wrote are late, or never
+        # come.
+        return max((s for s, files in self.files.items() if len(files) >= num_workers), default=-1)
+
+    def last_step_of(self, worker: str) -> int:
+        """Return the last step of which a worker's file is known; -1 if there is none.
+
+        Args:
+            worker: Name of the worker.
+        """
+        return self._workers[worker].last_step if worker in self._workers else -1
+
+    @property
+    def _are_all_numbered(self) -> bool:
+        """True if numbers tell whether a file is missing; before a range nobody knows them."""
+        return not self._begin and all(w.is_sequenced for w in self._workers.values())
+
+    def _is_in_range(self, step: int) -> bool:
+        return step >= self._begin and (self._end is None or step < self._end)
 
     def _unread_keys(self) -> list[str]:
-        is_told = self._num_workers > 0 and all(w.is_sequenced for w in self._workers.values())
+        is_told = self._num_workers > 0 and self._are_all_numbered
         after = self.passed_step(self._num_workers) if is_told else -1
         keys = []
         for key, name in list_index_files(self._store, after_step=max(after, self._begin - 1)):
@@ -145,10 +191,12 @@ class _WorkerFiles:
     def has_hole(self) -> bool:
         return bool(self._ahead)
 
+    def has_all(self, last: int) -> bool:
+        return self.is_sequenced and self._contiguous >= last
+
     @property
     def passed_step(self) -> int:
-        # Without numbers, the worker's order of writing is all that there is to go by.
-        return self._contiguous_step if self.is_sequenced else self.last_step
+        return self._contiguous_step
 
     def add(self, step: int, sequence: int | None, skipped: int) -> None:
         self.last_step = max(self.last_step, step)

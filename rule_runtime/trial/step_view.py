@@ -2,78 +2,33 @@
 
 Shape legend: R = selected rows, one for each (tensor, worker).
 
+From a step a rule gets to earlier ones of the same run and to the same step of other trials; their
+values are read when they are asked for, so that a rule's memory need not hold any.
+
 The tensors of a step are nearly always those of the step before, so what a selection means is
 worked out once for each distinct tuple of names (`layout.py`) and then is an array of row numbers.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from hook_layer.format.index import STATISTICS_COLUMNS
 from hook_layer.format.modes import ModeKeys
-from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
-from rule_runtime.trial.event_reader import MAX_RECORD_BYTES, iter_tensors
-from rule_runtime.trial.layout import Layout
-from rule_runtime.trial.missing_statistics import computed_statistics
+from rule_runtime.trial.layout import Layout, Layouts
+from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
+from rule_runtime.trial.recent_files import RecentFiles
 from rule_runtime.trial.step_index import StepFile
+from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
-
-_MAX_LAYOUTS: Final = 128
-
-
-class TensorRows:
-    """The statistics of some tensors of a step, one row for each (tensor, worker).
-
-    Attributes:
-        names: Name of each row's tensor [R].
-        workers: Worker of each row [R].
-    """
-
-    __slots__ = ("_parts", "_view", "names", "workers")
-
-    def __init__(
-        self,
-        view: StepView,
-        parts: Sequence[tuple[StepFile, tuple[str, ...], npt.NDArray[np.intp]]],
-    ) -> None:
-        self._view = view
-        self._parts = parts
-        if len(parts) == 1:
-            file, self.names, _ = parts[0]
-            self.workers: tuple[str, ...] = (file.worker,) * len(self.names)
-        else:
-            self.names = tuple(name for _, names, _ in parts for name in names)
-            self.workers = tuple(file.worker for file, names, _ in parts for _ in names)
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def column(self, name: str) -> npt.NDArray[np.float64]:
-        """Return one statistic of every row [R]; NaN where it is not known.
-
-        Args:
-            name: One of `STATISTICS_COLUMNS`.
-
-        Raises:
-            ValueError: If there is no such statistic.
-        """
-        if name not in STATISTICS_COLUMNS:
-            raise ValueError(
-                f"there is no statistic {name!r}; valid are {', '.join(STATISTICS_COLUMNS)}"
-            )
-        vectors = [self._view._column(*part, name) for part in self._parts]  # noqa: SLF001
-        if len(vectors) == 1:
-            return vectors[0]
-        return np.concatenate(vectors) if vectors else np.empty(0)
 
 
 class StepView:
@@ -87,19 +42,35 @@ class StepView:
         is_complete: True if every worker of the run wrote it.
     """
 
-    __slots__ = ("_files", "_reader", "is_complete", "mode", "mode_step", "step", "workers")
+    __slots__ = (
+        "_files",
+        "_num_workers",
+        "_reader",
+        "is_complete",
+        "mode",
+        "mode_step",
+        "step",
+        "workers",
+    )
 
     def __init__(
-        self, reader: StepReader, step: int, files: Mapping[str, StepFile], *, is_complete: bool
+        self, reader: StepReader, step: int, files: Mapping[str, StepFile], *, num_workers: int
     ) -> None:
         self._reader = reader
         self._files = files
-        first = _index_of(next(iter(files.values())))
+        self._num_workers = num_workers
+        first = index_of(next(iter(files.values())))
         self.step = step
         self.mode: ModeKeys = first.mode
         self.mode_step: int = first.mode_step
         self.workers: tuple[str, ...] = tuple(files)
-        self.is_complete = is_complete
+        self.is_complete = len(files) >= num_workers
+
+    @property
+    def time(self) -> float | None:
+        """When the first worker began the step, seconds since 1970; None where no file tells it."""
+        times = [index_of(file).time for file in self._files.values()]
+        return min((time for time in times if time is not None), default=None)
 
     def tensors(self, *, collections: Iterable[str] = (), regex: Iterable[str] = ()) -> TensorRows:
         """Select tensors of this step; the union where both are given, all where neither is.
@@ -109,13 +80,13 @@ class StepView:
             regex: Regular expressions, searched for in the tensors' names.
         """
         key = (tuple(collections), tuple(regex))
-        parts = []
+        parts: list[Part] = []
         for file in self._files.values():
             layout = self._reader.layout(file)
             names, rows = layout.select(key)
             if names:
                 parts.append((file, names, rows))
-        return TensorRows(self, parts)
+        return TensorRows(self._reader, parts)
 
     def value(self, name: str, worker: str | None = None) -> npt.NDArray[Any]:
         """Return the value of a tensor, read from the event file.
@@ -148,31 +119,94 @@ class StepView:
             InvalidWorker: If no such worker wrote this step.
             RecordError: If the event file is damaged, or a record longer than 2 GiB.
         """
+        return dict(self.iter_values(names, worker))
+
+    def iter_values(
+        self, names: Iterable[str], worker: str
+    ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield name and value of tensors of one worker, in the order of the event file.
+
+        The memory needed is that of the largest of them, or 16 MiB, if none is kept.
+
+        Args:
+            names: Names of the tensors; those without a value are left out.
+            worker: Whose.
+
+        Raises:
+            InvalidWorker: If no such worker wrote this step.
+            RecordError: If the event file is damaged, or a record longer than 2 GiB.
+        """
         if worker not in self._files:
             raise InvalidWorker(worker)
-        index = _index_of(self._files[worker])
-        try:
-            found = iter_tensors(
-                self._reader.store, index, names, max_record_bytes=MAX_RECORD_BYTES
-            )
-            return dict(found)
-        except ObjectNotFoundError:
-            return {}
+        index = index_of(self._files[worker])
+        from rule_runtime.trial import event_reader  # noqa: PLC0415 - few rules read values
 
-    def _column(
-        self, file: StepFile, names: tuple[str, ...], rows: npt.NDArray[np.intp], name: str
-    ) -> npt.NDArray[np.float64]:
-        block = _index_of(file).statistics
-        if block is None:
-            return self._reader.computed(file, names, name)
-        vector = _known(block.values, block.columns, rows, name)
-        size = _known(block.values, block.columns, rows, "size")
-        unknown = np.isnan(size)
-        if unknown.any():
-            missing = np.flatnonzero(unknown)
-            vector = vector.copy()
-            vector[missing] = self._reader.computed(file, tuple(names[i] for i in missing), name)
-        return vector
+        try:
+            yield from event_reader.iter_tensors(
+                self._reader.store, index, names, max_record_bytes=event_reader.MAX_RECORD_BYTES
+            )
+        except ObjectNotFoundError:
+            return
+
+    def value_bytes(self, worker: str) -> dict[str, int]:
+        """Return how many bytes the record of each tensor of a worker has; without one, none.
+
+        Args:
+            worker: Whose.
+
+        Raises:
+            InvalidWorker: If no such worker wrote this step.
+        """
+        if worker not in self._files:
+            raise InvalidWorker(worker)
+        return {row.name: row.length for row in index_of(self._files[worker]).locations}
+
+    def earlier(self, number: int) -> StepView | None:
+        """Return an earlier step of the same run; None if none of this step's workers wrote it.
+
+        Costs a request for each worker, unless the step was looked at just before.
+
+        Args:
+            number: Its global step.
+
+        Raises:
+            ValueError: If it is no earlier step.
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        if not 0 <= number < self.step:
+            raise ValueError(f"step {number} is no step before step {self.step}")
+        run = index_of(next(iter(self._files.values()))).run
+        found = self._reader.recent.get(number, self.workers)
+        own = [file for file in found if file.index is not None and file.index.run == run]
+        if not own:
+            return None
+        return self._reader.view(number, own, num_workers=self._num_workers)
+
+    def in_other_trial(self, root: str) -> StepView | None:
+        """Return the same step of another trial, as all of its workers wrote it.
+
+        The same is the step of the same mode and number in that mode; the same global step where
+        one of the two runs does not tell modes apart.
+
+        Args:
+            root: Path or URI of the other trial, or the name of a job that writes beside this one.
+
+        Returns:
+            The step; None if the other trial does not have it.
+
+        Raises:
+            OtherTrialError: If the other trial does not exist, or may not be read.
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        try:
+            trial, reader = self._reader.other(root)
+            files = trial.files(self.mode, self.mode_step, self.step)
+        except StoreRefusedError as error:
+            raise OtherTrialError(f"other trial {root!r}: {error}") from error
+        if not files:
+            return None
+        told = max((index_of(file).workers or 0) for file in files)
+        return reader.view(files[0].step, files, num_workers=told or len(files))
 
 
 class StepReader:
@@ -180,12 +214,16 @@ class StepReader:
 
     Args:
         store: The trial's root.
+        other_trials: The other trials that rules may read; those beside this one unless given.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, other_trials: OtherTrials | None = None) -> None:
         self.store = store
         self.collections = CollectionReader(store)
-        self._layouts: OrderedDict[tuple[Any, ...], Layout] = OrderedDict()
+        self.recent = RecentFiles(store)
+        self._other_trials = other_trials or OtherTrials.beside(store.uri)
+        self._others: dict[str, tuple[OtherTrial, StepReader]] = {}
+        self._layouts = Layouts(self.collections)
         self._computed: tuple[str, dict[str, npt.NDArray[np.float64]]] = ("", {})
 
     def view(self, step: int, files: Sequence[StepFile], *, num_workers: int) -> StepView:
@@ -197,7 +235,25 @@ class StepReader:
             num_workers: How many workers write in this run.
         """
         by_worker = {file.worker: file for file in sorted(files, key=lambda file: file.worker)}
-        return StepView(self, step, by_worker, is_complete=len(by_worker) >= num_workers)
+        for file in by_worker.values():
+            self.recent.keep(file)
+        return StepView(self, step, by_worker, num_workers=num_workers)
+
+    def other(self, root: str) -> tuple[OtherTrial, StepReader]:
+        """Return another trial, and what makes views of its steps.
+
+        Args:
+            root: Its path or URI, or the name of its job.
+
+        Raises:
+            OtherTrialError: If it does not exist, or may not be read.
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        if root not in self._others:
+            trial = self._other_trials.open(root, beside=self.store.uri)
+            reader = StepReader(trial.store, other_trials=self._other_trials)
+            self._others[root] = trial, reader
+        return self._others[root]
 
     def num_workers(self, workers: Iterable[str] = ()) -> int | None:
         """Return how many workers write according to their collections files, None if none exists.
@@ -217,15 +273,9 @@ class StepReader:
         Args:
             file: The index file.
         """
-        index = _index_of(file)
+        index = index_of(file)
         block = () if index.statistics is None else index.statistics.tensors
-        key = (file.worker, block, tuple([row.name for row in index.locations]))
-        layout = self._layouts.get(key)
-        if layout is None:
-            layout = self._layouts[key] = Layout(self.collections, file.worker, block, key[2])
-            if len(self._layouts) > _MAX_LAYOUTS:
-                self._layouts.popitem(last=False)
-        return layout
+        return self._layouts.get(file.worker, block, index.locations)
 
     def computed(
         self, file: StepFile, names: tuple[str, ...], column: str
@@ -243,26 +293,8 @@ class StepReader:
             self._computed = (file.key, rows)
         missing = [name for name in names if name not in rows]
         if missing:
-            rows.update(computed_statistics(self.store, _index_of(file), missing))
+            from rule_runtime.trial import missing_statistics  # noqa: PLC0415 - of foreign files
+
+            rows.update(missing_statistics.computed_statistics(self.store, index_of(file), missing))
         at = STATISTICS_COLUMNS.index(column)
         return np.array([rows[name][at] for name in names])
-
-
-def _known(
-    values: npt.NDArray[np.float64],
-    columns: tuple[str, ...],
-    rows: npt.NDArray[np.intp],
-    name: str,
-) -> npt.NDArray[np.float64]:
-    if name not in columns or not len(values):
-        return np.full(len(rows), np.nan)
-    vector: npt.NDArray[np.float64] = values[rows, columns.index(name)]
-    if (rows < 0).any():
-        vector[rows < 0] = np.nan
-    return vector
-
-
-def _index_of(file: StepFile) -> IndexFile:
-    if file.index is None:
-        raise ValueError(f"{file.key} could not be parsed: {file.problem}")
-    return file.index

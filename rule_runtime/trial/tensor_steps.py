@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.trial.errors import (
     InvalidWorker,
-    NoMoreData,
     StepNotYetAvailable,
     StepUnavailable,
     TensorUnavailableForStep,
@@ -36,13 +35,15 @@ class TensorGroup:
     Attributes:
         files: The files by global step and worker.
         modes: Global step of each step by mode.
+        names: The tensors, without their reductions.
     """
 
-    __slots__ = ("files", "modes", "num_files")
+    __slots__ = ("files", "modes", "names", "num_files")
 
     def __init__(self) -> None:
         self.files: dict[int, dict[str, StepFile]] = {}
         self.modes: dict[ModeKeys, dict[int, int]] = {}
+        self.names: set[str] = set()
         self.num_files = 0
 
     def add(self, file: StepFile) -> None:
@@ -129,11 +130,10 @@ class TensorSteps:
         """
         self.trial.maybe_refresh()
         steps = self._steps(mode)
-        return sorted(
-            step
-            for step, global_step in steps.items()
-            if show_incomplete_steps or self.trial.is_complete(global_step)
-        )
+        if show_incomplete_steps or self.trial.loaded_all_steps:
+            return sorted(steps)
+        is_complete = self.trial.completeness()
+        return sorted(step for step, global_step in steps.items() if is_complete(global_step))
 
     def prev_steps(
         self, step: int, n: int | None = None, mode: ModeKeys = ModeKeys.GLOBAL
@@ -192,7 +192,4 @@ class TensorSteps:
             raise TensorUnavailableForStep(self.name, step_num, mode)
         if state is StepState.NOT_YET_AVAILABLE:
             raise StepNotYetAvailable(step_num, mode)
-        last = max(self.trial.steps(mode), default=-1)
-        if self.trial.loaded_all_steps and step_num > last:
-            raise NoMoreData(step_num, mode, last)
         raise StepUnavailable(step_num, mode)

@@ -5,28 +5,39 @@ The methods and their keywords are those of the original client's `Trial`.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeAlias
 
-from hook_layer.format.collections_file import CollectionEntry
+from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import Store
-from rule_runtime.trial.collection_reader import members
 from rule_runtime.trial.errors import TensorUnavailable
-from rule_runtime.trial.run_steps import RunSteps
+from rule_runtime.trial.model_values import ModelValues
+from rule_runtime.trial.people import CollectionsByName, TrialForPeople
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor import Tensor
 from rule_runtime.trial.tensor_steps import TensorGroup
+from rule_runtime.trial.trial_collections import (
+    TrialCollection,
+    built_in_collection,
+    collection_members,
+    collection_name,
+    merged_collections,
+)
 
 __all__ = ["Trial"]
 
+_logger: Final = logging.getLogger("stepwatch")
 
-class Trial(RunSteps):
+_Regex: TypeAlias = "str | Sequence[_Regex]"
+
+
+class Trial(TrialForPeople, ModelValues):
     """The tensors of one run.
 
     Args:
@@ -57,11 +68,10 @@ class Trial(RunSteps):
         self.cache = cache
         self._tensors: dict[str, Tensor] = {}
         self._groups: dict[tuple[Any, ...], TensorGroup] = {}
+        self._has_final_collections = False
         self._last_added = (IndexFile(ModeKeys.GLOBAL, 0, None), TensorGroup())
+        self._collection_reader.workers()
         self.refresh()
-
-    def __repr__(self) -> str:
-        return f"<Trial {self.name!r} at {self.path}: {len(self._files)} steps>"
 
     def _add(self, file: StepFile) -> None:
         super()._add(file)
@@ -75,7 +85,7 @@ class Trial(RunSteps):
         is_alike = index.locations is last.locations and block is last_block
         if not (is_alike and index.shapes == last.shapes):
             group = self._group_of(index, block)
-            self._last_added = (index, group)
+        self._last_added = (index, group)
         group.add(file)
 
     def _group_of(self, index: IndexFile, block: tuple[str, ...]) -> TensorGroup:
@@ -84,7 +94,9 @@ class Trial(RunSteps):
         if group is None:
             group = self._groups[names] = TensorGroup()
             for name in (*names[0], *(shape.name for shape in index.shapes), *block):
-                self._tensor_of(name).join(group)
+                tensor = self._tensor_of(name)
+                tensor.join(group)
+                group.names.add(tensor.name)
             for shape in index.shapes:
                 self._tensor_of(shape.name).original_name = shape.original_name
         return group
@@ -93,6 +105,15 @@ class Trial(RunSteps):
         reduction = split_reduction_name(stored_name)
         name = stored_name if reduction is None else reduction[0]
         return self._tensors.setdefault(name, Tensor(name, self))
+
+    @property
+    def global_step_to_tensors_map(self) -> dict[int, set[str]]:
+        """The names of the tensors that were saved at each global step."""
+        names: dict[int, set[str]] = {}
+        for group in self._groups.values():
+            for step in group.files:
+                names.setdefault(step, set()).update(group.names)
+        return names
 
     def tensor(self, tname: str) -> Tensor:
         """Return a tensor.
@@ -123,21 +144,26 @@ class Trial(RunSteps):
         *,
         step: int | None = None,
         mode: ModeKeys = ModeKeys.GLOBAL,
-        regex: str | Sequence[str] | None = None,
-        collection: str | CollectionEntry | None = None,
+        regex: _Regex | None = None,
+        collection: object = None,
     ) -> list[str]:
-        """Return names of saved tensors, sorted; the union where regex and collection are given.
+        """Return names of saved tensors, sorted.
 
         Args:
             show_prefixed_tensors: True to see names that begin with `smdebug_` too.
             step: Only tensors of this step, counted in `mode`.
             mode: Only tensors of this mode; GLOBAL for all.
             regex: Regular expressions, one of which must be found in the name.
-            collection: A collection that the tensor must belong to.
+            collection: A collection that the tensor must belong to, or its name.
 
         Raises:
+            ValueError: If both a regular expression and a collection are given.
+            TypeError: If the collection is no collection.
+            re.error: If `regex` is no regular expression.
             PatternError: If a regular expression of the collection could take too long.
         """
+        if regex is not None and collection is not None:
+            raise ValueError("Only one of `regex` or `collection` can be passed to this method")
         self.maybe_refresh()
         global_step = None if step is None else self.global_step(mode, step)
         if step is not None and global_step is None:
@@ -149,44 +175,64 @@ class Trial(RunSteps):
             and tensor.is_saved(mode, global_step)
         ]
         if regex is not None or collection is not None:
-            return sorted(self._selected(names, regex, collection))
+            return self._selected(names, regex, collection)
         return sorted(names)
 
-    def collections(self) -> dict[str, CollectionEntry]:
-        """Return the collections of all workers by name."""
-        merged: dict[str, CollectionEntry] = {}
-        for worker in self._collection_reader.workers():
-            file = self._collection_reader.load(worker, again=not self.loaded_all_steps)
-            for name, entry in (file.collections if file is not None else {}).items():
-                other = merged.get(name, entry)
-                tensor_names = sorted({*other.tensor_names, *entry.tensor_names})
-                patterns = dict.fromkeys((*other.include_regex, *entry.include_regex))
-                merged[name] = replace(
-                    other, tensor_names=tuple(tensor_names), include_regex=tuple(patterns)
-                )
-        return merged
+    def tensors(self, **selection: Any) -> list[str]:
+        """Return names of tensors as `tensor_names` does; the original's documentation calls it so.
 
-    def collection(self, coll_name: str) -> CollectionEntry:
-        """Return a collection; an empty one if it was not saved.
+        Args:
+            selection: Keywords of `tensor_names`.
+        """
+        return self.tensor_names(**selection)
+
+    def collections(self) -> CollectionsByName:
+        """Return the collections of all workers by name."""
+        files = self._collection_files()
+        reader = self._collection_reader
+        return CollectionsByName(merged_collections(files, self._tensors, reader.matcher))
+
+    def collection(self, coll_name: str) -> TrialCollection:
+        """Return a collection; one that no worker wrote is as it is built in, else empty.
 
         Args:
             coll_name: Its name.
         """
-        return self.collections().get(coll_name, CollectionEntry(coll_name))
+        found = self.collections().get(coll_name)
+        if found is not None:
+            return found
+        return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
+
+    # ------------------------------------------------------------------ collections
 
     def _selected(
-        self,
-        names: Sequence[str],
-        regex: str | Sequence[str] | None,
-        collection: str | CollectionEntry | None,
-    ) -> set[str]:
-        patterns = [regex] if isinstance(regex, str) else list(regex or ())
-        searches = [re.compile(pattern).search for pattern in patterns]
-        found = {name for name in names if any(search(name) for search in searches)}
+        self, names: Sequence[str], regex: _Regex | None, collection: object
+    ) -> list[str]:
         if collection is not None:
-            wanted = collection if isinstance(collection, str) else collection.name
-            reader = self._collection_reader
-            for worker in reader.workers() or [""]:
-                file = reader.load(worker, again=True) if worker else None
-                found |= members(file, wanted, names, reader.matcher)
-        return found
+            wanted = collection_name(collection)
+            matcher = self._collection_reader.matcher
+            found = collection_members(self._collection_files(), wanted, names, matcher)
+            if not found:
+                _logger.warning("No tensors from the collection %s were saved", wanted)
+            return sorted(found)
+        searches = [re.compile(pattern).search for pattern in _patterns(regex)]
+        found = {name for name in names if any(search(name) for search in searches)}
+        if not found:
+            _logger.warning("No tensors matching the regex pattern:%s given were saved", regex)
+        return sorted(found)
+
+    def _collection_files(self) -> list[CollectionsFile]:
+        """Return the collections files as they are by now: a worker writes its file again."""
+        reader = self._collection_reader
+        workers = self.worker_set or reader.workers()
+        is_final, self._has_final_collections = self._has_final_collections, self.loaded_all_steps
+        return reader.load_all(workers, again=not is_final)
+
+
+def _patterns(regex: _Regex | None) -> Iterator[str]:
+    """Yield regular expressions out of one, or lists of them within each other."""
+    if isinstance(regex, str):
+        yield regex
+    else:
+        for part in regex or ():
+            yield from _patterns(part)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +9,14 @@ import pytest
 from hook_layer.format.collections_file import MAX_COLLECTIONS_BYTES
 from hook_layer.format.errors import RecordError
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import collections_key, event_key
+from hook_layer.format.paths import collections_key, event_key, index_key
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
+
+KEY = index_key(0, "worker_0")
 
 
 class RecordingStore(MemoryStore):
@@ -121,3 +124,180 @@ def test_a_damaged_record_is_told() -> None:
     trial.store.delete(key)
     with pytest.raises(TensorUnavailableForStep):
         view.value("a")
+
+
+# ---------------------------------------------------------------------------------- rows of tensors
+
+
+def two_workers() -> TrialBuilder:
+    trial = TrialBuilder(num_workers=2)
+    trial.step(0, {"a": np.zeros((2, 3)), "b": np.float32(1)}, worker="worker_0")
+    trial.step(0, {"c": np.arange(4), "b": np.float32(2)}, worker="worker_1")
+    return trial
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        [],
+        [0],
+        [3, 0, 2, 1],
+        [1, 1],
+        [-1],
+        np.array([True, False, True, True]),
+        np.array([False] * 4),
+        np.array([2, 3]),
+    ],
+)
+def test_selected_rows_are_those_of_an_array(chosen: list[int]) -> None:
+    (view,) = two_workers().views()
+    rows = view.tensors()
+    selected = rows.select(chosen)
+    index = np.array(chosen, dtype=np.intp) if isinstance(chosen, list) else chosen
+    every = np.arange(4)[index]
+    assert selected.names == tuple(rows.names[i] for i in every)
+    assert selected.workers == tuple(rows.workers[i] for i in every)
+    assert selected.shapes == tuple(rows.shapes[i] for i in every)
+    assert selected.dtypes == tuple(rows.dtypes[i] for i in every)
+    for column in ("size", "mean"):
+        np.testing.assert_array_equal(selected.column(column), rows.column(column)[index])
+    assert len(selected.select(np.ones(len(selected), dtype=bool))) == len(every)
+
+
+def test_rows_that_do_not_exist_are_refused() -> None:
+    (view,) = two_workers().views()
+    with pytest.raises(ValueError, match="a mask of shape"):
+        view.tensors().select(np.array([True]))
+    with pytest.raises(IndexError):
+        view.tensors().select([4])
+
+
+def test_shapes_and_types_are_those_of_the_index() -> None:
+    (view,) = two_workers().views()
+    rows = view.tensors()
+    assert rows.shapes == ((2, 3), (), (4,), ())
+    assert rows.dtypes == ("float64", "float32", "int64", "float32")
+    assert rows.have_values.tolist() == [True] * 4
+
+
+def test_shapes_without_statistics_are_those_of_tensors_without_values() -> None:
+    trial = TrialBuilder(run=None)
+    trial.step(0, {"a": np.zeros((2, 3))}, save_values=False)
+    trial.step(1, {"a": np.zeros((2, 3))})
+    without, with_value = trial.views()
+    assert with_value.tensors().shapes == (None,)
+    assert with_value.tensors().dtypes == (None,)
+    assert with_value.tensors().have_values.tolist() == [True]
+    trial = TrialBuilder()
+    trial.step(0, {"a": np.zeros((2, 3))}, save_values=False)
+    (view,) = trial.views()
+    assert view.tensors().shapes == ((2, 3),)
+    assert view.tensors().have_values.tolist() == [False]
+    assert without.tensors().names == ()
+
+
+def test_a_block_that_does_not_tell_everything_is_made_up_for_by_values() -> None:
+    """One tensor is not in the block, one has no statistics there, and one column is missing."""
+    trial = TrialBuilder()
+    trial.step(0, {"a": [1.0, 3.0], "b": [5.0], "c": [7.0]})
+    (file,) = load_step_files(trial.store, trial.keys)
+    assert file.index is not None
+    block = file.index.statistics
+    assert block is not None
+    values = block.values[:2, :-1].copy()
+    values[1] = np.nan
+    less = replace(
+        block,
+        columns=block.columns[:-1],
+        tensors=block.tensors[:2],
+        dtypes=block.dtypes[:2],
+        shapes=block.shapes[:2],
+        values=values,
+        crc32c=block.crc32c[:2],
+    )
+    file = replace(file, index=replace(file.index, statistics=less))
+    rows = StepReader(trial.store).view(0, [file], num_workers=1).tensors()
+    assert rows.names == ("a", "b", "c")
+    assert rows.column("mean").tolist() == [2, 5, 7]
+    np.testing.assert_array_equal(rows.column("l2"), [np.nan, 5, 7])
+    assert rows.shapes == ((2,), (1,), None)
+    assert rows.dtypes == ("float64", "float64", None)
+
+
+# ------------------------------------------------------------------------------------ earlier steps
+
+
+def test_an_earlier_step_costs_a_read_for_each_worker() -> None:
+    store = RecordingStore()
+    trial = TrialBuilder(store, num_workers=2)
+    for step in (3, 8, 9):
+        for worker in ("worker_0", "worker_1"):
+            trial.step(step, {"a": [float(step)]}, mode_step=step // 2, worker=worker)
+    files = [file for file in load_step_files(store, trial.keys) if file.step == 9]
+    view = StepReader(store).view(9, files, num_workers=2)
+    store.read.clear()
+    earlier = view.earlier(3)
+    assert earlier is not None
+    assert (earlier.step, earlier.mode_step, earlier.is_complete) == (3, 1, True)
+    assert earlier.tensors().column("mean").tolist() == [3, 3]
+    assert [key for key, *_ in store.read] == [key for key in trial.keys if "003_worker" in key]
+    assert float(earlier.value("a", "worker_1")[0]) == 3
+    store.read.clear()
+    assert view.earlier(3) is not None
+    assert store.read == []  # it was looked at last
+    assert view.earlier(4) is None
+    for number in (9, 10, -1):
+        with pytest.raises(ValueError, match=f"step {number} is no step before step 9"):
+            view.earlier(number)
+
+
+def test_an_earlier_step_is_one_of_the_same_run_and_of_these_workers() -> None:
+    trial = TrialBuilder(num_workers=2)
+    trial.step(0, {"a": [1.0]}, worker="worker_0")
+    trial.step(1, {"a": [1.0]}, worker="worker_1")
+    trial.step(2, {"a": [1.0]}, worker="worker_0")
+    TrialBuilder(trial.store, run="run-0").step(1, {"a": [5.0]}, worker="worker_0")
+    views = {view.step: view for view in trial.views()}
+    assert views[2].earlier(1) is None
+    earlier = views[2].earlier(0)
+    assert earlier is not None
+    assert (earlier.workers, earlier.is_complete) == (("worker_0",), False)
+
+
+def test_files_that_cannot_be_parsed_are_no_earlier_step() -> None:
+    trial = TrialBuilder()
+    for step in (0, 1):
+        trial.step(step, {"a": [1.0]})
+    trial.store.put(trial.keys[0], b"{")
+    files = load_step_files(trial.store, trial.keys[1:])
+    assert StepReader(trial.store).view(1, files, num_workers=1).earlier(0) is None
+
+
+def test_what_is_kept_of_earlier_steps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RecordingStore()
+    trial = TrialBuilder(store)
+    for step in range(6):
+        trial.step(step, {"a": [1.0]})
+    views = trial.views()
+    monkeypatch.setattr("rule_runtime.trial.recent_files._KEPT_BYTES", 5 * len(store.get(KEY)) // 2)
+    reader = StepReader(store)
+    for view in views:
+        files = load_step_files(store, [index_key(view.step, "worker_0")])
+        last = reader.view(view.step, files, num_workers=1)
+    store.read.clear()
+    assert last.earlier(4) is not None
+    assert store.read == []
+    assert last.earlier(0) is not None
+    assert len(store.read) == 1
+
+
+def test_values_come_one_after_the_other() -> None:
+    trial = two_workers()
+    (view,) = trial.views()
+    assert [name for name, _ in view.iter_values(("b", "a", "c"), "worker_0")] == ["a", "b"]
+    assert set(view.value_bytes("worker_1")) == {"b", "c"}
+    trial.store.delete(event_key(0, "worker_0"))
+    assert list(view.iter_values(("a",), "worker_0")) == []
+    for call in (view.value_bytes, lambda worker: list(view.iter_values(("a",), worker))):
+        with pytest.raises(InvalidWorker):
+            call("worker_9")

@@ -84,7 +84,8 @@ def test_an_ended_trial_is_read_whole(uri: str, run: str | None) -> None:
     assert trial.loaded_all_steps
     assert trial.tensor_names() == ["fc.weight", "loss"]
     assert trial.tensor_names(collection="losses") == ["loss"]
-    assert trial.tensor_names(regex="weight", collection="losses") == ["fc.weight", "loss"]
+    with pytest.raises(ValueError, match="Only one of `regex` or `collection` can be passed"):
+        trial.tensor_names(regex="weight", collection="losses")
     assert trial.tensor_names(collection="custom") == []
     assert trial.steps() == [0, 1, 2, 3, 4, 5]
     assert trial.steps(mode=EVAL) == [0, 1]
@@ -96,7 +97,7 @@ def test_an_ended_trial_is_read_whole(uri: str, run: str | None) -> None:
     assert (trial.mode(99), trial.mode_step(99), trial.global_step(TRAIN, 99)) == (None,) * 3
     assert trial.workers() == ["worker_0"]
     assert set(trial.collections()) == {"weights", "losses", "custom"}
-    assert trial.collection("weights").include_regex == ("weight$",)
+    assert trial.collection("weights").include_regex == ["weight$"]
 
     tensor = trial.tensor("fc.weight")
     assert tensor.steps(TRAIN) == [0, 1, 2, 3]
@@ -124,8 +125,10 @@ def test_what_cannot_be_answered_raises_one_family(uri: str) -> None:
         tensor.value(3)
     with pytest.raises(TensorUnavailableForStep):
         tensor.value(9)
-    with pytest.raises(NoMoreData, match="Max step available is 9"):
+    with pytest.raises(StepUnavailable):
         tensor.value(20)
+    with pytest.raises(NoMoreData, match="Max step available is 9"):
+        trial.wait_for_steps([20])
     with pytest.raises(InvalidWorker, match="Invalid Worker: worker_7"):
         tensor.value(0, worker="worker_7")
     with pytest.raises(TensorUnavailableForStep, match="Value for tensor b is not available for"):

@@ -1,0 +1,99 @@
+"""Figures that matplotlib does not keep, and texts that it shows as they are."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+__all__ = ["GREY", "LINE_COLORS", "StandaloneFigure", "figure_of", "new_axes", "new_figure", "text"]
+
+LINE_COLORS: Final = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#e69f00",
+    "#7f5fc4",
+    "#8c564b",
+    "#7a9a01",
+    "#d62728",
+)
+"""Ten colours that people with any sight can tell apart, on light and on dark ground."""
+
+GREY: Final = "#8c8c8c"
+
+_MAX_LABEL_LENGTH: Final = 60
+
+
+class StandaloneFigure(Figure):
+    """A figure that notebooks show though `matplotlib.pyplot` does not know it."""
+
+    def _repr_png_(self) -> bytes:
+        data = BytesIO()
+        self.savefig(data, format="png", dpi=self.dpi)
+        return data.getvalue()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure.
+
+    Args:
+        width: In inches.
+        height: In inches.
+    """
+    return StandaloneFigure(figsize=(width, height), layout="constrained")
+
+
+def new_axes(ax: Axes | None, width: float = 9.0, height: float = 4.5) -> Axes:
+    """Return axes to draw on: those that were given, or else those of a new figure.
+
+    Args:
+        ax: The axes that were given.
+        width: In inches.
+        height: In inches.
+    """
+    if ax is None:
+        ax = new_figure(width, height).subplots()
+        ax.grid(visible=True, alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the figure that axes belong to.
+
+    Args:
+        ax: The axes.
+    """
+    figure: Any = ax.get_figure(root=True) if _knows_root() else ax.get_figure()
+    if not isinstance(figure, Figure):
+        raise TypeError("the axes belong to no figure")
+    return figure
+
+
+def text(value: object) -> str:
+    """Return a text that matplotlib shows as it is, shortened in its middle if it is long.
+
+    Names come out of files: a dollar sign must not begin a formula, nor an underscore hide a line
+    from the legend.
+
+    Args:
+        value: A name, or anything else.
+    """
+    shown = "".join(c if c.isprintable() else "?" for c in str(value))
+    if len(shown) > _MAX_LABEL_LENGTH:
+        half = _MAX_LABEL_LENGTH // 2
+        shown = f"{shown[:half]}...{shown[-half + 3 :]}"
+    if shown.startswith("_"):
+        shown = f" {shown}"
+    return shown.replace("$", r"\$")
+
+
+def _knows_root() -> bool:
+    from matplotlib import __version_info__  # noqa: PLC0415
+
+    return __version_info__ >= (3, 10)

@@ -1,0 +1,218 @@
+"""Activations and kernels as pictures, a row for each step.
+
+Shape legend: N = examples, C = channels, H, W = height and width, O, I = channels out and in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.plotting.figures import new_figure, text
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
+
+__all__ = ["plot_activations", "plot_kernels"]
+
+_MAX_STEPS: Final = 6
+_MAX_IMAGES: Final = 12
+_MAX_SIDE: Final = 2048
+_DIMENSIONS: Final = (2, 3, 4)
+
+_Images = tuple[list[npt.NDArray[Any]], int, str]
+"""Pictures [H, W], how many there were in all, and what was chosen of the other axes."""
+
+
+def plot_activations(
+    trial: Trial,
+    tensor: str,
+    *,
+    steps: Iterable[int] | None = None,
+    example: int = 0,
+    channels_last: bool = False,
+    max_channels: int = _MAX_IMAGES,
+    mode: ModeKeys = ModeKeys.GLOBAL,
+    worker: str | None = None,
+) -> Figure:
+    """Draw the outputs of a layer as images: a row for each step, a column for each channel.
+
+    Args:
+        trial: The trial.
+        tensor: Name of a tensor [N, C, H, W], [N, H, W] or [H, W].
+        steps: Which steps, counted in `mode`; None for six evenly between the first and the last
+            at which the value was saved.
+        example: Which example of the batch.
+        channels_last: True for a tensor [N, H, W, C].
+        max_channels: How many channels are drawn at most.
+        mode: The mode.
+        worker: Whose; None for the first worker by name.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If the value was not saved at any step, or is no batch of images.
+        TensorUnavailable: If there is no such tensor.
+        TensorUnavailableForStep: If the value was not saved at a step asked for.
+    """
+
+    def images(value: npt.NDArray[Any]) -> _Images:
+        chosen = value
+        if value.ndim > 2:  # noqa: PLR2004
+            if not -len(value) <= example < len(value):
+                raise ValueError(f"{tensor}: there is no example {example} among {len(value)}")
+            chosen = value[example]
+        if chosen.ndim == 3 and channels_last:  # noqa: PLR2004
+            chosen = np.moveaxis(chosen, -1, 0)
+        planes = chosen if chosen.ndim == 3 else chosen[None]  # noqa: PLR2004
+        told = f"example {example} of {len(value)}" if value.ndim > 2 else ""  # noqa: PLR2004
+        return list(planes[:max_channels]), len(planes), told
+
+    values = _values(trial, tensor, steps, mode, worker)
+    return _grid(trial, tensor, {at: images(v) for at, v in values.items()}, "channel", mode)
+
+
+def plot_kernels(
+    trial: Trial,
+    tensor: str,
+    *,
+    steps: Iterable[int] | None = None,
+    channel: int = 0,
+    max_kernels: int = _MAX_IMAGES,
+    mode: ModeKeys = ModeKeys.GLOBAL,
+    worker: str | None = None,
+) -> Figure:
+    """Draw the kernels of a convolution: a row for each step, a column for each kernel.
+
+    All share one scale of colours, white at 0, so that it is seen how they grow. Weights of a
+    linear layer [O, I] are one picture.
+
+    Args:
+        trial: The trial.
+        tensor: Name of a tensor [O, I, H, W], [O, I, W] or [O, I].
+        steps: Which steps, counted in `mode`; None for six evenly between the first and the last
+            at which the value was saved.
+        channel: Which of the channels in.
+        max_kernels: How many kernels are drawn at most.
+        mode: The mode.
+        worker: Whose; None for the first worker by name.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If the value was not saved at any step, or is no set of kernels.
+        TensorUnavailable: If there is no such tensor.
+        TensorUnavailableForStep: If the value was not saved at a step asked for.
+    """
+
+    def images(value: npt.NDArray[Any]) -> _Images:
+        if value.ndim != 4:  # noqa: PLR2004
+            planes = value[None] if value.ndim == 2 else value  # noqa: PLR2004
+            return list(planes[:max_kernels]), len(planes), ""
+        if not -value.shape[1] <= channel < value.shape[1]:
+            raise ValueError(f"{tensor}: there is no channel {channel} among {value.shape[1]}")
+        told = f"channel in {channel} of {value.shape[1]}"
+        return list(value[:max_kernels, channel]), len(value), told
+
+    values = _values(trial, tensor, steps, mode, worker)
+    pictures = {at: images(v) for at, v in values.items()}
+    return _grid(trial, tensor, pictures, "kernel", mode, is_signed=True)
+
+
+def _values(
+    trial: Trial,
+    tensor: str,
+    steps: Iterable[int] | None,
+    mode: ModeKeys,
+    worker: str | None,
+) -> dict[int, npt.NDArray[Any]]:
+    found = trial.tensor(tensor)
+    chosen = _default_steps(trial, tensor, mode, worker) if steps is None else sorted(set(steps))
+    values = {step: np.asarray(found.value(step, mode, worker)) for step in chosen}
+    for value in values.values():
+        if value.ndim not in _DIMENSIONS or value.dtype.kind not in "biuf" or not value.size:
+            raise ValueError(
+                f"{tensor} has the shape {list(value.shape)} and the type {value.dtype}, and "
+                f"cannot be drawn as images"
+            )
+    return values
+
+
+def _default_steps(trial: Trial, tensor: str, mode: ModeKeys, worker: str | None) -> list[int]:
+    steps = sorted(
+        {
+            file.step if mode is ModeKeys.GLOBAL else file.index.mode_step
+            for file in trial.step_files(mode, worker)
+            if file.index is not None and any(row.name == tensor for row in file.index.locations)
+        }
+    )
+    if not steps:
+        raise ValueError(
+            f"the value of {tensor} was not saved so far; save_raw_tensor=True saves values"
+        )
+    picked = np.linspace(0, len(steps) - 1, min(len(steps), _MAX_STEPS)).round().astype(int)
+    return [steps[at] for at in picked]
+
+
+def _grid(
+    trial: Trial,
+    tensor: str,
+    rows: dict[int, _Images],
+    what: str,
+    mode: ModeKeys,
+    *,
+    is_signed: bool = False,
+) -> Figure:
+    columns = max(len(images) for images, _, _ in rows.values())
+    low, high = _color_range([image for images, _, _ in rows.values() for image in images])
+    if is_signed:
+        low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
+    colors = colormaps["RdBu_r" if is_signed else "viridis"].with_extremes(bad="#ff00ff")
+    figure = new_figure(min(1.0 * columns + 2.2, 14.0), min(1.05 * len(rows) + 1.0, 40.0))
+    grid = figure.subplots(len(rows), columns, squeeze=False)
+    drawn = None
+    for row, (step, (images, _, _)) in zip(grid, rows.items(), strict=True):
+        for at, ax in enumerate(row):
+            ax.set_xticks([])
+            ax.set_yticks([])
+            ax.set_frame_on(False)
+            if at < len(images):
+                image = np.where(np.isfinite(images[at]), images[at], np.nan)
+                drawn = ax.imshow(_thinned(image), cmap=colors, vmin=low, vmax=high)
+        row[0].set_ylabel(f"{step}", rotation=0, ha="right", va="center")
+    for at, ax in enumerate(grid[0]):
+        ax.set_title(f"{at}", fontsize="small")
+    if drawn is not None:
+        figure.colorbar(drawn, ax=grid, shrink=0.8, pad=0.02)
+    _, total, told = next(iter(rows.values()))
+    notes = [told, f"{columns} of {total} {what}s" if total > columns else "", "pink: not finite"]
+    if all(np.isfinite(image).all() for images, _, _ in rows.values() for image in images):
+        notes.pop()
+    note = ", ".join(filter(None, notes))
+    figure.suptitle(text(tensor) + (f" ({note})" if note else ""), x=0.01, ha="left")
+    figure.supylabel("step" if mode is ModeKeys.GLOBAL else f"step of {mode.name}")
+    figure.supxlabel(f"{what} (numbers above the columns), {text(trial.name)}", fontsize="small")
+    return figure
+
+
+def _color_range(images: Sequence[npt.NDArray[Any]]) -> tuple[float, float]:
+    finite = [image[np.isfinite(image)] for image in images]
+    finite = [numbers for numbers in finite if numbers.size]
+    if not finite:
+        return -1.0, 1.0
+    low = min(float(numbers.min()) for numbers in finite)
+    high = max(float(numbers.max()) for numbers in finite)
+    return (low, high) if low < high else (low - 1, high + 1)
+
+
+def _thinned(image: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an image of no more rows and columns than can be seen."""
+    return image[tuple(slice(None, None, -(-side // _MAX_SIDE) or 1) for side in image.shape)]

@@ -1,0 +1,252 @@
+"""Tensors over the steps, one line for each tensor, mode and worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
+from rule_runtime.plotting.series import Series, series_of
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
+    from rule_runtime.trial.trial_collections import TrialCollection
+
+__all__ = ["MAX_NAMED_LINES", "draw_lines", "plot_collection", "plot_tensors"]
+
+MAX_NAMED_LINES: Final = 20
+"""Lines with a colour and a name of their own; the others are grey."""
+
+_MAX_GREY_LINES: Final = 500
+_MAX_POINTS_WITH_MARKERS: Final = 40
+_MAX_LEGEND_INSIDE: Final = 5
+_DEFAULT_COLLECTIONS: Final = ("losses", "metrics")
+_UNITS: Final = {
+    "value": "value",
+    "size": "number of elements",
+    "nan": "number of NaN",
+    "inf": "number of infinite elements",
+    "min": "smallest element",
+    "max": "largest element",
+    "mean": "mean of the elements",
+    "std": "standard deviation of the elements",
+    "abs_mean": "mean magnitude of the elements",
+    "l1": "sum of magnitudes (l1)",
+    "l2": "Euclidean norm (l2)",
+}
+
+
+def plot_tensors(
+    trial: Trial,
+    tensors: str | Iterable[str] | None = None,
+    *,
+    regex: str | Sequence[str] | None = None,
+    collection: str | TrialCollection | None = None,
+    statistic: str | None = None,
+    mode: ModeKeys = ModeKeys.GLOBAL,
+    worker: str | None = None,
+    log: bool = False,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw a number of tensors over the steps; with no tensor chosen, the losses.
+
+    Of more than 20 lines, those with NaN or Inf and then the first by name have a colour and a
+    name; the others are grey. A step at which the number was not finite is a gap, marked by a red
+    cross.
+
+    Args:
+        trial: The trial.
+        tensors: Names of tensors.
+        regex: Also the tensors in whose name one of these regular expressions is found.
+        collection: Also the tensors of this collection; with `regex` those that fit both.
+        statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2; None for the
+            value of tensors with one element, and the mean otherwise.
+        mode: Steps of this mode only, counted in it; GLOBAL for all, counted globally.
+        worker: Of this worker only; None for all.
+        log: True for a logarithmic scale.
+        title: Above the picture; the trial's name unless given.
+        ax: Axes to draw on; those of a new figure unless given.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If no tensor is chosen, or there is no such statistic.
+        TensorUnavailable: If there is no tensor of a name.
+        InvalidWorker: If there is no such worker.
+    """
+    names = _chosen(trial, tensors, regex, collection)
+    statistic, lines = series_of(trial, names, statistic, mode=mode, worker=worker)
+    axes = new_axes(ax)
+    draw_lines(axes, lines, log=log)
+    axes.set_ylabel(_UNITS[statistic])
+    modes = {line.mode for line in lines} if mode is ModeKeys.GLOBAL else {mode.name}
+    axes.set_xlabel("step, of all modes" if len(modes) > 1 else _step_of(mode))
+    axes.set_title(text(trial.name if title is None else title), loc="left")
+    return figure_of(axes)
+
+
+def plot_collection(
+    trial: Trial,
+    name: str,
+    regex: str = ".*",
+    *,
+    statistic: str | None = None,
+    mode: ModeKeys = ModeKeys.GLOBAL,
+    worker: str | None = None,
+    log: bool = False,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the tensors of a collection whose name a regular expression is found in.
+
+    Args:
+        trial: The trial.
+        name: Name of the collection.
+        regex: The regular expression.
+        statistic: As in `plot_tensors`.
+        mode: As in `plot_tensors`.
+        worker: As in `plot_tensors`.
+        log: True for a logarithmic scale.
+        ax: Axes to draw on; those of a new figure unless given.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If the collection has no such tensor, or there is no such statistic.
+        InvalidWorker: If there is no such worker.
+    """
+    chosen = trial.select_tensors(regex, name)
+    if not chosen:
+        count = len(trial.select_tensors(collection=name))
+        raise ValueError(
+            f"no tensor to draw: {count} were saved of the collection {name!r}, and {regex!r} is "
+            "found in the name of none"
+        )
+    return plot_tensors(
+        trial,
+        chosen,
+        statistic=statistic,
+        mode=mode,
+        worker=worker,
+        log=log,
+        title=f"{trial.name}: {name}",
+        ax=ax,
+    )
+
+
+def draw_lines(axes: Axes, lines: Sequence[Series], *, log: bool = False) -> None:
+    """Draw lines, and a legend that says what cannot be seen.
+
+    Args:
+        axes: Where to.
+        lines: The lines, in the order of the legend.
+        log: True for a logarithmic scale.
+    """
+    ordered = sorted(lines, key=lambda line: bool(np.isfinite(line.numbers).all()))
+    named = sorted(ordered[:MAX_NAMED_LINES], key=lines.index)
+    handles = _draw_grey(axes, ordered[MAX_NAMED_LINES:])
+    for at, line in enumerate(named):
+        numbers = np.where(np.isfinite(line.numbers), line.numbers, np.nan)
+        (drawn,) = axes.plot(
+            line.steps,
+            numbers,
+            color=LINE_COLORS[at % len(LINE_COLORS)],
+            linestyle="-" if at < len(LINE_COLORS) else "--",
+            marker="." if len(line.steps) <= _MAX_POINTS_WITH_MARKERS else "",
+            label=_label(line, lines),
+        )
+        handles.insert(at, drawn)
+    handles += _mark_gaps(axes, lines)
+    if log:
+        axes.set_yscale("log")
+        handles += _note_not_positive(lines)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    if not handles:
+        axes.text(0.5, 0.5, "nothing was saved so far", ha="center", transform=axes.transAxes)
+    elif len(handles) > _MAX_LEGEND_INSIDE:
+        axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize="small")
+    else:
+        axes.legend(handles=handles, fontsize="small")
+
+
+def _chosen(
+    trial: Trial,
+    tensors: str | Iterable[str] | None,
+    regex: str | Sequence[str] | None,
+    collection: str | TrialCollection | None,
+) -> list[str]:
+    if tensors is None and regex is None and collection is None:
+        for default in _DEFAULT_COLLECTIONS:
+            found = trial.select_tensors(collection=default)
+            if found:
+                return found
+        raise ValueError(
+            f"no loss was saved in {trial.path} so far; choose tensors= or regex=, e.g. of "
+            f"{', '.join(trial.tensor_names()[:5]) or 'those that come'}"
+        )
+    chosen = [] if tensors is None else [tensors] if isinstance(tensors, str) else list(tensors)
+    names = {trial.tensor(name).name for name in chosen}
+    if regex is not None or collection is not None:
+        names.update(trial.select_tensors(regex, collection))
+    if not names:
+        raise ValueError(f"no tensor saved in {trial.path} matches {regex or collection!r}")
+    return sorted(names)
+
+
+def _step_of(mode: ModeKeys) -> str:
+    return "step" if mode is ModeKeys.GLOBAL else f"step of {mode.name}"
+
+
+def _label(line: Series, lines: Sequence[Series]) -> str:
+    parts = [line.tensor]
+    if len({other.mode for other in lines}) > 1:
+        parts.append(line.mode)
+    if len({other.worker for other in lines}) > 1:
+        parts.append(line.worker)
+    return text(" ".join(parts))
+
+
+def _draw_grey(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
+    if not lines:
+        return []
+    drawn = lines[:_MAX_GREY_LINES]
+    points = [np.column_stack([line.steps, line.numbers]) for line in drawn]
+    axes.add_collection(LineCollection(points, colors=GREY, linewidths=0.6, alpha=0.5))
+    hidden = len(lines) - len(drawn)
+    label = f"{len(drawn)} more" + (f"; {hidden} not drawn" if hidden else "")
+    return [Line2D([], [], color=GREY, linewidth=0.6, label=label)]
+
+
+def _mark_gaps(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
+    """Mark the steps at which a number was not finite, at the bottom of the picture."""
+    steps = [line.steps[~np.isfinite(line.numbers)] for line in lines]
+    gaps = np.unique(np.concatenate(steps)) if steps else np.empty(0)
+    if not len(gaps):
+        return []
+    return axes.plot(
+        gaps,
+        np.full(len(gaps), 0.02),
+        "x",
+        color="#d62728",
+        markersize=5,
+        transform=axes.get_xaxis_transform(),
+        label="not finite",
+        clip_on=False,
+    )
+
+
+def _note_not_positive(lines: Sequence[Series]) -> list[Line2D]:
+    count = sum(int(np.count_nonzero(line.numbers <= 0)) for line in lines)
+    if not count:
+        return []
+    return [Line2D([], [], linestyle="", label=f"{count} numbers <= 0 not shown")]

@@ -1,0 +1,84 @@
+"""Metrics of XGBoost over the rounds, each metric for all data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from matplotlib.figure import Figure
+
+from rule_runtime.plotting.figures import new_figure, text
+from rule_runtime.plotting.lines import draw_lines
+from rule_runtime.plotting.series import Series, series_of
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
+
+__all__ = ["draw_metrics", "metric_names", "plot_metrics", "split_metric"]
+
+_COLUMNS: Final = 2
+
+
+def plot_metrics(trial: Trial, *, worker: str | None = None) -> Figure:
+    """Draw the metrics of a training with XGBoost, one picture for each metric.
+
+    Args:
+        trial: The trial.
+        worker: Of this worker only; None for all.
+
+    Returns:
+        The figure; its axes are in the order of the metrics' names.
+
+    Raises:
+        ValueError: If no metric was saved.
+        InvalidWorker: If there is no such worker.
+    """
+    names = metric_names(trial)
+    if not names:
+        raise ValueError(f"no metric was saved in {trial.path} so far")
+    figure = draw_metrics(series_of(trial, names, None, worker=worker)[1])
+    figure.suptitle(text(trial.name), x=0.01, ha="left")
+    return figure
+
+
+def draw_metrics(lines: Sequence[Series]) -> Figure:
+    """Draw metrics, one picture for each metric with a line for each data.
+
+    Args:
+        lines: The metrics, at least one.
+    """
+    by_metric: dict[str, list[Series]] = {}
+    for line in lines:
+        by_metric.setdefault(split_metric(line.tensor)[1], []).append(line)
+    columns = min(_COLUMNS, len(by_metric))
+    rows = -(-len(by_metric) // columns)
+    figure = new_figure(9.0 if columns > 1 else 7.0, 3.4 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False).reshape(-1)
+    for ax in grid[len(by_metric) :]:
+        ax.remove()
+    for ax, (metric, of_metric) in zip(grid, sorted(by_metric.items()), strict=False):
+        draw_lines(ax, of_metric)
+        ax.grid(visible=True, alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_ylabel(text(metric))
+        ax.set_xlabel("round")
+    return figure
+
+
+def metric_names(trial: Trial) -> list[str]:
+    """Return the names of the metrics that were saved, sorted.
+
+    Args:
+        trial: The trial.
+    """
+    return [name for name in trial.select_tensors(collection="metrics") if split_metric(name)[0]]
+
+
+def split_metric(name: str) -> tuple[str, str]:
+    """Return data and metric of `{data}-{metric}`; no data if the name is another one.
+
+    Args:
+        name: Name of a tensor, e.g. `validation-rmse`.
+    """
+    at = name.rstrip("-").rfind("-")  # `ndcg@3-` is a metric
+    return name[: max(at, 0)], name[at + 1 :]

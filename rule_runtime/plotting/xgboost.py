@@ -1,0 +1,196 @@
+"""What XGBoost's hook saved of a model: importances of features, and SHAP values.
+
+Shape legend: N = rows of the data, F = features, K = classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
+from rule_runtime.plotting.xgboost_tensors import (
+    IMPORTANCE_TYPES,
+    numbers_at,
+    shap_values,
+)
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
+
+__all__ = [
+    "IMPORTANCE_TYPES",
+    "draw_bars",
+    "plot_average_shap",
+    "plot_feature_importance",
+    "plot_full_shap",
+]
+
+_MAX_FEATURES: Final = 20
+_MAX_POINTS: Final = 2000
+_POINT_BINS: Final = 60
+_SIGN_COLORS: Final = (LINE_COLORS[0], LINE_COLORS[1])
+
+
+def plot_feature_importance(
+    trial: Trial,
+    importance_type: str = "weight",
+    *,
+    step: int | None = None,
+    max_features: int = _MAX_FEATURES,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the importance of the features as bars, the most important above.
+
+    Args:
+        trial: The trial.
+        importance_type: One of `IMPORTANCE_TYPES`.
+        step: Of which round; None for the last one that was saved.
+        max_features: How many features are drawn at most.
+        ax: Axes to draw on; those of a new figure unless given.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If there is no such type, or nothing was saved of it.
+    """
+    if importance_type not in IMPORTANCE_TYPES:
+        raise ValueError(
+            f"there is no importance_type {importance_type!r}; valid are "
+            f"{', '.join(IMPORTANCE_TYPES)}"
+        )
+    found, numbers = numbers_at(trial, f"feature_importance/{importance_type}/", step)
+    title = _title(trial, found, max_features, len(numbers))
+    axes = draw_bars(numbers, max_features, ax)
+    axes.set_xlabel(f"importance by {importance_type}, share of all")
+    axes.set_title(title, loc="left")
+    return figure_of(axes)
+
+
+def plot_average_shap(
+    trial: Trial,
+    *,
+    step: int | None = None,
+    max_features: int = _MAX_FEATURES,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the average SHAP value of the features as bars, the largest magnitude above.
+
+    The bias, which is what the model says of nobody in particular, is left out.
+
+    Args:
+        trial: The trial.
+        step: Of which round; None for the last one that was saved.
+        max_features: How many features are drawn at most.
+        ax: Axes to draw on; those of a new figure unless given.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If none was saved.
+    """
+    found, numbers = numbers_at(trial, "average_shap/", step)
+    numbers.pop("bias", None)
+    title = _title(trial, found, max_features, len(numbers))
+    axes = draw_bars(numbers, max_features, ax, colors=_SIGN_COLORS)
+    axes.set_xlabel("average SHAP value, in units of the prediction's margin")
+    axes.set_title(title, loc="left")
+    return figure_of(axes)
+
+
+def plot_full_shap(
+    trial: Trial,
+    *,
+    step: int | None = None,
+    class_index: int = 0,
+    max_features: int = _MAX_FEATURES,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the SHAP values of every row of the data, a swarm of points for each feature.
+
+    Where points are many the swarm is wide. Above is the feature of the largest mean magnitude.
+
+    Args:
+        trial: The trial.
+        step: Of which round; None for the last one that was saved.
+        class_index: Of which class, where a model has several.
+        max_features: How many features are drawn at most.
+        ax: Axes to draw on; those of a new figure unless given.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: If none were saved, or there is no such class.
+    """
+    found, names, values, num_classes = shap_values(trial, step, class_index)
+    order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")[:max_features]
+    rows = values[:: max(-(-len(values) // _MAX_POINTS), 1)]
+    axes = new_axes(ax, 8.0, 1.2 + 0.36 * len(order))
+    for at, feature in enumerate(order):
+        numbers = rows[:, feature]
+        colors = np.where(numbers < 0, *_SIGN_COLORS)
+        axes.scatter(numbers, at + _swarm(numbers), s=6, c=colors, alpha=0.6, linewidths=0)
+    _label_features(axes, [names[feature] for feature in order])
+    thinned = f"; {len(rows)} of {len(values)} rows" if len(rows) < len(values) else ""
+    axes.set_xlabel(f"SHAP value, in units of the prediction's margin{thinned}")
+    of_class = f", class {class_index} of {num_classes}" if num_classes > 1 else ""
+    title = _title(trial, found, len(order), len(names))
+    axes.set_title(title + of_class, loc="left")
+    return figure_of(axes)
+
+
+def draw_bars(
+    numbers: dict[str, float],
+    max_features: int = _MAX_FEATURES,
+    ax: Axes | None = None,
+    *,
+    colors: tuple[str, str] = (LINE_COLORS[0], LINE_COLORS[0]),
+) -> Axes:
+    """Draw a bar for each number, the largest magnitude above.
+
+    Args:
+        numbers: The numbers by name.
+        max_features: How many are drawn at most.
+        ax: Axes to draw on; those of a new figure unless given.
+        colors: Of negative numbers, and of the others.
+    """
+    ordered = sorted(numbers.items(), key=lambda item: (-abs(item[1]), item[0]))[:max_features]
+    axes = new_axes(ax, 8.0, 1.2 + 0.3 * len(ordered))
+    values = [number for _, number in ordered]
+    axes.barh(np.arange(len(ordered)), values, color=[colors[number >= 0] for number in values])
+    _label_features(axes, [name for name, _ in ordered])
+    return axes
+
+
+def _label_features(axes: Axes, names: list[str]) -> None:
+    axes.set_yticks(np.arange(len(names)), [text(name) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.grid(visible=False, axis="y")
+    axes.set_axisbelow(True)
+
+
+def _title(trial: Trial, step: int, shown: int, total: int) -> str:
+    features = f"{shown} of {total} features, " if shown < total else ""
+    return f"{text(trial.name)}: {features}round {step}"
+
+
+def _swarm(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return how far each point is moved aside, so that points of like numbers lie apart [N]."""
+    low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+    bins = np.zeros(len(numbers), np.int64)
+    if high > low:
+        bins = ((numbers - low) / (high - low) * (_POINT_BINS - 1)).astype(np.int64)
+    order = np.argsort(bins, kind="stable")
+    counts = np.bincount(bins, minlength=_POINT_BINS)
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    side = np.where(ranks % 2, 1, -1) * ((ranks + 1) // 2)
+    return 0.8 * side / max(int(counts.max(initial=1)), 1)

@@ -1,0 +1,272 @@
+"""The files of one run, found while they are being written, and what may still be missing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hook_layer.format.end_marker import EndMarker
+from hook_layer.format.paths import index_key
+from hook_layer.storage.base import Store
+from rule_runtime.trial.collection_reader import CollectionReader
+from rule_runtime.trial.refreshing import refresh
+from rule_runtime.trial.run_files import named_run, newest_run, read_end_marker
+from rule_runtime.trial.run_index import StepIndex
+from rule_runtime.trial.settings import (
+    event_file_retries,
+    incomplete_step_window,
+    training_end_delay,
+)
+from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+
+__all__ = ["POLL_SECONDS", "LiveRun"]
+
+POLL_SECONDS: Final = 2.0
+
+_logger: Final = logging.getLogger("stepwatch")
+
+
+class LiveRun:
+    """The files of one run, and which of its steps are complete.
+
+    A step is complete once every worker wrote it or went on to a later one, and all are once the
+    training has ended. A worker that writes no more would keep all steps incomplete: of more
+    incomplete steps than `SMDEBUG_INCOMPLETE_STEP_WAIT_WINDOW` the older half is taken as complete.
+
+    Args:
+        store: The trial's root.
+        range_steps: Global steps to look at, from the first to before the second.
+        sleep: Waits a number of seconds.
+
+    Attributes:
+        store: The trial's root.
+        range_steps: Global steps that are looked at.
+        loaded_all_steps: True once the training has ended and all of it was found.
+        dynamic_refresh: False to keep queries from looking for new files.
+        event_file_retries: How often an event file is looked for again that is not there yet.
+
+    Raises:
+        ValueError: If an environment variable is no number.
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        range_steps: tuple[int | None, int | None] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.store = store
+        self.range_steps = range_steps
+        self.loaded_all_steps = False
+        self.dynamic_refresh = True
+        self._sleep = sleep
+        self._end_delay = training_end_delay()
+        self._window = incomplete_step_window()
+        self.event_file_retries = event_file_retries()
+        self._run: str | None = None
+        self._index: StepIndex | None = None
+        self._collection_reader = CollectionReader(store)
+        self._num_told: int | None = None
+        self._given_up = -1
+
+    # ------------------------------------------------------------------ finding files
+
+    def refresh(self) -> None:
+        """Look for files that have come since, with one listing.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        self._look(may_wait=False)
+
+    def refresh_data(self) -> None:
+        """Look for files that have come since, under the original client's name."""
+        self.refresh()
+
+    def refresh_tensor(self, tname: str, steps: object = None) -> None:
+        """Look for files that have come since.
+
+        Args:
+            tname: Taken for compatibility; all tensors are looked for.
+            steps: Likewise.
+        """
+        del tname, steps
+        self.refresh()
+
+    def maybe_refresh(self, name: str | None = None) -> None:
+        """Look for new files unless all are known or `dynamic_refresh` is off.
+
+        When the training has ended meanwhile and files may still be on their way, it waits as long
+        as `SMDEBUG_TRAINING_END_DELAY_REFRESH` says, 1 s by default, and looks once more.
+
+        Args:
+            name: Taken for compatibility; all tensors are looked for.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        del name
+        if self.dynamic_refresh and not self.loaded_all_steps:
+            self._look(may_wait=True)
+
+    def wait_for_files(self) -> None:
+        """Wait a moment and look for files that have come since, also within `no_refresh`."""
+        self._sleep(POLL_SECONDS)
+        with refresh(self):
+            self.maybe_refresh()
+
+    def _look(self, *, may_wait: bool) -> None:
+        # The marker is written last: what is listed after it was seen is nearly always all.
+        marker = read_end_marker(self.store)
+        self._find(is_last=marker is not None and self._is_own(marker))
+        if marker is None or self.loaded_all_steps or not self._is_own(marker):
+            return
+        _logger.info("Training has ended, will refresh one final time in %s sec.", self._end_delay)
+        is_all = self._index is not None and self._index.has_all(marker.sequences)
+        if may_wait and not is_all:  # what was found already need not be waited for
+            self._sleep(self._end_delay)
+            self._find(is_last=True)
+        self.loaded_all_steps = True
+        _logger.info("Loaded all steps")
+
+    def _find(self, *, is_last: bool) -> None:
+        new = self._open() if self._index is None else self._index.refresh(is_last=is_last)
+        for file in new:
+            self._add(file)
+        self._num_told = None
+        self._give_up_steps()
+
+    def _open(self) -> list[StepFile]:
+        """Find out which run the folder is about, and take in its files."""
+        run = named_run(self.store)
+        if run is not None:
+            self._run = run
+            self._index = StepIndex(self.store, run, self.range_steps)
+            return self._index.refresh()
+        begin, end = self.range_steps or (None, None)
+        keys = [
+            key
+            for key, name in list_index_files(self.store, after_step=(begin or 0) - 1)
+            if end is None or name.step < end
+        ]
+        files = load_step_files(self.store, keys)
+        if not files:
+            return []  # nothing told yet which run this is
+        self._run = newest_run(files)
+        self._index = StepIndex(self.store, self._run, self.range_steps)
+        return self._index.add(files)
+
+    def _is_own(self, marker: EndMarker) -> bool:
+        """Tell whether a marker ends this run, not one before it in the same folder."""
+        return None in {marker.run_id, self._run} or marker.run_id == self._run
+
+    def _add(self, file: StepFile) -> None:
+        """Take in a file that has come."""
+
+    @property
+    def _files(self) -> dict[int, dict[str, StepFile]]:
+        return {} if self._index is None else self._index.files
+
+    # ------------------------------------------------------------------ workers
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers write; as many as were seen if nothing says so."""
+        if self._index is not None and self._index.num_workers:
+            return self._index.num_workers
+        if self._num_told is None:
+            files = (self._collection_reader.load(worker) for worker in sorted(self.worker_set))
+            told = (file.num_workers for file in files if file is not None)
+            self._num_told = next(told, 0)
+        return self._num_told or max(len(self.workers_seen), 1)
+
+    @property
+    def workers_seen(self) -> list[str]:
+        """The workers whose files were found so far, sorted."""
+        return [] if self._index is None else self._index.workers
+
+    @property
+    def worker_set(self) -> set[str]:
+        """The workers that are known so far."""
+        return {*self.workers_seen, *self._collection_reader.workers_seen}
+
+    @property
+    def workers_for_global_step(self) -> dict[int, set[str]]:
+        """The workers that wrote each global step."""
+        return {step: set(files) for step, files in self._files.items()}
+
+    def workers(self) -> list[str]:
+        """Return the workers that wrote, sorted."""
+        self.maybe_refresh()
+        if len(self.worker_set) < self.num_workers and not self.loaded_all_steps:
+            self._collection_reader.workers()
+        return sorted(self.worker_set)
+
+    # ------------------------------------------------------------------ what may be missing
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What was wrong with index files that could not be parsed, by key."""
+        return {} if self._index is None else dict(self._index.problems)
+
+    @property
+    def last_complete_step(self) -> int:
+        """The last global step of which nothing can be missing any more; -1 if there is none."""
+        return max(filter(self.completeness(), self._files), default=-1)
+
+    @property
+    def last_index_token(self) -> str | None:
+        """Key of the last index file of the last complete step, None if there is none.
+
+        The original looks for later files only, and so loses those that come late; here it tells
+        how far the run was found, and nothing is decided by it.
+        """
+        workers, step = self.worker_set, self.last_complete_step
+        return index_key(step, max(workers)) if workers and step >= 0 else None
+
+    def is_complete(self, global_step: int) -> bool:
+        """Tell whether nothing can be missing from a saved step any more.
+
+        Args:
+            global_step: The step.
+        """
+        return self.completeness()(global_step)
+
+    def completeness(self) -> Callable[[int], bool]:
+        """Return what tells of many global steps whether each is complete, as is known by now."""
+        if self.loaded_all_steps or self._index is None:
+            is_loaded = self.loaded_all_steps
+            return lambda _: is_loaded
+        files, num_workers = self._files, self.num_workers
+        passed = max(self._index.passed_step(num_workers), self._given_up)
+        return lambda step: passed >= step or len(files.get(step, ())) >= num_workers
+
+    def has_gone_on(self, file: StepFile) -> bool:
+        """Tell whether a worker cannot write anything any more that belongs to one of its steps.
+
+        Args:
+            file: The index file of the step.
+        """
+        if self.loaded_all_steps or self._index is None:
+            return True
+        return self._index.last_step_of(file.worker) > file.step
+
+    def _give_up_steps(self) -> None:
+        """Take steps as complete that have waited too long for a worker."""
+        if self.loaded_all_steps or len(self._files) <= self._window:
+            return
+        is_complete = self.completeness()
+        incomplete = sorted(step for step in self._files if not is_complete(step))
+        if len(incomplete) > self._window:
+            self._given_up = incomplete[len(incomplete) // 2 - 1]
+            _logger.info(
+                "Waiting for: %s Steps. INCOMPLETE_STEP_WAIT_WINDOW: %s. "
+                "Marking the steps up to %s as complete.",
+                len(incomplete),
+                self._window,
+                self._given_up,
+            )

@@ -1,0 +1,165 @@
+"""How trials, tensors and collections look in a notebook.
+
+All that is shown is in memory already: a cell that ends with a trial costs no request. Names come
+out of files and are escaped. No colour is set, so that it reads on light and on dark ground.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.reductions import split_reduction_name
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_index import StepFile
+    from rule_runtime.trial.trial_collections import TrialCollection
+
+__all__ = [
+    "MAX_TENSORS",
+    "collections_html",
+    "few",
+    "steps_text",
+    "tensor_facts",
+    "tensor_html",
+    "trial_html",
+]
+
+MAX_TENSORS: Final = 20
+"""Tensors, or collections, that are shown; of the others only how many they are."""
+
+_FACTS: Final = ("shape", "type", "steps")
+_MAX_CELL: Final = 80
+_CELL: Final = "text-align:left;padding:.15em .8em .15em 0;vertical-align:top"
+_LINE: Final = "border-bottom:1px solid rgba(128,128,128,.4)"
+
+
+def trial_html(
+    title: str, facts: Mapping[str, str], tensors: Sequence[tuple[str, Mapping[str, str]]]
+) -> str:
+    """Return a trial as HTML: what it is, and its first tensors.
+
+    Args:
+        title: The trial's name.
+        facts: What is told of the trial.
+        tensors: The tensors by name, and what `tensor_facts` told of each; only the first are
+            looked at.
+    """
+    rows = [(name, *(told[key] for key in _FACTS)) for name, told in tensors[:MAX_TENSORS]]
+    table = _table(("tensor", *_FACTS), rows, num_rows=int(facts["tensors"])) if rows else ""
+    return _title(f"Trial {title}") + _table((), list(facts.items())) + table
+
+
+def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -> str:
+    """Return a tensor as HTML: where it was saved, and its statistics at the last step.
+
+    Args:
+        title: The tensor's name.
+        facts: What is told of the tensor.
+        newest: The last file that tells of it.
+    """
+    rows = [] if newest is None else _statistics(newest, title)
+    at = [] if newest is None or not rows else [("at step", f"{newest.step}, {newest.worker}")]
+    return _title(f"Tensor {title}") + _table((), [*facts.items(), *at, *rows])
+
+
+def tensor_facts(
+    name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
+) -> dict[str, str]:
+    """Return shape and type of a tensor in the last file that tells of it, and its steps.
+
+    Args:
+        name: The tensor's name.
+        steps: Its steps by mode.
+        newest: The file.
+    """
+    shape = dtype = ""
+    index = None if newest is None else newest.index
+    block = None if index is None else index.statistics
+    if block is not None and name in block.tensors:
+        at = block.tensors.index(name)
+        shape, dtype = str(list(block.shapes[at])), block.dtypes[at]
+    else:
+        shapes = [row.shape for row in (() if index is None else index.shapes) if row.name == name]
+        shape = str(list(shapes[0])) if shapes else ""
+    return {"shape": shape, "type": dtype, "steps": steps_text(steps)}
+
+
+def collections_html(collections: Mapping[str, TrialCollection]) -> str:
+    """Return collections as HTML.
+
+    Args:
+        collections: The collections by name.
+    """
+    rows = [
+        (
+            name,
+            few(entry.include_regex),
+            str(len(entry.tensor_names)),
+            few(sorted(entry.tensor_names)),
+        )
+        for name, entry in sorted(collections.items())
+    ]
+    head = ("collection", "regular expressions", "number", "tensors")
+    return _table(head, rows[:MAX_TENSORS], num_rows=len(rows))
+
+
+def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:
+    """Return how many steps there are of each mode, and from where to where.
+
+    Args:
+        steps: The steps by mode.
+    """
+    told = []
+    for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
+        ordered = sorted(of_mode)
+        if ordered:
+            told.append(f"{mode.name} {len(ordered)} ({ordered[0]} to {ordered[-1]})")
+    return ", ".join(told) or "none"
+
+
+def _statistics(file: StepFile, name: str) -> list[tuple[str, str]]:
+    block = None if file.index is None else file.index.statistics
+    if block is None or name not in block.tensors or split_reduction_name(name) is not None:
+        return []
+    row = block.values[block.tensors.index(name)]
+    return [(column, f"{number:.6g}") for column, number in zip(block.columns, row, strict=True)]
+
+
+def few(names: Sequence[str], limit: int = 5) -> str:
+    """Return the first of some names, and how many more there are.
+
+    Args:
+        names: The names.
+        limit: How many are named.
+    """
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + rest
+
+
+def _title(text: str) -> str:
+    return f"<div><strong>{_escaped(text)}</strong></div>"
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, num_rows: int | None = None
+) -> str:
+    parts = ['<table style="border-collapse:collapse;font-size:smaller;margin:.3em 0">']
+    if head:
+        cells = "".join(f'<th style="{_CELL};{_LINE}">{_escaped(cell)}</th>' for cell in head)
+        parts.append(f"<thead><tr>{cells}</tr></thead>")
+    parts.append("<tbody>")
+    for row in rows:
+        cells = "".join(f'<td style="{_CELL}">{_escaped(cell)}</td>' for cell in row)
+        parts.append(f'<tr style="background:none">{cells}</tr>')
+    if num_rows is not None and num_rows > len(rows):
+        cell = f"{num_rows - len(rows)} more"
+        parts.append(f'<tr><td colspan="{len(head)}" style="{_CELL}">{cell}</td></tr>')
+    return "".join([*parts, "</tbody></table>"])
+
+
+def _escaped(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "?" for c in text)
+    return escape(shown if len(shown) <= _MAX_CELL else f"{shown[: _MAX_CELL - 3]}...")

@@ -1,0 +1,191 @@
+"""Other trials than the one that is judged: which may be read, and where their steps are.
+
+Which other trial a rule reads may be written in a job's own configuration, and so by anybody who
+may start a job. Unless said otherwise, only trials beside the judged one can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import index_key
+from hook_layer.storage.base import Store, open_store
+from rule_runtime.trial.run_files import current_run
+from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
+
+__all__ = ["OtherTrial", "OtherTrialError", "OtherTrials"]
+
+_OUTPUT_FOLDER: Final = "debug-output"
+_MAX_PROBES: Final = 256
+"""Index files of the other trial that are read to find one step of a mode."""
+
+_Place = tuple[ModeKeys, int]
+"""Mode and step within the mode."""
+
+
+class OtherTrialError(ValueError):
+    """Another trial that does not exist, or may not be read."""
+
+
+class OtherTrials:
+    """Opens other trials by job name, path or URI, each once.
+
+    Args:
+        open_store: Returns the store at a URI or path.
+        allowed: Tells whether the trial at a URI, which ends in "/", may be read.
+    """
+
+    def __init__(self, open_store: Callable[[str], Store], allowed: Callable[[str], bool]) -> None:
+        self._open_store = open_store
+        self._allowed = allowed
+        self._trials: dict[str, OtherTrial] = {}
+
+    @classmethod
+    def beside(cls, uri: str, open_store: Callable[[str], Store] = open_store) -> OtherTrials:
+        """Return the trials of the folder that holds a trial's job.
+
+        Args:
+            uri: The trial's root.
+            open_store: Returns the store at a URI or path.
+        """
+        folder = _folder_of_jobs(uri)[0]
+        return cls(open_store, lambda other: folder is not None and other.startswith(folder))
+
+    def open(self, root: str, *, beside: str) -> OtherTrial:
+        """Return another trial.
+
+        Args:
+            root: Its path or URI; or the name of a job that writes beside the judged one.
+            beside: Root of the judged trial.
+
+        Raises:
+            OtherTrialError: If it is the judged trial, may not be read, or holds no step.
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        text = root.strip()
+        if text not in self._trials:
+            self._trials[text] = self._open(text, beside)
+        return self._trials[text]
+
+    def _open(self, text: str, beside: str) -> OtherTrial:
+        uri = _beside(text, beside) if "/" not in text else text
+        try:
+            store = self._open_store(uri)
+        except ValueError as error:
+            raise OtherTrialError(f"other trial {text!r}: {error}") from error
+        if store.uri == beside:
+            raise OtherTrialError(f"other trial {text!r} is the judged trial itself")
+        if not self._allowed(store.uri):
+            raise OtherTrialError(
+                f"other trial {text!r}: {store.uri} may not be read; give the name of a job, or "
+                f"the root of a trial, that lies beside {beside}"
+            )
+        if next(list_index_files(store), None) is None:
+            raise OtherTrialError(f"other trial {text!r}: no step is stored at {store.uri}")
+        return OtherTrial(store, current_run(store))
+
+
+class OtherTrial:
+    """The steps of another trial.
+
+    Args:
+        store: Its root.
+        run: RunId of its run.
+    """
+
+    def __init__(self, store: Store, run: str | None) -> None:
+        self.store = store
+        self._run = run
+        self._steps: list[int] | None = None
+        self._places: dict[int, _Place | None] = {}
+
+    def files(self, mode: ModeKeys, mode_step: int, step: int) -> list[StepFile]:
+        """Return the index files of the same step, of all workers; empty if it has no such step.
+
+        The same is the step of the same mode and number in that mode; the same global step where
+        one of the two runs does not tell modes apart.
+
+        Args:
+            mode: Mode of the step.
+            mode_step: Its number in the mode.
+            step: Its global number, where it is looked for first.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        files = self._files_of(step)
+        place = _place(files)
+        if place is not None and (
+            place == (mode, mode_step) or ModeKeys.GLOBAL in (mode, place[0])
+        ):
+            return files
+        found = None if mode is ModeKeys.GLOBAL else self._search(mode, mode_step)
+        return [] if found is None else self._files_of(found)
+
+    def _files_of(self, step: int) -> list[StepFile]:
+        prefix = index_key(step, "worker").rpartition("_")[0] + "_"
+        files = load_step_files(self.store, list(self.store.list(prefix)))
+        return [file for file in files if file.index is not None and file.index.run == self._run]
+
+    def _search(self, mode: ModeKeys, mode_step: int) -> int | None:
+        """Return the global step of a step of a mode: both grow together, so halve the range."""
+        if self._steps is None:
+            self._steps = sorted({name.step for _, name in list_index_files(self.store)})
+        low, high, probes = 0, len(self._steps), _MAX_PROBES
+        while low < high and probes > 0:
+            middle = (low + high) // 2
+            # Steps of other modes tell nothing: take the next one of this mode.
+            for at in range(middle, high):
+                probes -= 1
+                place = self._place_of(self._steps[at])
+                if (place is not None and place[0] is mode) or not probes:
+                    break
+            else:
+                high = middle
+                continue
+            if place is None or place[0] is not mode:
+                break
+            if place[1] == mode_step:
+                return self._steps[at]
+            low, high = (at + 1, high) if place[1] < mode_step else (low, middle)
+        return None
+
+    def _place_of(self, step: int) -> _Place | None:
+        if step not in self._places:
+            self._places[step] = _place(self._files_of(step))
+        return self._places[step]
+
+
+def _place(files: list[StepFile]) -> _Place | None:
+    index = files[0].index if files else None
+    return None if index is None else (index.mode, index.mode_step)
+
+
+def _beside(name: str, uri: str) -> str:
+    """Return the root of a job's trial, laid out as the judged one is."""
+    folder, tail = _folder_of_jobs(uri)
+    if folder is None or name in ("", ".", ".."):
+        raise OtherTrialError(
+            f"other trial {name!r} cannot be found by its name beside {uri}; give its URI"
+        )
+    return f"{folder}{quote(name) if uri.startswith('file:') else name}/{tail}"
+
+
+def _folder_of_jobs(uri: str) -> tuple[str | None, str]:
+    """Return the folder that holds the job of a trial, and what follows the job's name.
+
+    None for a trial in the root of a bucket or file system: nothing lies beside it.
+    """
+    scheme, _, path = uri.partition("://")
+    parts = path.strip("/").split("/")
+    tail = ""
+    if len(parts) > 1 and parts[-1] == _OUTPUT_FOLDER:
+        tail = f"{parts.pop()}/"
+    folders = parts[:-1]
+    if not folders and scheme != "memory":
+        return None, tail
+    slash = "/" if path.startswith("/") else ""
+    return f"{scheme}://{slash}{''.join(f'{folder}/' for folder in folders)}", tail

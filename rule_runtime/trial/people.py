@@ -1,0 +1,277 @@
+"""A trial for people: tables, pictures, and how it looks in a notebook."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.optional_extra import require_report_extra
+from rule_runtime.trial.errors import InvalidWorker
+from rule_runtime.trial.notebook import (
+    MAX_TENSORS,
+    collections_html,
+    few,
+    steps_text,
+    tensor_facts,
+    tensor_html,
+    trial_html,
+)
+from rule_runtime.trial.run_steps import RunSteps
+from rule_runtime.trial.tensor_steps import TensorSteps
+from rule_runtime.trial.tidy_table import TABLE_COLUMNS, tidy_table
+from rule_runtime.trial.trial_collections import collection_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from rule_runtime.trial.step_index import StepFile
+    from rule_runtime.trial.trial import Trial
+    from rule_runtime.trial.trial_collections import TrialCollection
+
+__all__ = ["CollectionsByName", "TensorForPeople", "TrialForPeople"]
+
+
+class TrialForPeople(RunSteps):
+    """What a trial offers to people rather than to rules.
+
+    Pictures need matplotlib, and tables pandas: the extra `report`. Neither is imported before.
+    """
+
+    _tensors: Mapping[str, TensorForPeople]
+
+    def step_files(
+        self, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+    ) -> list[StepFile]:
+        """Return the index files of the saved steps that are complete, by step and worker.
+
+        Args:
+            mode: Of this mode only; GLOBAL for all.
+            worker: Of this worker only; None for all.
+
+        Raises:
+            InvalidWorker: If there is no such worker.
+        """
+        steps = self.steps()
+        if worker is not None and worker not in self.worker_set:
+            raise InvalidWorker(worker)
+        files = [file for step in steps for _, file in sorted(self._files[step].items())]
+        return [
+            file
+            for file in files
+            if file.index is not None
+            and mode in {ModeKeys.GLOBAL, file.index.mode}
+            and worker in {None, file.worker}
+        ]
+
+    def select_tensors(
+        self,
+        regex: str | Sequence[str] | None = None,
+        collection: str | TrialCollection | None = None,
+    ) -> list[str]:
+        """Return names of saved tensors, sorted: those that fit whatever is given.
+
+        Args:
+            regex: Regular expressions, one of which must be found in the name.
+            collection: A collection that the tensor must belong to, or its name.
+
+        Raises:
+            TypeError: If the collection is no collection.
+            re.error: If `regex` is no regular expression.
+        """
+        names = self._trial.tensor_names()
+        if collection is not None:
+            members = self._trial.collection(collection_name(collection)).tensor_names
+            names = [name for name in names if name in members]
+        if regex is not None:
+            patterns = [regex] if isinstance(regex, str) else regex
+            searches = [re.compile(pattern).search for pattern in patterns]
+            names = [name for name in names if any(search(name) for search in searches)]
+        return names
+
+    def to_dataframe(
+        self,
+        regex: str | Sequence[str] | None = None,
+        collection: str | TrialCollection | None = None,
+        statistics: str | Iterable[str] | None = None,
+        mode: ModeKeys = ModeKeys.GLOBAL,
+        worker: str | None = None,
+    ) -> Any:
+        """Return a table with one row for each (step, tensor, worker), in that order.
+
+        It has the columns `step` (global), `mode`, `mode_step`, `worker`, `tensor`, and one for
+        each statistic. It is made of the index files: event files are read only where those hold no
+        statistics (files of the original client), and for the sign of an infinite `value`.
+
+        Args:
+            regex: Regular expressions, one of which must be found in a tensor's name.
+            collection: A collection that the tensor must belong to, or its name.
+            statistics: Some of value size nan inf min max mean std abs_mean l1 l2; None for all.
+                `value` is that of tensors with one element, and NaN for others.
+            mode: Steps of this mode only; GLOBAL for all.
+            worker: Of this worker only; None for all.
+
+        Returns:
+            A pandas.DataFrame.
+
+        Raises:
+            ImportError: If pandas is not installed.
+            InvalidWorker: If there is no such worker.
+            ValueError: If there is no such statistic.
+            RecordError: If an event file that has to be read is damaged.
+        """
+        require_report_extra("to_dataframe", "pandas")
+        import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - may be missing
+
+        if statistics is None:
+            statistics = TABLE_COLUMNS
+        columns = (statistics,) if isinstance(statistics, str) else tuple(statistics)
+        files = self.step_files(mode, worker)
+        names = self.select_tensors(regex, collection)
+        table = tidy_table(self.store, files, names, columns)
+        return pd.DataFrame(
+            {
+                "step": table.steps,
+                "mode": _named(table.mode_names, table.modes),
+                "mode_step": table.mode_steps,
+                "worker": _named(table.worker_names, table.workers),
+                "tensor": _named(table.tensor_names, table.tensors),
+                **table.columns,
+            }
+        )
+
+    # ------------------------------------------------------------------ pictures
+
+    def plot(
+        self,
+        tensors: str | Iterable[str] | None = None,
+        *,
+        regex: str | Sequence[str] | None = None,
+        collection: str | TrialCollection | None = None,
+        statistic: str | None = None,
+        mode: ModeKeys = ModeKeys.GLOBAL,
+        worker: str | None = None,
+        log: bool = False,
+        title: str | None = None,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Draw a number of tensors over the steps; see `rule_runtime.plotting.plot_tensors`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_tensors(
+            self._trial,
+            tensors,
+            regex=regex,
+            collection=collection,
+            statistic=statistic,
+            mode=mode,
+            worker=worker,
+            log=log,
+            title=title,
+            ax=ax,
+        )
+
+    def plot_collection(self, name: str, regex: str = ".*", **options: Any) -> Figure:
+        """Draw the tensors of a collection; see `rule_runtime.plotting.plot_collection`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_collection(self._trial, name, regex, **options)
+
+    def plot_metrics(self, **options: Any) -> Figure:
+        """Draw the metrics of XGBoost; see `rule_runtime.plotting.plot_metrics`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_metrics(self._trial, **options)
+
+    def plot_feature_importance(self, importance_type: str = "weight", **options: Any) -> Figure:
+        """Draw importances; see `rule_runtime.plotting.plot_feature_importance`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_feature_importance(self._trial, importance_type, **options)
+
+    def plot_average_shap(self, **options: Any) -> Figure:
+        """Draw average SHAP values; see `rule_runtime.plotting.plot_average_shap`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_average_shap(self._trial, **options)
+
+    def plot_full_shap(self, **options: Any) -> Figure:
+        """Draw the SHAP values of all rows; see `rule_runtime.plotting.plot_full_shap`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_full_shap(self._trial, **options)
+
+    def plot_activations(self, tensor: str, **options: Any) -> Figure:
+        """Draw a layer's outputs as images; see `rule_runtime.plotting.plot_activations`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_activations(self._trial, tensor, **options)
+
+    def plot_kernels(self, tensor: str, **options: Any) -> Figure:
+        """Draw kernels over the steps; see `rule_runtime.plotting.plot_kernels`."""
+        from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
+
+        return plotting.plot_kernels(self._trial, tensor, **options)
+
+    # ------------------------------------------------------------------ how it looks
+
+    def __repr__(self) -> str:
+        state = "training has ended" if self.loaded_all_steps else "training goes on"
+        return (
+            f"<Trial {self._trial.name!r} at {self._trial.path}: {len(self._files)} steps, "
+            f"{len(self.workers_seen)} workers, {state}>"
+        )
+
+    def _repr_html_(self) -> str:
+        trial, tensors = self._trial, self._tensors
+        facts = {
+            "path": trial.path,
+            "state": "training has ended" if self.loaded_all_steps else "training goes on",
+            "steps": steps_text(self._mode_to_global),
+            "workers": few(self.workers_seen),
+            "tensors": str(len(tensors)),
+        }
+        if self.problems:
+            facts["unreadable"] = f"{len(self.problems)} index files, see trial.problems"
+        shown = [(name, tensors[name].facts()) for name in sorted(tensors)[:MAX_TENSORS]]
+        return trial_html(trial.name, facts, shown)
+
+    @property
+    def _trial(self) -> Trial:
+        return cast("Trial", self)
+
+
+class TensorForPeople(TensorSteps):
+    """How a tensor looks in a notebook."""
+
+    def facts(self) -> dict[str, str]:
+        """Return the newest shape and type of the tensor, and its steps, for people to read."""
+        return tensor_facts(self.name, self._modes, self._newest())
+
+    def __repr__(self) -> str:
+        told = ", ".join(text for text in self.facts().values() if text)
+        return f"<Tensor {self.name!r}: {told}>"
+
+    def _repr_html_(self) -> str:
+        return tensor_html(self.name, {"trial": self.trial.path, **self.facts()}, self._newest())
+
+    def _newest(self) -> StepFile | None:
+        if not self._files:
+            return None
+        of_step = self._files[max(self._files)]
+        return of_step[min(of_step)]
+
+
+class CollectionsByName(dict[str, "TrialCollection"]):
+    """Collections by name, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return collections_html(self)
+
+
+def _named(names: Sequence[str], codes: Any) -> Any:
+    return np.array(names, dtype=object)[codes] if len(names) else np.empty(0, dtype=object)

@@ -1,0 +1,55 @@
+"""Whether queries of trials look for new files: `with no_refresh(trial): ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+__all__ = ["no_refresh", "refresh"]
+
+
+class _Refreshing(Protocol):
+    dynamic_refresh: bool
+
+
+_Trials = TypeVar("_Trials", bound="_Refreshing | Sequence[_Refreshing]")
+
+
+@contextmanager
+def no_refresh(trials: _Trials) -> Iterator[_Trials]:
+    """Keep queries from looking for new files, so that all of them see the same steps.
+
+    Afterwards every trial does what it did before; the original switches the refresh on.
+
+    Args:
+        trials: A trial, or several.
+    """
+    with _switched(trials, is_on=False):
+        yield trials
+
+
+@contextmanager
+def refresh(trials: _Trials) -> Iterator[_Trials]:
+    """Let queries look for new files, also within `no_refresh`.
+
+    Afterwards every trial does what it did before; the original switches the refresh off.
+
+    Args:
+        trials: A trial, or several.
+    """
+    with _switched(trials, is_on=True):
+        yield trials
+
+
+@contextmanager
+def _switched(trials: _Refreshing | Sequence[_Refreshing], *, is_on: bool) -> Iterator[None]:
+    several = trials if isinstance(trials, Sequence) else (trials,)
+    before = [trial.dynamic_refresh for trial in several]
+    for trial in several:
+        trial.dynamic_refresh = is_on
+    try:
+        yield
+    finally:
+        for trial, was_on in zip(several, before, strict=True):
+            trial.dynamic_refresh = was_on

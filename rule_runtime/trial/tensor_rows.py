@@ -1,0 +1,176 @@
+"""Some tensors of a step as rows: names, workers, shapes and statistics, each as one vector.
+
+Shape legend: R = selected rows, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from rule_runtime.trial.step_index import StepFile
+
+__all__ = ["Part", "TensorRows", "index_of"]
+
+Part = tuple[StepFile, tuple[str, ...], npt.NDArray[np.intp]]
+"""An index file, names of some of its tensors, and their rows in its statistics (-1: none)."""
+
+
+class _Computing(Protocol):
+    def computed(
+        self, file: StepFile, names: tuple[str, ...], column: str
+    ) -> npt.NDArray[np.float64]:
+        """Return a statistic that the index does not hold."""
+
+
+class TensorRows:
+    """The statistics of some tensors of a step, one row for each (tensor, worker).
+
+    Args:
+        reader: Computes statistics that the index does not hold.
+        parts: The rows, those of an index file together.
+
+    Attributes:
+        names: Name of each row's tensor [R].
+        workers: Worker of each row [R].
+    """
+
+    __slots__ = ("_parts", "_reader", "names", "workers")
+
+    def __init__(self, reader: _Computing, parts: Sequence[Part]) -> None:
+        self._reader = reader
+        self._parts = parts
+        if len(parts) == 1:
+            file, self.names, _ = parts[0]
+            self.workers: tuple[str, ...] = (file.worker,) * len(self.names)
+        else:
+            self.names = tuple(name for _, names, _ in parts for name in names)
+            self.workers = tuple(file.worker for file, names, _ in parts for _ in names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one statistic of every row [R]; NaN where it is not known.
+
+        Args:
+            name: One of `STATISTICS_COLUMNS`.
+
+        Raises:
+            ValueError: If there is no such statistic.
+        """
+        if name not in STATISTICS_COLUMNS:
+            raise ValueError(
+                f"there is no statistic {name!r}; valid are {', '.join(STATISTICS_COLUMNS)}"
+            )
+        vectors = [self._column(part, name) for part in self._parts]
+        if len(vectors) == 1:
+            return vectors[0]
+        return np.concatenate(vectors) if vectors else np.empty(0)
+
+    def select(self, rows: npt.ArrayLike) -> TensorRows:
+        """Return some of the rows, in the order in which they are named.
+
+        Args:
+            rows: A mask [R] of booleans, or positions of rows.
+
+        Raises:
+            ValueError: If the mask is not of the rows' length.
+            IndexError: If there is no such row.
+        """
+        chosen = np.asarray(rows)
+        if chosen.dtype == np.bool_:
+            if chosen.shape != (len(self),):
+                raise ValueError(f"a mask of shape {chosen.shape} does not fit {len(self)} rows")
+            chosen = np.flatnonzero(chosen)
+        positions = np.arange(len(self))[chosen.astype(np.intp).reshape(-1)]
+        ends = np.cumsum([len(names) for _, names, _ in self._parts])
+        parts_of = np.searchsorted(ends, positions, side="right")
+        changes = np.flatnonzero(np.diff(parts_of)) + 1
+        parts = []
+        for of_part in np.split(positions, changes) if len(positions) else ():
+            at = int(np.searchsorted(ends, of_part[0], side="right"))
+            file, names, block = self._parts[at]
+            inside = of_part - (ends[at] - len(names))
+            parts.append((file, tuple(names[i] for i in inside), block[inside]))
+        return TensorRows(self._reader, parts)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...] | None, ...]:
+        """Shape of each row's tensor [R]; None where the index does not tell it."""
+        return tuple(shape for part in self._parts for shape in _shapes(part))
+
+    @property
+    def dtypes(self) -> tuple[str | None, ...]:
+        """Type that each row's tensor had when it was captured [R]; None if the index lacks it."""
+        return tuple(dtype for part in self._parts for dtype in _dtypes(part))
+
+    @property
+    def have_values(self) -> npt.NDArray[np.bool_]:
+        """Whether the raw value of each row's tensor was saved [R]."""
+        found = [name in stored for _, names, stored in self._stored() for name in names]
+        return np.array(found, dtype=np.bool_)
+
+    def _stored(self) -> Iterator[tuple[StepFile, tuple[str, ...], frozenset[str]]]:
+        for file, names, _ in self._parts:
+            yield file, names, frozenset(row.name for row in index_of(file).locations)
+
+    def _column(self, part: Part, name: str) -> npt.NDArray[np.float64]:
+        file, names, rows = part
+        block = index_of(file).statistics
+        if block is None:
+            return self._reader.computed(file, names, name)
+        vector = _known(block.values, block.columns, rows, name)
+        size = _known(block.values, block.columns, rows, "size")
+        unknown = np.isnan(size)
+        if np.count_nonzero(unknown):
+            missing = np.flatnonzero(unknown)
+            vector = vector.copy()
+            vector[missing] = self._reader.computed(file, tuple(names[i] for i in missing), name)
+        return vector
+
+
+def index_of(file: StepFile) -> IndexFile:
+    """Return the parsed index file.
+
+    Args:
+        file: The file.
+
+    Raises:
+        ValueError: If it could not be parsed.
+    """
+    if file.index is None:
+        raise ValueError(f"{file.key} could not be parsed: {file.problem}")
+    return file.index
+
+
+def _shapes(part: Part) -> list[tuple[int, ...] | None]:
+    file, names, rows = part
+    index = index_of(file)
+    told = {row.name: row.shape for row in index.shapes}
+    block = None if index.statistics is None else index.statistics.shapes
+    return [
+        block[row] if block is not None and row >= 0 else told.get(name)
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def _dtypes(part: Part) -> list[str | None]:
+    file, _, rows = part
+    block = index_of(file).statistics
+    return [None if block is None or row < 0 else block.dtypes[row] for row in rows]
+
+
+def _known(
+    values: npt.NDArray[Any], columns: tuple[str, ...], rows: npt.NDArray[np.intp], name: str
+) -> npt.NDArray[np.float64]:
+    if name not in columns or not len(values):
+        return np.full(len(rows), np.nan)
+    vector: npt.NDArray[np.float64] = values[:, columns.index(name)][rows]
+    if np.count_nonzero(rows < 0):
+        vector[rows < 0] = np.nan
+    return vector

@@ -1,0 +1,272 @@
+"""What index files tell of tensors, as the columns of one table.
+
+Shape legend: R = rows of the table, one for each (step, tensor, worker); F = files.
+
+The tensors of a file are nearly always those of the file before, so which of its rows belong into
+the table is worked out once for each distinct tuple of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.reductions import split_reduction_name
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.missing_statistics import computed_statistics
+from rule_runtime.trial.step_index import StepFile
+
+__all__ = ["TABLE_COLUMNS", "VALUE", "TidyTable", "check_columns", "tidy_table"]
+
+VALUE: Final = "value"
+"""The column with the value of tensors that have one element."""
+
+TABLE_COLUMNS: Final = (VALUE, *STATISTICS_COLUMNS)
+
+_OF_VALUE: Final = ("size", "nan", "inf", "min")
+"""The statistics that tell the value of a tensor with one element, but for the sign of Inf."""
+
+_MAX_SCALAR_BYTES: Final = 512
+"""No record of one element is longer than this and twice its name."""
+
+
+@dataclass(frozen=True, eq=False)
+class TidyTable:
+    """Statistics of tensors, one row for each (step, tensor, worker), in that order.
+
+    Attributes:
+        steps: Global step [R].
+        mode_steps: Step within the mode [R].
+        modes: Position of the row's mode in `mode_names` [R].
+        workers: Position of the row's worker in `worker_names` [R].
+        tensors: Position of the row's tensor in `tensor_names` [R].
+        mode_names: Names of the modes.
+        worker_names: Names of the workers, sorted.
+        tensor_names: Names of the tensors, sorted.
+        columns: The numbers by name, each [R]; NaN where one is not known.
+    """
+
+    steps: npt.NDArray[np.int64]
+    mode_steps: npt.NDArray[np.int64]
+    modes: npt.NDArray[np.intp]
+    workers: npt.NDArray[np.intp]
+    tensors: npt.NDArray[np.intp]
+    mode_names: Sequence[str]
+    worker_names: Sequence[str]
+    tensor_names: Sequence[str]
+    columns: dict[str, npt.NDArray[np.float64]]
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def check_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of columns as they are.
+
+    Args:
+        names: Some of `TABLE_COLUMNS`.
+
+    Raises:
+        ValueError: If there is no such column.
+    """
+    wanted = tuple(names)
+    for name in wanted:
+        if name not in TABLE_COLUMNS:
+            raise ValueError(
+                f"there is no statistic {name!r}; valid are {', '.join(TABLE_COLUMNS)}"
+            )
+    return wanted
+
+
+def tidy_table(
+    store: Store, files: Sequence[StepFile], names: Iterable[str], columns: Iterable[str]
+) -> TidyTable:
+    """Return what files tell of tensors.
+
+    Event files are read only for what the index does not hold: the statistics of files of the
+    original client, and the sign of an infinite value.
+
+    Args:
+        store: The trial's root.
+        files: Index files [F].
+        names: The tensors.
+        columns: Some of `TABLE_COLUMNS`.
+
+    Raises:
+        ValueError: If there is no such column.
+        RecordError: If an event file that has to be read is damaged.
+    """
+    return _Collector(store, sorted(names), check_columns(columns)).table(files)
+
+
+@dataclass
+class _Collector:
+    """Gathers the numbers file by file."""
+
+    store: Store
+    names: Sequence[str]
+    columns: tuple[str, ...]
+    _layouts: dict[tuple[int, int, int], _Layout] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._codes = {name: code for code, name in enumerate(self.names)}
+        has_value = VALUE in self.columns
+        # A set's order would differ from process to process.
+        wanted = dict.fromkeys((*self.columns, *(_OF_VALUE if has_value else ()), "size"))
+        self._read_columns = tuple(name for name in wanted if name != VALUE)
+
+    def table(self, files: Sequence[StepFile]) -> TidyTable:
+        parsed = [(file, file.index) for file in files if file.index is not None]
+        parsed.sort(key=lambda pair: (pair[0].step, pair[0].worker))
+        workers = sorted({file.worker for file, _ in parsed})
+        modes = sorted({index.mode for _, index in parsed}, key=lambda mode: int(mode.value))
+        parts = [self._layout(index) for _, index in parsed]
+        counts = [len(part.codes) for part in parts]
+        numbers = [
+            self._numbers(index, part) for (_, index), part in zip(parsed, parts, strict=True)
+        ]
+
+        def repeated(per_file: list[int]) -> npt.NDArray[np.int64]:
+            return np.repeat(np.array(per_file, np.int64), counts)
+
+        worker_codes = {name: code for code, name in enumerate(workers)}
+        mode_codes: dict[ModeKeys, int] = {mode: code for code, mode in enumerate(modes)}
+        table = TidyTable(
+            steps=repeated([file.step for file, _ in parsed]),
+            mode_steps=repeated([index.mode_step for _, index in parsed]),
+            modes=repeated([mode_codes[index.mode] for _, index in parsed]),
+            workers=repeated([worker_codes[file.worker] for file, _ in parsed]),
+            tensors=np.concatenate([part.codes for part in parts] or [np.empty(0, np.intp)]),
+            mode_names=[mode.name for mode in modes],
+            worker_names=workers,
+            tensor_names=self.names,
+            columns=self._as_columns(numbers),
+        )
+        if VALUE in self.columns:
+            of_row = repeated(list(range(len(parsed))))
+            indexes = [index for _, index in parsed]
+            table.columns[VALUE] = self._values(table, indexes, of_row)
+        return self._ordered(table)
+
+    def _layout(self, index: IndexFile) -> _Layout:
+        block = () if index.statistics is None else index.statistics.tensors
+        # Files parsed one after the other share what is equal, and all of them are kept.
+        key = (id(block), id(index.locations), id(index.shapes))
+        if key not in self._layouts:
+            rows: dict[str, int] = {}
+            for at, name in enumerate(block):
+                self._note(rows, name, at)
+            for name in (*(row.name for row in index.locations), *(s.name for s in index.shapes)):
+                self._note(rows, name, -1)
+            ordered = sorted(rows, key=self._codes.__getitem__)
+            self._layouts[key] = _Layout(
+                np.array([self._codes[name] for name in ordered], np.intp),
+                np.array([rows[name] for name in ordered], np.intp),
+                (block, index.locations, index.shapes),
+            )
+        return self._layouts[key]
+
+    def _note(self, rows: dict[str, int], stored_name: str, at: int) -> None:
+        reduction = split_reduction_name(stored_name)
+        name = stored_name if reduction is None else reduction[0]
+        if name in self._codes:
+            # The statistics of a reduction's record are not those of the tensor.
+            if reduction is None and at >= 0:
+                rows[name] = at
+            else:
+                rows.setdefault(name, -1)
+
+    def _numbers(self, index: IndexFile, layout: _Layout) -> npt.NDArray[np.float64]:
+        """Return the statistics of one file's rows [rows, columns]."""
+        numbers = np.full((len(layout.codes), len(self._read_columns)), np.nan)
+        block = index.statistics
+        if block is not None and len(block.values):
+            for to, column in enumerate(self._read_columns):
+                if column in block.columns:
+                    numbers[:, to] = block.values[layout.rows, block.columns.index(column)]
+            numbers[layout.rows < 0] = np.nan
+        unknown = np.flatnonzero(np.isnan(numbers[:, self._read_columns.index("size")]))
+        if len(unknown):
+            self._compute(index, layout, unknown, numbers)
+        return numbers
+
+    def _compute(
+        self,
+        index: IndexFile,
+        layout: _Layout,
+        unknown: npt.NDArray[np.intp],
+        numbers: npt.NDArray[np.float64],
+    ) -> None:
+        missing = {self.names[layout.codes[at]]: at for at in unknown}
+        if self.columns == (VALUE,):
+            is_long = {row.name for row in index.locations if not _may_be_scalar(*row)}
+            missing = {name: at for name, at in missing.items() if name not in is_long}
+        picked = [STATISTICS_COLUMNS.index(column) for column in self._read_columns]
+        for name, row in computed_statistics(self.store, index, missing).items():
+            numbers[missing[name]] = row[picked]
+
+    def _as_columns(
+        self, numbers: list[npt.NDArray[np.float64]]
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        matrix = np.concatenate(numbers or [np.empty((0, len(self._read_columns)))])
+        return {name: matrix[:, at].copy() for at, name in enumerate(self._read_columns)}
+
+    def _values(
+        self, table: TidyTable, indexes: list[IndexFile], of_row: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float64]:
+        """Return the values of the rows whose tensor has one element [R]."""
+        is_scalar = table.columns["size"] == 1
+        values = np.where(is_scalar, table.columns["min"], np.nan)
+        for at in np.flatnonzero(is_scalar & (table.columns["inf"] == 1)):
+            name = self.names[table.tensors[at]]
+            values[at] = _read_number(self.store, indexes[of_row[at]], name)
+        return values
+
+    def _ordered(self, table: TidyTable) -> TidyTable:
+        columns = {name: table.columns[name] for name in self.columns}
+        order: Any = slice(None)
+        if len(table.worker_names) > 1:
+            order = np.lexsort((table.workers, table.tensors, table.steps))
+        return TidyTable(
+            steps=table.steps[order],
+            mode_steps=table.mode_steps[order],
+            modes=table.modes[order],
+            workers=table.workers[order],
+            tensors=table.tensors[order],
+            mode_names=table.mode_names,
+            worker_names=table.worker_names,
+            tensor_names=table.tensor_names,
+            columns={name: column[order] for name, column in columns.items()},
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Tensors of a file by their codes, their rows of its statistics, and what they were read of.
+
+    `kept` keeps alive what identifies the layout.
+    """
+
+    codes: npt.NDArray[np.intp]
+    rows: npt.NDArray[np.intp]
+    kept: tuple[Any, ...]
+
+
+def _may_be_scalar(name: str, start: int, length: int) -> bool:
+    del start
+    return length <= _MAX_SCALAR_BYTES + 2 * len(name.encode())
+
+
+def _read_number(store: Store, index: IndexFile, name: str) -> float:
+    try:
+        value = read_tensors(store, index, [name]).get(name)
+    except ObjectNotFoundError:
+        value = None
+    return float("nan") if value is None or value.size != 1 else float(np.real(value.reshape(())))

@@ -1,0 +1,135 @@
+"""The collections of a trial, as all its workers wrote them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hook_layer.format.collections_file import CollectionsFile
+from rule_runtime.trial.collection_reader import DEFAULT_REGEXES, members
+from rule_runtime.trial.name_pattern import NameMatcher, PatternError
+from rule_runtime.trial.notebook import collections_html
+
+__all__ = [
+    "TrialCollection",
+    "built_in_collection",
+    "collection_members",
+    "collection_name",
+    "merged_collections",
+]
+
+_logger: Final = logging.getLogger(__name__)
+
+
+@dataclass
+class TrialCollection:
+    """A collection as a trial knows it; attributes are those of the original's `Collection`.
+
+    Attributes:
+        name: Its name.
+        include_regex: Regular expressions, one of which is found in the name of each member.
+        tensor_names: Its tensors: those that the workers named, and those saved so far in whose
+            name a regular expression is found.
+        reduction_config: `{"save_raw_tensor", "reductions", "save_shape"}` or None.
+        save_config: The save configuration by name of the mode, or None.
+        save_histogram: Whether histograms are exported to TensorBoard.
+    """
+
+    name: str
+    include_regex: list[str] = field(default_factory=list)
+    tensor_names: set[str] = field(default_factory=set)
+    reduction_config: dict[str, Any] | None = None
+    save_config: dict[str, Any] | None = None
+    save_histogram: bool = True
+
+    def _repr_html_(self) -> str:
+        return collections_html({self.name: self})
+
+
+def collection_name(collection: object) -> str:
+    """Return the name of a collection that is given by its name or as an object.
+
+    Args:
+        collection: The name, or anything with one: a `TrialCollection`, a hook's `Collection`.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    name = collection if isinstance(collection, str) else getattr(collection, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"Invalid argument type for collection {collection.__class__}")
+    return name
+
+
+def collection_members(
+    files: Sequence[CollectionsFile], collection: str, names: Collection[str], matcher: NameMatcher
+) -> set[str]:
+    """Return the tensors that belong to a collection of any worker.
+
+    Args:
+        files: The workers' collections files; without any, the built-in collections are known.
+        collection: Name of the collection.
+        names: Names of the tensors that are asked about.
+        matcher: Searches for the regular expressions.
+
+    Raises:
+        PatternError: If a regular expression is refused, and so may keep a tensor out.
+    """
+    found: set[str] = set()
+    for file in files or (None,):
+        found |= members(file, collection, names, matcher)
+    return found
+
+
+def merged_collections(
+    files: Sequence[CollectionsFile], names: Collection[str], matcher: NameMatcher
+) -> dict[str, TrialCollection]:
+    """Return the collections of all workers by name.
+
+    Args:
+        files: The workers' collections files.
+        names: Names of the tensors that were saved so far.
+        matcher: Searches for the regular expressions.
+    """
+    merged: dict[str, TrialCollection] = {}
+    for file in files:
+        for name, entry in file.collections.items():
+            collection = merged.setdefault(
+                name,
+                TrialCollection(
+                    name,
+                    reduction_config=entry.reduction_config,
+                    save_config=entry.save_config,
+                    save_histogram=entry.save_histogram,
+                ),
+            )
+            collection.tensor_names.update(entry.tensor_names)
+            patterns = dict.fromkeys((*collection.include_regex, *entry.include_regex))
+            collection.include_regex = list(patterns)
+    for collection in merged.values():
+        collection.tensor_names |= _matched(files, collection.name, names, matcher)
+    return merged
+
+
+def built_in_collection(name: str, names: Collection[str], matcher: NameMatcher) -> TrialCollection:
+    """Return a collection that no worker wrote: as it is built in, else empty.
+
+    Args:
+        name: Its name.
+        names: Names of the tensors that were saved so far.
+        matcher: Searches for the regular expressions.
+    """
+    patterns = list(DEFAULT_REGEXES.get(name, ()))
+    return TrialCollection(name, patterns, _matched((), name, names, matcher))
+
+
+def _matched(
+    files: Sequence[CollectionsFile], name: str, names: Iterable[str], matcher: NameMatcher
+) -> set[str]:
+    try:
+        return collection_members(files, name, list(names), matcher)
+    except PatternError as error:
+        _logger.warning("the collection %r has only the tensors that it names: %s", name, error)
+        return set()

@@ -1,0 +1,98 @@
+"""Collections of a trial, and what a model is given and answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.trial import Trial
+
+RUNS = pytest.mark.parametrize("run", ["run-1", None])
+
+
+def follow(builder: TrialBuilder) -> Trial:
+    return Trial(builder.store, name="t")
+
+
+@RUNS
+def test_a_collection_has_what_its_regex_matches_later(run: str | None) -> None:
+    builder = TrialBuilder(run=run)
+    builder.collections(relu=("^relu", "named"), weights=("weight$",))
+    builder.step(0, {"relu_0": [1.0]})
+    trial = follow(builder)
+    assert trial.collection("relu").tensor_names == {"relu_0"}
+    builder.step(1, {"relu_1": [1.0], "fc.weight": [1.0]})
+    assert trial.tensor_names(collection="relu") == ["relu_0", "relu_1"]
+    assert trial.collection("relu").tensor_names == {"relu_0", "relu_1"}
+    assert trial.collections()["weights"].tensor_names == {"fc.weight"}
+    assert trial.tensor_names(collection=trial.collection("weights")) == ["fc.weight"]
+    builder.collections(relu=("^relu",), mine=("fc",))  # a worker writes its file again
+    assert trial.collection("mine").tensor_names == {"fc.weight"}
+    builder.end()
+    assert trial.collection("mine").include_regex == ["fc"]
+
+
+def test_a_collection_that_nobody_wrote() -> None:
+    builder = TrialBuilder()
+    builder.step(0, {"gradient/a": [1.0], "a.bias": [2.0]})
+    trial = follow(builder)
+    assert trial.collections() == {}
+    assert trial.collection("gradients").tensor_names == {"gradient/a"}
+    assert trial.collection("mine").tensor_names == set()
+    assert trial.tensor_names(collection="biases") == ["a.bias"]
+
+
+def test_collections_of_all_workers_count() -> None:
+    builder = TrialBuilder(num_workers=2)
+    builder.collections(worker="worker_0", mine=("^a",))
+    builder.collections(worker="worker_1", mine=("^b",), other=("^c",))
+    builder.step(0, {"a": [1.0]})
+    builder.step(0, {"b": [1.0], "c": [1.0]}, worker="worker_1")
+    trial = follow(builder)
+    assert trial.tensor_names(collection="mine") == ["a", "b"]
+    assert trial.collection("mine").include_regex == ["^a", "^b"]
+    assert trial.collection("other").tensor_names == {"c"}
+
+
+def test_a_regex_that_is_refused_spoils_no_other_collection() -> None:
+    builder = TrialBuilder()
+    builder.collections(bad=("(a|aa)+$",), good=("^a",))
+    builder.step(0, {"a": [1.0]})
+    trial = follow(builder)
+    assert trial.collection("good").tensor_names == {"a"}
+    assert trial.collection("bad").tensor_names == set()
+
+
+def test_what_was_not_saved_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    builder = TrialBuilder()
+    builder.step(0, {"a": [1.0]})
+    trial = follow(builder)
+    assert trial.tensor_names(regex=["x", ["y"]]) == []
+    assert trial.tensor_names(collection="losses") == []
+    assert "No tensors matching the regex pattern:['x', ['y']] given were saved" in caplog.text
+    assert "No tensors from the collection losses were saved" in caplog.text
+    with pytest.raises(TypeError, match="Invalid argument type for collection"):
+        trial.tensor_names(collection=3)
+
+
+# What a model is given ----------------------------------------------------------------------------
+
+
+def test_inputs_labels_and_predictions_are_those_of_the_mode() -> None:
+    builder = TrialBuilder()
+    builder.collections(inputs=("^inputs",))
+    for step, mode in enumerate([ModeKeys.TRAIN, ModeKeys.EVAL, ModeKeys.TRAIN]):
+        names = [f"inputs_{at}" for at in (10, 2, 0)]
+        tensors = {name: np.float32([step, at]) for at, name in enumerate(names)}
+        tensors["labels"] = np.float32([step])
+        tensors["predictions"] = np.float32([-step])
+        tensors["predictions_1/odd"] = np.float32([9])
+        builder.step(step, tensors, mode=mode)
+    trial = follow(builder)
+    assert [value.tolist() for value in trial.inputs(2)] == [[2, 2], [2, 1], [2, 0]]
+    assert next(iter(trial.inputs(1, ModeKeys.TRAIN))).tolist() == [2, 2]
+    assert [value.tolist() for value in trial.labels(0, mode=ModeKeys.EVAL)] == [[1]]
+    assert [value.tolist() for value in trial.predictions(1, mode=ModeKeys.TRAIN)] == [[-2], [9]]
+    assert trial.inputs(7) == []
