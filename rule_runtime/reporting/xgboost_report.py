@@ -1,0 +1,144 @@
+"""The report about a training with XGBoost: a page for people, and its numbers as JSON.
+
+It says how labels are distributed, how the metrics went, which features count, and, of the
+validation data, how good the predictions are: of classes or of numbers, which it finds out itself.
+It judges nothing. What was not saved is said in it instead of failing.
+
+The hook needs the collections metrics, feature_importance, predictions and labels, for instance
+every 5 rounds, `validation_data`, and best the collection hyperparameters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rule_runtime.optional_extra import require_report_extra
+
+require_report_extra("create_xgboost_report", "matplotlib", "jinja2")
+
+from jinja2 import Environment, StrictUndefined  # noqa: E402
+from markupsafe import Markup  # noqa: E402
+
+from hook_layer.storage.base import open_store  # noqa: E402
+from rule_runtime.reporting.svg import inline_svg  # noqa: E402
+from rule_runtime.reporting.xgboost_numbers import report_numbers  # noqa: E402
+from rule_runtime.reporting.xgboost_pictures import PICTURES  # noqa: E402
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
+
+__all__ = ["XgboostReportPaths", "create_xgboost_report"]
+
+_FOLDER: Final = "CreateXgboostReport"
+_TEMPLATE: Final = "xgboost_report.html.j2"
+_MAX_NOTES: Final = 10
+_SECTIONS: Final = {
+    "metrics": (
+        "Metrics over the rounds",
+        "Training far better than validation, or validation getting worse again, is overfitting.",
+    ),
+    "label_distribution": (
+        "Labels of the validation data",
+        "Where there are few examples a model learns little, and its scores tell little.",
+    ),
+    "feature_importance": (
+        "Importance of the features",
+        "Weight: the number of splits. Gain: the loss that a split saves. Cover: its examples.",
+    ),
+    "confusion_matrix": (
+        "Confusion matrix",
+        "Examples at the last round. The colour is the share of the true class; blue is right.",
+    ),
+    "scores": ("Precision, recall and F1", "At the last round, each class against all others."),
+    "class_accuracy": (
+        "Right predictions of each class over the rounds",
+        "The diagonal of the confusion matrix, as a share of the examples of the class.",
+    ),
+    "roc": (
+        "ROC curve",
+        "What share of class 1 is found at which share of false alarms, for every threshold.",
+    ),
+    "residuals": (
+        "Residuals",
+        "Label minus prediction at the last round. A good model's lie evenly around 0.",
+    ),
+    "error_by_label": (
+        "Error by label over the rounds",
+        "Mean absolute error on validation examples, by ten bins of the label of equal width.",
+    ),
+}
+
+
+class XgboostReportPaths(NamedTuple):
+    """Where a report is.
+
+    Attributes:
+        html: The page.
+        json: Its numbers.
+    """
+
+    html: str
+    json: str
+
+
+def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> XgboostReportPaths:
+    """Write the report about a training with XGBoost, as far as it is.
+
+    It may be written again and again while the training runs: each file is replaced as a whole.
+
+    Args:
+        trial: The trial.
+        out_dir: Folder, or `s3://bucket/prefix`: the report is in `CreateXgboostReport/` there.
+
+    Returns:
+        Paths of `xgboost_report.html`, which needs no other file and no script, and of
+        `xgboost_report.json`.
+
+    Raises:
+        StorageError: If a storage cannot be read or written.
+    """
+    numbers = report_numbers(trial)
+    page = _rendered(numbers)
+    store = open_store(out_dir)
+    keys = [f"{_FOLDER}/xgboost_report.{suffix}" for suffix in ("html", "json")]
+    store.put(keys[0], page.encode())
+    store.put(keys[1], json.dumps(numbers, indent=1, allow_nan=False).encode())
+    root = os.fspath(out_dir).rstrip("/")
+    return XgboostReportPaths(*(f"{root}/{key}" for key in keys))
+
+
+def _rendered(numbers: dict[str, Any]) -> str:
+    sections = [
+        {
+            "name": name,
+            "title": title,
+            "text": text,
+            "numbers": numbers["sections"][name],
+            "picture": _picture(name, numbers["sections"][name]),
+        }
+        for name, (title, text) in _SECTIONS.items()
+    ]
+    notes = numbers["notes"]
+    if len(notes) > _MAX_NOTES:
+        notes = [*notes[:_MAX_NOTES], f"and {len(notes) - _MAX_NOTES} more notes"]
+    template = (
+        files("rule_runtime.reporting").joinpath("templates").joinpath(_TEMPLATE).read_text("utf-8")
+    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.from_string(template).render(
+        report=numbers,
+        notes=notes,
+        shown=[section for section in sections if "missing" not in section["numbers"]],
+        missing=[section for section in sections if "missing" in section["numbers"]],
+    )
+
+
+def _picture(name: str, numbers: dict[str, Any]) -> Markup | None:
+    draw = PICTURES.get(name)
+    if draw is None or "missing" in numbers:
+        return None
+    # matplotlib escapes the texts in what it writes.
+    return Markup(inline_svg(lambda: draw(numbers)))  # noqa: S704
