@@ -28,6 +28,13 @@ __all__ = ["evaluator", "every_rule", "imports", "vanishing_gradient"]
 EVENTS_AT_ONCE = 10
 HANDLER = "lambdas.evaluate_rule.handler"
 ROOT = Path(__file__).resolve().parent.parent
+_NEEDED: dict[str, dict[str, Any]] = {
+    "AllZero": {"collection_names": "all"},
+    "SimilarAcrossRuns": {"collection_names": "losses", "other_trials": "another"},
+    "TensorVariance": {"collection_names": "all", "max_threshold": 10.0},
+    "UnchangedTensor": {"collection_names": "all"},
+}
+"""Parameters of rules that cannot do without any."""
 
 
 def vanishing_gradient(scale: Scale) -> list[Result]:
@@ -55,7 +62,8 @@ def every_rule(scale: Scale) -> list[Result]:
     """Each rule there is, with the index files already parsed."""
     store = open_store(write_trial(scale))
     files = load_step_files(store, _keys(store))
-    works = {name: _judged(rule, files, store) for name, rule in available_rules().items()}
+    rules = {name: rule(**_NEEDED.get(name, {})) for name, rule in available_rules().items()}
+    works = {name: _judged(rule, files, store) for name, rule in rules.items()}
     times = _per_step(in_turns(works, scale.rounds), len(files))
     return [Result(f"check: {name}", "ms/step", time) for name, time in times.items()]
 
@@ -88,9 +96,9 @@ def imports(scale: Scale) -> list[Result]:
     return [Result("cold imports of an evaluator", "ms", net.pop("ours"), 400, 300, None, net)]
 
 
-def _judged(rule: type[Rule], files: Sequence[StepFile], store: Store) -> Callable[[], float]:
+def _judged(rule: Rule, files: Sequence[StepFile], store: Store) -> Callable[[], float]:
     def judge() -> None:
-        evaluation, reader = Evaluation.fresh(rule()), StepReader(store)
+        evaluation, reader = Evaluation.fresh(rule), StepReader(store)
         for file in files:
             evaluation.feed(reader.view(file.step, [file], num_workers=1))
 

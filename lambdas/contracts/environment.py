@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CUSTOM_RULE_FILE",
+    "CUSTOM_RULE_SHA256",
     "EVENT_BUS_NAME",
     "RULE_CONFIGURATION_NAME",
     "RULE_PARAMETERS",
@@ -23,6 +25,15 @@ RULE_PARAMETERS: Final = "STEPWATCH_RULE_PARAMETERS"
 
 For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`.
 """
+
+CUSTOM_RULE_FILE: Final = "STEPWATCH_CUSTOM_RULE_FILE"
+"""evaluate_rule: file below the package's `custom_rules` that has the class `rule_to_invoke`.
+
+Not set for built-in rules. A job cannot change it.
+"""
+
+CUSTOM_RULE_SHA256: Final = "STEPWATCH_CUSTOM_RULE_SHA256"
+"""evaluate_rule: SHA-256 that the file must have; set with it."""
 
 STATE_TABLE_NAME: Final = "STEPWATCH_STATE_TABLE_NAME"
 """All functions: the DynamoDB table of evaluation states and registrations."""

@@ -4,10 +4,10 @@ The order matters. The state is written first, with its transition counted; then
 then the transition is noted as announced. A crash in between leaves the two counters apart, and
 whoever sees them so announces again: nobody misses a verdict, and some see one twice.
 
-Two things can be in the way of an evaluation, and both are told as Error with their reason. When
+Three things can be in the way of an evaluation, and all are told as Error with their reason. When
 the parameters make no rule, all that was learned is kept, and every look tries again: somebody may
-have corrected the deployment. When the state does not fit into the table, what the rule remembers
-is lost, and so the run is given up for good. A verdict never turns back.
+have corrected the deployment. When the rule itself fails, or the state does not fit into the table,
+the run is given up for good. A verdict never turns back.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class RunEvaluation:
             stored = self.states.save(StoredState(key, initial), initial)
             stored = self._announce(run, stored)
         before = stored.state
-        if before.blocked_by and before.ended:
+        if before.is_given_up:
             return stored  # given up; only a new run is judged again
         after = self._advanced(run, before)
         if after != before:
@@ -200,6 +200,7 @@ def _given_up(state: EvaluationState, reason: str) -> EvaluationState:
         state.counts,
         last_reason=state.counts.last_reason[:_MAX_TEXT],
         last_problem=state.counts.last_problem[:_MAX_TEXT],
+        failure=state.counts.failure[:_MAX_TEXT],
     )
     emptied = replace(
         state,

@@ -12,11 +12,12 @@ from lambdas.contracts import environment
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EvaluateRuleSettings", "SettingsError", "StopJobSettings"]
+__all__ = ["CustomRuleFile", "EvaluateRuleSettings", "SettingsError", "StopJobSettings"]
 
 # CreateTrainingJob takes any text; "#" begins the keys of our other items.
 _RULE_NAME: Final = re.compile(r"[^#\x00-\x1f][^\x00-\x1f]{0,255}")
 _BUCKET_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _FLAGS: Final = {"true": True, "false": False}
 _POLICIES: Final = ("stop", "observe")
 _RULE_TO_INVOKE: Final = "rule_to_invoke"
@@ -24,6 +25,19 @@ _RULE_TO_INVOKE: Final = "rule_to_invoke"
 
 class SettingsError(ValueError):
     """The environment lacks variables or holds values that cannot be used; the message has all."""
+
+
+@dataclass(frozen=True)
+class CustomRuleFile:
+    """The file that a custom rule is in.
+
+    Attributes:
+        name: Its path below the folder of custom rules.
+        sha256: SHA-256 that it must have.
+    """
+
+    name: str
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,7 @@ class EvaluateRuleSettings:
         state_table_name: The table of evaluation states and registrations.
         tensor_bucket_names: Buckets that may be read; objects of others are refused.
         event_bus_name: The bus that status events go to.
+        custom_rule: The file that the rule is in; None for a built-in rule.
     """
 
     rule_configuration_name: str
@@ -43,6 +58,7 @@ class EvaluateRuleSettings:
     state_table_name: str
     tensor_bucket_names: frozenset[str]
     event_bus_name: str = "default"
+    custom_rule: CustomRuleFile | None = None
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> EvaluateRuleSettings:
@@ -58,6 +74,9 @@ class EvaluateRuleSettings:
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
+            custom_rule=reader.custom_rule(
+                environment.CUSTOM_RULE_FILE, environment.CUSTOM_RULE_SHA256
+            ),
         )
         reader.raise_problems()
         return settings
@@ -157,6 +176,16 @@ class _Reader:
         if value not in _FLAGS:
             self._problems.append(f"{name} is {value!r}: true or false expected")
         return _FLAGS.get(value, default)
+
+    def custom_rule(self, file: str, sha256: str) -> CustomRuleFile | None:
+        if not (self._variables.get(file, "").strip() or self._variables.get(sha256, "").strip()):
+            return None
+        found = CustomRuleFile(self.text(file), self.text(sha256))
+        if found.sha256 and _SHA256.fullmatch(found.sha256) is None:
+            self._problems.append(
+                f"{sha256} is {found.sha256[:80]!r}: 64 hexadecimal digits expected"
+            )
+        return found
 
     def rule_parameters(self, name: str) -> dict[str, str]:
         text = self.text(name)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import IntEnum
+from pathlib import Path
 
 from hook_layer.storage.base import open_store
 from rule_runtime.evaluation.outcome import RuleStatus
@@ -18,6 +19,7 @@ __all__ = ["ExitStatus", "evaluate_run", "exit_status", "parse_rule"]
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
 """A comma that a `key=` follows; other commas part the items of a list."""
+_IN_FILE = re.compile(r"(?!\w+:\w+=)(?P<source>.+?\.py):(?P<rule>[A-Za-z_]\w*(:.*)?)", re.DOTALL)
 
 
 class ExitStatus(IntEnum):
@@ -29,22 +31,39 @@ class ExitStatus(IntEnum):
 
 
 def parse_rule(text: str) -> tuple[str, Rule]:
-    """Return name and rule of `NAME[:key=value,...]`.
+    """Return name and rule of `NAME[:key=value,...]`, or of `FILE.py:NAME[:key=value,...]`.
+
+    A file named by the user who runs the command is trusted, as a script of theirs would be; only
+    files of this machine are.
 
     Args:
         text: The rule as given on the command line.
 
     Raises:
-        ValueError: If the rule or a parameter does not exist, or a value is not valid.
+        ValueError: If the rule, its file or a parameter does not exist, or a value is not valid.
+        ImportError: If the file imports smdebug, and the real one was imported already.
     """
-    name, _, rest = text.partition(":")
+    in_file = _IN_FILE.fullmatch(text)
+    source = in_file["source"] if in_file else ""
+    name, _, rest = (in_file["rule"] if in_file else text).partition(":")
     parameters: dict[str, str] = {}
     for part in _BETWEEN_PARAMETERS.split(rest) if rest else ():
         key, found, value = part.partition("=")
         if not found:
             raise ValueError(f"{text!r}: write parameters as NAME:key=value,key=value")
         parameters[key.strip()] = value
-    return text, create_rule(name.strip(), parameters)
+    if not source:
+        return text, create_rule(name.strip(), parameters)
+    return text, _custom_rule(source, name.strip(), parameters)
+
+
+def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
+    from rule_runtime.evaluation.custom import load_custom_rule  # noqa: PLC0415 - few ask for it
+
+    if "://" in source:
+        raise ValueError(f"{source}: only a file of this machine can be given; copy it here first")
+    folder = Path(source).parent
+    return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
 
 
 def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, EvaluationState]:
@@ -69,13 +88,18 @@ def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, E
     }
 
 
-def exit_status(states: Iterable[EvaluationState]) -> ExitStatus:
+def exit_status(
+    states: Mapping[str, EvaluationState], *, required: Collection[str] = ()
+) -> ExitStatus:
     """Return what to tell the shell: an issue outweighs what could not be judged.
 
     Args:
-        states: The final states.
+        states: The final states by the names of the rules.
+        required: Names of rules each of which must have judged; of all together one must have.
     """
-    statuses = {state.status for state in states}
-    if RuleStatus.ISSUES_FOUND in statuses:
+    statuses = {name: state.status for name, state in states.items()}
+    if RuleStatus.ISSUES_FOUND in statuses.values():
         return ExitStatus.ISSUE_FOUND
-    return ExitStatus.NOT_JUDGED if RuleStatus.ERROR in statuses else ExitStatus.NO_ISSUE
+    failed = {name for name, status in statuses.items() if status is RuleStatus.ERROR}
+    is_judged = len(failed) < len(states) and failed.isdisjoint(required)
+    return ExitStatus.NO_ISSUE if is_judged else ExitStatus.NOT_JUDGED

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    Failed,
+    IssueFound,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
 
@@ -24,9 +32,10 @@ _logger = logging.getLogger(__name__)
 class Evaluation:
     """One rule's way through the steps of a run.
 
-    A rule never stops the others: an exception inside it means that the step was not evaluated,
-    with the exception as the reason, and leaves the memory as it was before. Only a failing storage
-    is passed on, because the same step can be evaluated when it works again.
+    A rule never stops the others. What was not saved, or is damaged, makes the step not evaluated;
+    any other exception inside the rule ends its evaluation, with the exception and its line as the
+    reason, and leaves the memory as it was before. Only a failing storage is passed on, because the
+    same step can be evaluated when it works again.
 
     Attributes:
         memory: The rule's memory after the last step.
@@ -34,6 +43,7 @@ class Evaluation:
         evaluated: Number of steps that the rule judged.
         not_evaluated: Number of steps that it could not judge.
         last_reason: Why the last of these could not be judged.
+        failure: Why the rule is shown no further step; empty as long as it works.
     """
 
     def __init__(
@@ -45,6 +55,7 @@ class Evaluation:
         self.evaluated = counts.evaluated
         self.not_evaluated = counts.not_evaluated
         self.last_reason = counts.last_reason
+        self.failure = counts.failure
 
     @classmethod
     def fresh(cls, rule: Rule) -> Evaluation:
@@ -74,10 +85,14 @@ class Evaluation:
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
+        if self.failure:
+            return Failed(self.failure)
         outcome = self._check(step)
-        if isinstance(outcome, NotEvaluated):
+        if isinstance(outcome, (NotEvaluated, Failed)):
             self.not_evaluated += 1
             self.last_reason = outcome.reason
+            if isinstance(outcome, Failed):
+                self.failure = f"{outcome.reason}, at step {step.step}"
             return outcome
         self.evaluated += 1
         if isinstance(outcome, IssueFound):
@@ -91,8 +106,9 @@ class Evaluation:
         Args:
             reason: Why.
         """
-        self.not_evaluated += 1
-        self.last_reason = reason
+        if not self.failure:
+            self.not_evaluated += 1
+            self.last_reason = reason
 
     def counts(self, unreadable: int, last_problem: str) -> Counts:
         """Return the counts so far.
@@ -107,26 +123,31 @@ class Evaluation:
             last_reason=self.last_reason,
             unreadable=unreadable,
             last_problem=last_problem,
+            failure=self.failure,
         )
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)
+        name = type(self._rule).__name__
         try:
             outcome: object = self._rule.check(step, memory)
-            kept = _json_copy(memory)
         except StorageError as error:
             if not isinstance(error, ObjectNotFoundError):
                 raise
             return NotEvaluated(str(error))
-        except Exception as error:  # rules may be anybody's code
-            _logger.warning(
-                "%s failed at step %d", type(self._rule).__name__, step.step, exc_info=True
-            )
-            return NotEvaluated(f"the rule failed with {type(error).__name__}: {error}")
-        if not isinstance(outcome, (Passed, IssueFound, NotEvaluated)):
+        except UNAVAILABLE as error:
+            return NotEvaluated(str(error))
+        except (Exception, SystemExit) as error:  # rules may be anybody's code
+            _logger.warning("%s failed at step %d", name, step.step, exc_info=True)
+            return Failed(failure_reason(error, type(self._rule)))
+        if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
             kind = type(outcome).__name__
-            return NotEvaluated(f"the rule answered with a {kind} instead of an outcome")
-        self.memory = kept
+            return Failed(f"{name}.check answered with a {kind} instead of an outcome")
+        if not isinstance(outcome, Failed):
+            try:
+                self.memory = _json_copy(memory)
+            except (TypeError, RecursionError) as error:
+                return Failed(f"{name}.check left behind what cannot be kept: {error}")
         return outcome
 
 
@@ -139,6 +160,8 @@ def _json_copy(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
+    if kind is list and _PLAIN.issuperset(map(type, value)):  # long ones hold numbers only
+        return value.copy()
     if isinstance(value, Mapping):
         for key in value:
             if type(key) is not str:

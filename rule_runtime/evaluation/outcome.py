@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
     "Evidence",
+    "Failed",
     "IssueFound",
     "NotEvaluated",
     "Outcome",
@@ -165,7 +166,18 @@ class NotEvaluated:
     reason: str
 
 
-Outcome = Passed | IssueFound | NotEvaluated
+@dataclass(frozen=True)
+class Failed:
+    """The rule itself is broken: its evaluation over this run is over.
+
+    Attributes:
+        reason: What went wrong, e.g. `KeyError: 'loss' (my_rule.py, line 12: values["loss"])`.
+    """
+
+    reason: str
+
+
+Outcome = Passed | IssueFound | NotEvaluated | Failed
 
 
 def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
@@ -185,6 +197,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
             f"{evidence.step} resulted in the condition being met\n{evidence.line}"
         )
+    elif counts.failure and not state.blocked_by and state.status is RuleStatus.ERROR:
+        text = f"Evaluation of the rule {rule_configuration_name} failed: {counts.failure}"
     elif state.status is RuleStatus.ERROR:
         text = (
             "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "

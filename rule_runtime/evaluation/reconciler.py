@@ -70,13 +70,15 @@ class Reconciler:
         Raises:
             StorageError: If the storage fails otherwise than by a missing object.
         """
+        if state.counts.failure:
+            return state  # the rule is broken: nothing of this run is shown to it any more
         feed = RunFeed(self._store, self._rule, self._run, self._reader, state)
         session = _Session(self._store, feed, last_sequences or {})
         is_news = feed.take_in(files)
         if state.ended:
             return session.finish() if is_news else state
         session.feed_what_is_ready(has_news=is_news)
-        return session.finish() if ended else feed.state()
+        return session.finish() if ended and not feed.has_failed else feed.state()
 
 
 class _Session:
@@ -107,7 +109,7 @@ class _Session:
             self._feed.feed_steps(steps)
             # Only what had been forgotten for want of room can be found by looking once more.
             forgotten = any(track.forgotten for track in self._tracker.workers.values())
-            if not (steps and forgotten):
+            if not (steps and forgotten) or self._feed.has_failed:
                 return
 
     def _repair(self) -> None:
@@ -172,7 +174,7 @@ class _Session:
         for track in tracker.workers.values():
             track.pending.clear()
             track.forgotten = False
-        if tracker.late > tracker.replayed:
+        if tracker.late > tracker.replayed and not self._feed.has_failed:
             self._replay()
             tracker.replayed = tracker.late
         state = self._feed.state()
@@ -199,7 +201,7 @@ class _Session:
             if len(chunk) >= size:
                 self._feed.feed_files(chunk)
                 chunk, size = [], min(2 * size, FILES_AT_ONCE)
-            if last.are_before(step):
+            if last.are_before(step) or self._feed.has_failed:
                 break
         self._feed.feed_files(chunk)
         if self._is_unsequenced:
@@ -217,7 +219,7 @@ class _Session:
     def _conclude(self, state: EvaluationState) -> EvaluationState:
         if self._feed.evaluation.evidence is not None:
             verdict = RuleStatus.ISSUES_FOUND
-        elif self._feed.evaluation.evaluated:
+        elif self._feed.evaluation.evaluated and not self._feed.has_failed:
             verdict = RuleStatus.NO_ISSUES_FOUND
         else:
             verdict = RuleStatus.ERROR

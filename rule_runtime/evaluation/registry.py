@@ -26,6 +26,7 @@ __all__ = [
     "UnknownRuleError",
     "available_rules",
     "create_rule",
+    "instantiate",
 ]
 
 ENTRY_POINT_GROUP: Final = "stepwatch.rules"
@@ -69,17 +70,29 @@ def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = N
         UnknownRuleError: If no rule has the name.
         ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
     """
-    cls = _find(rule_to_invoke)
     given = {k: v for k, v in (parameters or {}).items() if k not in SERVICE_PARAMETERS}
+    return instantiate(_find(rule_to_invoke), given)
+
+
+def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
+    """Return a rule of a class with its parameters, which may be strings.
+
+    Args:
+        cls: The rule's class.
+        parameters: Its parameters by name.
+
+    Raises:
+        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+    """
     accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
-    for name in given:
+    for name in parameters:
         if name not in accepted:
             hint = nearest(name, accepted)
-            raise ParameterError(f"{rule_to_invoke} takes no parameter {name!r}{hint}")
+            raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
     for parameter in cls.parameters():
-        if parameter.is_required and parameter.name not in given:
-            raise ParameterError(f"{rule_to_invoke} needs the parameter {parameter.name!r}")
-    return cls(**given)
+        if parameter.is_required and parameter.name not in parameters:
+            raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
+    return cls(**parameters)
 
 
 def _find(name: str) -> type[Rule]:

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from typing_extensions import dataclass_transform
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.constraints import (
@@ -40,6 +39,11 @@ from rule_runtime.evaluation.parameters import Parameter, coerce, parameters_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
+
+if sys.version_info >= (3, 11):  # an evaluator starts without the other, which is large
+    from typing import dataclass_transform
+else:
+    from typing_extensions import dataclass_transform
 
 __all__ = [
     "AtLeast",
@@ -105,6 +109,18 @@ class Rule(ABC):
             step: What was saved at the step.
             memory: The rule's own state, changed in place and kept for the next step.
         """
+
+    def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
+        """Judge that nothing was saved for a while; whoever has a clock asks for it.
+
+        Args:
+            seconds: Seconds since the last output of a run that has not ended.
+            step: Global step of that output, -1 if there was none yet.
+
+        Returns:
+            The outcome; None from rules that do not judge silence, which are most.
+        """
+        return None
 
 
 def snake_case(name: str) -> str:

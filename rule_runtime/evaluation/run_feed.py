@@ -101,6 +101,8 @@ class RunFeed:
         found = _by_step(self._get(names))
         present = next(found, None)
         for step in steps:
+            if self.has_failed:
+                return
             files: Iterable[StepFile] = ()
             if present is not None and present[0] == step:
                 files = list(present[1])
@@ -117,6 +119,8 @@ class RunFeed:
             names: The files in step order; those of a step together.
         """
         for step, of_step in _by_step(self._get(names)):
+            if self.has_failed:
+                return
             files = list(of_step)
             self.take_in(files)
             if self._evaluate(step, files):
@@ -134,6 +138,8 @@ class RunFeed:
         for chunk in _chunks(names):
             for step, of_step in _by_step(self._get(chunk)):
                 self._evaluate(step, of_step)
+            if self.has_failed:
+                break
         if self.evaluation.evidence is None:
             self.evaluation.evidence = first.evidence
 
@@ -146,9 +152,18 @@ class RunFeed:
             memory=evaluation.memory,
             evidence=evaluation.evidence,
             counts=evaluation.counts(len(self.tracker.unreadable), self._last_problem),
+            ended=self._state.ended or self.has_failed,
         )
-        is_found = evaluation.evidence is not None
-        return state.with_status(RuleStatus.ISSUES_FOUND) if is_found else state
+        if evaluation.evidence is not None:
+            return state.with_status(RuleStatus.ISSUES_FOUND)
+        if self.has_failed and not state.status.is_final:
+            return state.with_status(RuleStatus.ERROR)
+        return state
+
+    @property
+    def has_failed(self) -> bool:
+        """True once the rule failed: no further step is shown to it."""
+        return bool(self.evaluation.failure)
 
     def _note(self, file: StepFile) -> Sighting:
         if file.index is None:

@@ -146,6 +146,7 @@ class Counts:
         last_problem: What was wrong with the last of these.
         missing: Index files that a run which has ended should have and has not: steps that were to
             be saved and are not stored.
+        failure: Why no further step is shown to the rule: it raised, or answered with nonsense.
     """
 
     evaluated: int = 0
@@ -154,6 +155,7 @@ class Counts:
     unreadable: int = 0
     last_problem: str = ""
     missing: int = 0
+    failure: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -164,6 +166,7 @@ class Counts:
             "unreadable": self.unreadable,
             "last_problem": self.last_problem,
             "missing": self.missing,
+            "failure": self.failure,
         }
 
     @classmethod
@@ -180,6 +183,7 @@ class Counts:
             unreadable=int(data.get("unreadable", 0)),
             last_problem=str(data.get("last_problem", "")),
             missing=int(data.get("missing", 0)),
+            failure=str(data.get("failure", "")),
         )
 
 
@@ -227,8 +231,14 @@ class EvaluationState:
     @property
     def reason(self) -> str:
         """Why nothing could be judged, for a status of Error."""
-        found = self.blocked_by or self.counts.last_reason or self.counts.last_problem
+        counts = self.counts
+        found = self.blocked_by or counts.failure or counts.last_reason or counts.last_problem
         return found or _NO_STEP
+
+    @property
+    def is_given_up(self) -> bool:
+        """True if no further step of this run is ever judged, though the run may go on."""
+        return self.ended and bool(self.blocked_by or self.counts.failure)
 
     @property
     def is_announced(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["reduce_tensor", "reduction_from_statistics"]
+__all__ = ["check_reduction", "reduce_tensor", "reduction_from_statistics"]
 
 _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "min": np.min,
@@ -26,6 +26,21 @@ _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
 """Norms are those of the flat tensor, std and variance those of the population."""
 
 
+def check_reduction(reduction: str) -> None:
+    """Refuse what is no reduction.
+
+    Args:
+        reduction: Name of the reduction.
+
+    Raises:
+        ValueError: If there is no such reduction.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"there is no reduction {reduction!r}; valid are {', '.join(sorted(_REDUCTIONS))}"
+        )
+
+
 def reduce_tensor(tensor: npt.NDArray[Any], reduction: str, *, absolute: bool) -> Any:
     """Return a reduction over all elements of a tensor.
 
@@ -37,10 +52,7 @@ def reduce_tensor(tensor: npt.NDArray[Any], reduction: str, *, absolute: bool) -
     Raises:
         ValueError: If there is no such reduction.
     """
-    if reduction not in _REDUCTIONS:
-        raise ValueError(
-            f"there is no reduction {reduction!r}; valid are {', '.join(sorted(_REDUCTIONS))}"
-        )
+    check_reduction(reduction)
     return _REDUCTIONS[reduction](np.abs(tensor) if absolute else tensor)
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Regex, Rule
+from rule_runtime.evaluation.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -77,27 +78,20 @@ class ExplodingTensor(Rule):
         if not (num_bad > 0).any():
             return Passed()
         size = rows.column("size")
-        known = np.flatnonzero(num_bad > 0)
-        share = num_bad[known] / np.where(np.isnan(size[known]), np.inf, size[known])
-        at = known[
-            min(
-                range(len(known)),
-                key=lambda i: (-share[i], rows.names[known[i]], rows.workers[known[i]]),
-            )
-        ]
+        share = np.where(num_bad > 0, num_bad / np.where(size > 0, size, np.inf), np.nan)
+        at = worst(rows, share, largest=True)
         measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
         value = float(rows.column(measure)[at])
         of_size = "" if np.isnan(size[at]) else f" of {int(size[at])}"
         return IssueFound(
-            Evidence(
-                step=step.step,
-                mode=step.mode.name,
-                worker=rows.workers[at],
-                tensor=rows.names[at],
+            evidence(
+                step,
+                rows,
+                at,
                 measure=measure,
                 value=value,
                 threshold=0.0,
-                sentence=f"{rows.names[at]}: {int(value)}{of_size} elements are {noun}",
+                told=f"{int(value)}{of_size} elements are {noun}",
                 remedy=_REMEDY,
             )
         )

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -38,6 +40,10 @@ class VanishingGradient(Rule):
         the finite elements is compared with `threshold`; strictly smaller fires. The smallest of
         the step is the evidence. A gradient without finite elements is left to ExplodingTensor; a
         parameter that has no gradient (frozen or unused) is not saved and so is not judged.
+        The gradient of a bias in front of a normalisation layer is zero but for rounding, because
+        that layer takes the mean out. So `<layer>.bias` is passed over where the gradient of
+        `<layer>.weight` has not vanished and is more than a thousand times as large: the layer gets
+        its gradients, and in the sum that is the bias's they cancel out.
 
     Parameters:
         threshold: Mean absolute value below which a gradient counts as vanished.
@@ -48,7 +54,7 @@ class VanishingGradient(Rule):
         half precision.
 
     Known false alarms:
-        Biases in front of a normalisation layer, whose gradient is zero by construction; embeddings
+        Biases whose gradient is zero by construction and that are not called as above; embeddings
         of which a batch touches few rows; losses that are scaled down by a large factor.
 
     Source:
@@ -70,27 +76,25 @@ class VanishingGradient(Rule):
         if not len(rows):
             return NotEvaluated("no tensor of the collection gradients was saved")
         abs_mean = rows.column("abs_mean")
-        comparable = np.where(np.isnan(abs_mean), np.inf, abs_mean)
-        smallest = comparable.min()
-        if smallest == np.inf:
+        smallest = float(np.fmin.reduce(abs_mean))
+        if not smallest < np.inf:
             return NotEvaluated("no gradient has a finite element")
         if smallest >= self.threshold:
             return Passed()
-        # Of equal values the first by name, so that the order of the tensors does not matter.
-        at = min(
-            np.flatnonzero(comparable == smallest), key=lambda i: (rows.names[i], rows.workers[i])
-        )
-        value = float(smallest)
+        is_cancelled = cancelled_biases(rows, abs_mean, least=self.threshold)
+        sizes = np.where(is_cancelled, np.nan, abs_mean)
+        if not (sizes < self.threshold).any():
+            return Passed()
+        at = worst(rows, sizes, largest=False)
         return IssueFound(
-            Evidence(
-                step=step.step,
-                mode=step.mode.name,
-                worker=rows.workers[at],
-                tensor=rows.names[at],
+            evidence(
+                step,
+                rows,
+                at,
                 measure="abs_mean",
-                value=value,
+                value=sizes[at],
                 threshold=self.threshold,
-                sentence=f"{rows.names[at]}: mean(|g|) {value:.3g} < {self.threshold:g}",
+                told=f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}",
                 remedy=_REMEDY,
             )
         )

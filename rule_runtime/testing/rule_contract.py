@@ -1,199 +1,298 @@
 """The contract that every rule keeps, as a suite of tests.
 
 ```python
-class TestMyRule(RuleContract):
+class TestMyRuleContract(RuleContract):
     def make_rule(self) -> Rule:
         return MyRule(threshold=2.0)
 ```
+
+The suite tries the rule on a healthy run and on a sick one. Where the small network of
+`healthy_tensors` lacks what the rule looks at, override `make_tensors`; where `sick_tensors` is not
+what the rule finds, override `make_sick`. Rules that look at more than the tensors of training
+steps override `make_steps` and `make_sick_steps`. See `RuleUnderTest` for the rest.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
-from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
+from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.testing.rule_evaluations import (
+    as_text,
+    assert_same_or_a_reason,
+    assert_same_verdict,
+    checked,
+    memory_sizes,
+    states_file_by_file,
+)
+from rule_runtime.testing.rule_runs import (
+    RunOfWorker,
+    SavedStep,
+    Tensors,
+    backwards,
+    filled,
+    healthy_tensors,
+    long_run,
+    many_tensors,
+    replaced,
+    swapped,
+)
+from rule_runtime.testing.rule_under_test import RuleUnderTest
 from rule_runtime.testing.trial_builder import TrialBuilder
-from rule_runtime.trial.step_index import load_step_files
 
-__all__ = ["RuleContract", "healthy_tensors"]
+__all__ = ["MAX_MEMORY_BYTES", "RuleContract", "SavedStep", "Tensors", "healthy_tensors"]
 
-_NUM_STEPS = 40
-_INTERVAL = 5
+MAX_MEMORY_BYTES: Final = 256 << 10
+"""A rule's memory as JSON, however many tensors there are; a checkpoint must hold it."""
 
-Tensors = Mapping[str, Any]
-
-
-def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
-    """Return what a small network that learns well saves at a step.
-
-    Args:
-        step: Global step.
-        worker: Number of the worker, whose batches differ.
-    """
-    rng = np.random.default_rng(1000 * worker + step)
-    layers = ("conv1", "conv2", "fc")
-    weights = {f"Net_{layer}.weight": rng.normal(0, 0.1, (8, 4)) for layer in layers}
-    gradients = {
-        f"gradient/Net_{layer}.{kind}": rng.normal(0, 1e-2, (8, 4)).astype(np.float32)
-        for layer in layers
-        for kind in ("weight", "bias")
-    }
-    loss = 2.3 * 0.98**step * rng.uniform(0.999, 1.001)
-    return {**weights, **gradients, "CrossEntropyLoss_output_0": np.float32(loss)}
+_MANY_TENSORS: Final = 2000
+_ROUNDS: Final = 10
+_NOTHING: Final = {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")}
 
 
-class RuleContract:
+class RuleContract(RuleUnderTest):
     """Tests that hold for every rule; subclass it and return the rule from `make_rule`."""
 
-    def make_rule(self) -> Rule:
-        """Return the rule, with parameters that a healthy run does not violate."""
-        raise NotImplementedError
-
-    def make_tensors(self, step: int, worker: int) -> Tensors:
-        """Return what a healthy run saves at a step, all that the rule needs included.
-
-        Args:
-            step: Global step.
-            worker: Number of the worker.
-        """
-        return healthy_tensors(step, worker)
-
-    def build(
-        self,
-        change: Callable[[dict[str, Any]], Tensors] | None = None,
-        *,
-        num_workers: int = 1,
-    ) -> TrialBuilder:
-        """Return a run of two modes whose tensors were changed.
-
-        Args:
-            change: What to do to the tensors of each step.
-            num_workers: How many workers write.
-        """
-        builder = TrialBuilder(num_workers=num_workers)
-        for step in range(0, _NUM_STEPS * _INTERVAL, _INTERVAL):
-            for worker in range(num_workers):
-                builder.step(
-                    step,
-                    (change or _unchanged)(dict(self.make_tensors(step, worker))),
-                    mode=ModeKeys.TRAIN,
-                    mode_step=step,
-                    worker=f"worker_{worker}",
-                )
-        return builder
+    # ------------------------------------------------------------------------------- what it finds
 
     def test_is_quiet_on_a_healthy_run(self) -> None:
         """A run that learns well is judged, and no issue is found in it."""
         for num_workers in (1, 2):
-            outcomes = self.build(num_workers=num_workers).outcomes(self.make_rule())
+            outcomes = self._outcomes(self.build(num_workers=num_workers))
             assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
-            assert any(not isinstance(outcome, NotEvaluated) for outcome in outcomes)
+            assert any(isinstance(outcome, Passed) for outcome in outcomes), outcomes[-1]
+
+    def test_finds_a_sick_run(self) -> None:
+        """An issue is found where there is one, or the other tests would prove nothing."""
+        outcomes = self._outcomes(self.build(self.make_sick_steps, num_workers=2))
+        assert any(isinstance(outcome, IssueFound) for outcome in outcomes), outcomes[-1]
+
+    def test_frozen_parameters_are_no_issue(self) -> None:
+        """Weights that do not change and have no gradient change nothing in the verdict."""
+
+        def run_of(worker: int) -> Iterable[SavedStep]:
+            for saved in self.make_steps(worker):
+                yield saved._replace(tensors={**saved.tensors, **self.make_frozen()})
+
+        outcomes = self._outcomes(self.build(run_of))
+        assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+
+    # --------------------------------------------------------------------- whatever the files hold
 
     def test_takes_tensors_that_are_not_finite(self) -> None:
-        """NaN, infinite and empty tensors lead to an outcome, never to an error."""
+        """NaN and infinite tensors lead to an outcome, never to an error."""
         for value in (np.nan, np.inf, -np.inf):
-            self._assert_no_error(self.build(partial(_filled, value)))
-        self._assert_no_error(self.build(lambda t: {n: np.empty(0) for n in t}))
+            self._outcomes(self.build(self._changed(partial(filled, value)), num_workers=2))
 
-    def test_is_deterministic(self) -> None:
-        """Two evaluations of the same run end in the same state."""
-        run = self.build(_sick, num_workers=2)
-        assert run.evaluate(self.make_rule()) == run.evaluate(self.make_rule())
+    def test_takes_tensors_of_every_kind(self) -> None:
+        """Scalars, whole numbers and booleans lead to an outcome, never to an error."""
+        for value in (np.float32(0.5), np.int64(3), np.True_, np.array([2**40, -1]), [[0j]]):
+            self._outcomes(self.build(self._changed(partial(replaced, value))))
 
-    def test_step_by_step_equals_one_pass(self) -> None:
-        """Evaluating file by file, with the state as JSON in between, equals one pass."""
-        for change in (_unchanged, _sick):
-            run = self.build(change, num_workers=2)
-            state = EvaluationState.initial()
-            for key in run.keys:
-                files = load_step_files(run.store, [key])
-                state = Reconciler(run.store, self.make_rule(), run.run).advance(state, files)
-                state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
-            reconciler = Reconciler(run.store, self.make_rule(), run.run)
-            state = reconciler.advance(state, (), ended=True)
-            whole = run.evaluate(self.make_rule())
-            assert state.memory == whole.memory
-            assert (state.status, state.evidence, state.counts) == (
-                whole.status,
-                whole.evidence,
-                whole.counts,
-            )
-
-    def test_order_of_tensors_does_not_matter(self) -> None:
-        """The order in which tensors were saved changes nothing in the verdict."""
-        for change in (_unchanged, _sick):
-            run = self.build(change)
-            reversed_run = self.build(partial(_reversed, change))
-            one, other = run.evaluate(self.make_rule()), reversed_run.evaluate(self.make_rule())
-            assert (one.status, one.evidence) == (other.status, other.evidence)
+    def test_empty_tensors_and_strings_are_no_issue(self) -> None:
+        """In tensors without elements, and in texts, there is nothing to find."""
+        for value in (np.empty(0), np.empty((0, 3), dtype=np.float32), np.array(["a", "b"])):
+            outcomes = self._outcomes(self.build(self._changed(partial(replaced, value))))
+            assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
 
     def test_missing_tensors_are_not_evaluated(self) -> None:
         """A step without the rule's tensors is not evaluated, and says why."""
         run = TrialBuilder()
-        run.step(0, {"nothing_that_a_rule_looks_for": np.zeros(3, dtype="U1")})
-        (outcome,) = run.outcomes(self.make_rule())
+        run.step(0, _NOTHING)
+        (outcome,) = self._outcomes(run)
         assert isinstance(outcome, NotEvaluated)
         assert outcome.reason
 
+    def test_runs_without_values_get_the_same_verdict_or_a_reason(self) -> None:
+        """Statistics alone lead to no other verdict; a rule that needs values says so."""
+        for run_of in (self.make_steps, self.make_sick_steps):
+            whole = self._outcomes(self.build(run_of, num_workers=2))
+            without = self._outcomes(self.build(run_of, num_workers=2, save_values=False))
+            if assert_same_or_a_reason(whole, without):
+                asked = [config.parameters for config in self.make_rule().requires()]
+                saves = [parameters.get("save_raw_tensor", "") for parameters in asked]
+                assert "true" in [text.lower() for text in saves], "requires() must ask for values"
+
+    def test_files_of_the_original_client_get_the_same_verdict_or_a_reason(self) -> None:
+        """Files without statistics lead to no other verdict."""
+        for run_of in (self.make_steps, self.make_sick_steps):
+            ours = self._outcomes(self.build(run_of))
+            assert_same_or_a_reason(ours, self._outcomes(self.build(run_of, run=None)))
+
+    def test_runs_without_modes_get_the_same_verdict(self) -> None:
+        """Where no mode was set, every step counts as one of training; rules of modes are free."""
+
+        def without_modes(run_of: RunOfWorker, worker: int) -> Iterable[SavedStep]:
+            return (saved._replace(mode=ModeKeys.GLOBAL) for saved in run_of(worker))
+
+        if {saved.mode for saved in self.make_steps(0)} != {ModeKeys.TRAIN}:
+            return
+        for run_of in (self.make_steps, self.make_sick_steps):
+            with_modes = self.build(run_of, num_workers=2)
+            without = self.build(partial(without_modes, run_of), num_workers=2)
+            for one, other in zip(*map(self._outcomes, (with_modes, without)), strict=True):
+                assert type(one) is type(other), (one, other)
+
+    # --------------------------------------------------------------------- however it is evaluated
+
+    def test_is_deterministic(self) -> None:
+        """Two evaluations of the same run end in the same state."""
+        run = self.build(self.make_sick_steps, num_workers=2)
+        assert as_text(run.evaluate(self.make_rule())) == as_text(run.evaluate(self.make_rule()))
+
+    def test_step_by_step_equals_one_pass(self) -> None:
+        """Evaluating file by file, with the state as JSON in between, equals one pass."""
+        for run_of in (self.make_steps, self.make_sick_steps):
+            run = self.build(run_of, num_workers=2)
+            *_, state = states_file_by_file(run, self.make_rule)
+            whole = run.evaluate(self.make_rule())
+            one, other = as_text(state), as_text(replace(whole, progress=state.progress))
+            assert one == other
+
+    def test_any_split_into_calls_gives_the_same_outcomes(self) -> None:
+        """Whatever steps follow each other, and however they are split into calls.
+
+        Healthy, sick and broken stretches of a run are put together and evaluated as one, and in
+        several calls with the state as JSON in between.
+
+        Raises:
+            ImportError: If hypothesis is not installed.
+        """
+        try:
+            from rule_runtime.testing.rule_splits import check_any_split  # noqa: PLC0415
+        except ImportError as error:
+            raise ImportError(
+                "the contract of rules splits runs by hypothesis: pip install hypothesis"
+            ) from error
+        runs = {
+            "healthy": self.make_steps,
+            "sick": self.make_sick_steps,
+            "not finite": self._changed(partial(filled, np.nan)),
+            "without its tensors": self._changed(lambda _: _NOTHING),
+        }
+        check_any_split(
+            {name: self.build(run_of, num_workers=2) for name, run_of in runs.items()},
+            self.make_rule,
+        )
+
+    def test_order_of_tensors_does_not_matter(self) -> None:
+        """The order in which tensors were saved changes nothing in the verdict."""
+        for run_of in (self.make_steps, self.make_sick_steps):
+            one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
+            other = self.build(backwards(run_of), num_workers=2).evaluate(self.make_rule())
+            assert_same_verdict(one, other)
+
+    def test_order_of_workers_does_not_matter(self) -> None:
+        """Two workers that change places change nothing in the verdict but their names."""
+
+        def lopsided(worker: int) -> Iterable[SavedStep]:
+            return self.make_sick_steps(worker) if worker else self.make_steps(worker)
+
+        for run_of in (self.make_steps, self.make_sick_steps, lopsided):
+            one = self.build(run_of, num_workers=2).evaluate(self.make_rule())
+            other = self.build(swapped(run_of), num_workers=2).evaluate(self.make_rule())
+            assert_same_verdict(one, other, whoever=True)
+
+    # ------------------------------------------------------------------------------ what it answers
+
+    def test_evidence_names_what_was_found(self) -> None:
+        """A finding names tensor, worker, mode and step, and what to try."""
+        run = self.build(self.make_sick_steps, num_workers=2)
+        for view, outcome in zip(run.views(), self._outcomes(run), strict=True):
+            if isinstance(outcome, IssueFound):
+                evidence = outcome.evidence
+                assert evidence.sentence
+                assert evidence.sentence.startswith(evidence.tensor)
+                assert "\n" not in evidence.sentence
+                assert evidence.worker in view.workers
+                assert (evidence.step, evidence.mode) == (view.step, view.mode.name)
+                assert evidence.measure
+                assert evidence.remedy
+
+    def test_evidence_counts_the_findings(self) -> None:
+        """The verdict tells the first and the last step with a finding, and how many there were."""
+        run = self.build(self.make_sick_steps, num_workers=2)
+        found = [
+            outcome.evidence.step
+            for outcome in self._outcomes(run)
+            if isinstance(outcome, IssueFound)
+        ]
+        evidence = run.evaluate(self.make_rule()).evidence
+        assert evidence is not None
+        assert (evidence.step, evidence.first_step) == (found[0], found[0])
+        assert (evidence.last_step, evidence.count) == (found[-1], len(found))
+
+    def test_a_verdict_never_turns_back(self) -> None:
+        """After a finding, the status stays whatever follows; so does what was found first."""
+        sick = self.build(self.make_sick_steps, num_workers=2)
+        first = sick.evaluate(self.make_rule()).evidence
+        assert first is not None
+
+        def run_of(worker: int) -> Iterable[SavedStep]:
+            yield from (s for s in self.make_sick_steps(worker) if s.step <= first.step)
+            yield from (s for s in self.make_steps(worker) if s.step > first.step)
+
+        states = states_file_by_file(self.build(run_of, num_workers=2), self.make_rule)
+        found = [state for state in states if state.evidence is not None]
+        assert found
+        assert found == [state for state in states if state.status is RuleStatus.ISSUES_FOUND]
+        assert found == states[len(states) - len(found) :]
+        told = {(state.evidence.step, state.evidence.sentence) for state in found if state.evidence}
+        assert told == {(first.step, first.sentence)}
+
+    # ------------------------------------------------------------------------ what it keeps in mind
+
     def test_memory_does_not_grow(self) -> None:
-        """The memory after the second half of a run is not larger than after the first."""
-        views = self.build().views()
-        evaluation = Evaluation.fresh(self.make_rule())
-        sizes = []
-        for view in views:
-            evaluation.feed(view)
-            sizes.append(len(json.dumps(evaluation.memory)))
+        """In the second half of a long run the memory is not larger than in the first."""
+        runs = (self.build(), self.build(self.make_sick_steps))
+        sizes = memory_sizes(long_run(runs, rounds=_ROUNDS), self.make_rule())
         half = len(sizes) // 2
         assert max(sizes[half:]) <= 1.2 * max(sizes[:half]) + 64
 
-    def test_evidence_names_what_was_found(self) -> None:
-        """A finding names tensor, worker and values, and what to try."""
-        for outcome in self.build(_sick, num_workers=2).outcomes(self.make_rule()):
-            if isinstance(outcome, IssueFound):
-                evidence = outcome.evidence
-                assert evidence.sentence.startswith(evidence.tensor)
-                assert evidence.worker.startswith("worker_")
-                assert evidence.remedy
+    def test_memory_is_bounded_however_many_tensors_there_are(self) -> None:
+        """The memory of a run with 2,000 tensors a step fits into a checkpoint."""
+        for run_of in (self.make_steps, self.make_sick_steps):
+            views = many_tensors(self.build(run_of), total=_MANY_TENSORS)
+            assert max(memory_sizes(views, self.make_rule())) <= MAX_MEMORY_BYTES
 
-    def _assert_no_error(self, run: TrialBuilder) -> None:
-        for outcome in run.outcomes(self.make_rule()):
-            assert not (isinstance(outcome, NotEvaluated) and "failed with" in outcome.reason), (
-                outcome
-            )
+    def test_takes_parameters_as_strings(self) -> None:
+        """Parameters as a training API passes them mean the same, and bad ones are refused."""
+        rule = self.make_rule()
+        parameters = type(rule).parameters()
+        texts = {p.name: _as_string(getattr(rule, p.name)) for p in parameters}
+        assert type(rule)(**texts) == rule
+        for parameter in parameters:
+            if parameter.type in (int, float, bool):
+                assert _is_refused(type(rule), {**texts, parameter.name: "neither"})
+
+    def _outcomes(self, run: TrialBuilder) -> Sequence[Outcome]:
+        return checked(run.outcomes(self.make_rule()))
+
+    def _changed(self, change: Callable[[dict[str, Any]], Tensors]) -> RunOfWorker:
+        """Return the healthy run with the tensors of each step changed."""
+
+        def run_of(worker: int) -> Iterable[SavedStep]:
+            for saved in self.make_steps(worker):
+                yield saved._replace(tensors=change(dict(saved.tensors)))
+
+        return run_of
 
 
-def _unchanged(tensors: dict[str, Any]) -> Tensors:
-    return tensors
+def _as_string(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _filled(value: float, tensors: dict[str, Any]) -> Tensors:
-    return {name: np.full(np.shape(tensor), value) for name, tensor in tensors.items()}
-
-
-def _reversed(change: Callable[[dict[str, Any]], Tensors], tensors: dict[str, Any]) -> Tensors:
-    return dict(reversed(list(change(tensors).items())))
-
-
-def _sick(tensors: dict[str, Any]) -> Tensors:
-    """Return tensors with zero gradients, a NaN and a loss that stands still."""
-    changed = dict(tensors)
-    for name, value in tensors.items():
-        array = np.array(value, dtype=np.float64)
-        if name.startswith("gradient"):
-            array = array * 0.0
-        elif "oss" in name:
-            array = np.ones_like(array)
-        elif array.size > 1:
-            array.flat[0] = np.nan
-        changed[name] = array
-    return changed
+def _is_refused(cls: type[Rule], parameters: dict[str, str]) -> bool:
+    try:
+        cls(**parameters)
+    except ParameterError:
+        return True
+    return False

@@ -71,6 +71,7 @@ class TrialBuilder:
         mode_step: int | None = None,
         worker: str = "worker_0",
         save_values: bool = True,
+        time: float | None = None,
     ) -> str:
         """Write what one worker saves at one step; return the key of the index file.
 
@@ -81,6 +82,7 @@ class TrialBuilder:
             mode_step: Step within the mode; the number of steps of it so far unless given.
             worker: Name of the worker.
             save_values: False to save statistics only.
+            time: When the step began, seconds since 1970; None for a file without it.
         """
         arrays = {name: np.asarray(value) for name, value in tensors.items()}
         steps_of_mode = self._mode_steps.setdefault(mode, {})
@@ -109,6 +111,7 @@ class TrialBuilder:
             run=self.run,
             workers=self.num_workers if is_ours else None,
             sequence=sequence if is_ours else None,
+            time=time if is_ours else None,
         )
         key = index_key(step, worker)
         self.store.put(key, index.encode())

@@ -23,10 +23,19 @@ OF_THE_RUNTIME = {
 }
 """Third-party packages that Lambda's Python runtime brings along."""
 
-LIST_IMPORTS = """
+PARTS = (
+    "hook_layer.format",
+    "rule_runtime.evaluation",
+    "rule_runtime.numerics",
+    "rule_runtime.rules",
+    "rule_runtime.trial",
+)
+LIST_IMPORTS = (
+    f"PARTS = {PARTS!r}"
+    + """
 import sys
 before = set(sys.modules)  # of this environment, not of the handlers
-import importlib, json
+import importlib, json, pkgutil
 from types import SimpleNamespace
 context = SimpleNamespace(
     function_name="f", memory_limit_in_mb=512, invoked_function_arn="arn", aws_request_id="1",
@@ -40,9 +49,14 @@ for function, event in (("evaluate_rule", {"Records": [record]}), ("stop_job", {
 clients = importlib.import_module("lambdas.shared.clients")
 for client in (clients.s3, clients.dynamodb, clients.eventbridge, clients.sagemaker):
     client()
+for part in PARTS:  # what rules come to need later
+    package = importlib.import_module(part)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{part}.{module.name}")
 modules = {name: sys.modules[name] for name in sys.modules.keys() - before}
 print(json.dumps({n: m.__file__ for n, m in modules.items() if getattr(m, "__file__", None)}))
 """
+)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
+from rule_runtime.configuration.packs import PACKS
 from rule_runtime.testing import TrialBuilder
 
 
@@ -56,9 +57,42 @@ def test_an_issue_outweighs_what_could_not_be_judged(trial: TrialBuilder) -> Non
 
 
 def test_nothing_to_judge(trial: TrialBuilder) -> None:
-    status, output = run(trial)
+    status, output = run(trial, "--output", "json")
     assert status == 2
-    assert output.count("Error") == 3
+    verdicts = {v["RuleConfigurationName"]: v["RuleEvaluationStatus"] for v in json.loads(output)}
+    assert set(verdicts) == set(PACKS["recommended"].rules())
+    assert set(verdicts.values()) == {"Error"}
+
+
+def test_a_pack_is_judged_by_those_of_its_rules_that_fit(trial: TrialBuilder) -> None:
+    for step in range(5):
+        trial.step(step, {"gradient/a_weight": [0.1, 0.2], "a_weight": [1.0 + step / 100, 2.0]})
+    status, output = run(trial, "--pack", "recommended", "--output", "json")
+    verdicts = {v["RuleConfigurationName"]: v for v in json.loads(output)}
+    assert status == 0
+    assert verdicts["NonFinite"]["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert verdicts["LossSpike"]["RuleEvaluationStatus"] == "Error"
+    assert "no loss was saved" in verdicts["LossSpike"]["StatusDetails"]
+    status, output = run(trial, "--pack", "recommended", "--rule", "LossSpike", "--output", "json")
+    assert status == 2
+
+
+def test_the_pack_may_be_chosen(trial: TrialBuilder) -> None:
+    trial.step(0, {"gradient/a": [1e-9]})
+    status, output = run(trial, "--pack", "original", "--output", "json")
+    assert status == 1
+    found = [v for v in json.loads(output) if v["RuleEvaluationStatus"] == "IssuesFound"]
+    assert [v["RuleConfigurationName"] for v in found] == ["VanishingGradient"]
+    status, output = run(trial, "--pack", "orginal")
+    assert status == 2
+    assert "there is no pack 'orginal'; did you mean 'original'?" in output
+
+
+def test_the_default_pack_finds_what_it_should(trial: TrialBuilder) -> None:
+    trial.step(0, {"CrossEntropyLoss_output_0": [np.nan]})
+    status, output = run(trial)
+    assert status == 1
+    assert "NonFinite" in output
 
 
 @pytest.mark.parametrize(

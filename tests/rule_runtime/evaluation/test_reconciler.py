@@ -5,13 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import index_key
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.evaluation import progress
 from rule_runtime.evaluation.outcome import (
-    NotEvaluated,
     Outcome,
     Passed,
     RuleStatus,
@@ -258,29 +256,3 @@ def test_a_failing_storage_is_passed_on_and_changes_nothing() -> None:
     run.store.is_broken = False
     run.look(keys)
     assert run.state.counts.evaluated == 1
-
-
-class Fragile(Rule):
-    """Fails where the mode is EVAL, after it has written into its memory."""
-
-    def check(self, step: StepView, memory: Memory) -> Outcome:
-        memory["seen"] = np.int64(memory.get("seen", 0) + 1)
-        if step.step == 2:
-            memory["bad"] = np.zeros(3)
-        if step.step == 3:
-            return "fine"  # type: ignore[return-value]
-        if step.mode is ModeKeys.EVAL:
-            raise KeyError("a tensor")
-        return Passed() if step.step else NotEvaluated("the first step is not looked at")
-
-
-def test_an_exception_of_a_rule_is_a_reason_and_leaves_the_memory_as_it_was() -> None:
-    trial = TrialBuilder()
-    for step in range(5):
-        trial.step(step, {"a": [1.0]}, mode=ModeKeys.EVAL if step == 1 else ModeKeys.TRAIN)
-    outcomes = trial.outcomes(Fragile())
-    assert outcomes[1] == NotEvaluated("the rule failed with KeyError: 'a tensor'")
-    assert isinstance(outcomes[2], NotEvaluated)
-    assert "not a ndarray" in outcomes[2].reason
-    assert outcomes[3] == NotEvaluated("the rule answered with a str instead of an outcome")
-    assert trial.evaluate(Fragile()).memory == {"seen": 2}

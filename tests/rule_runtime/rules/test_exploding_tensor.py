@@ -8,6 +8,12 @@ from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract
+
+
+class TestExplodingTensorContract(RuleContract):
+    def make_rule(self) -> ExplodingTensor:
+        return ExplodingTensor()
 
 
 def outcomes_of(rule: ExplodingTensor, *steps: dict[str, object]) -> list[Outcome]:

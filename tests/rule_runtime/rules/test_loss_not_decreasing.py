@@ -13,9 +13,15 @@ from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.rules.loss_not_decreasing import LossNotDecreasing
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract
 
 LOSS = "CrossEntropyLoss_output_0"
 FALLING = [0.9**n for n in range(40)]
+
+
+class TestLossNotDecreasingContract(RuleContract):
+    def make_rule(self) -> LossNotDecreasing:
+        return LossNotDecreasing()
 
 
 def trial_of(losses: Iterable[float], *, interval: int = 4, first: int = 0) -> TrialBuilder:

@@ -6,6 +6,12 @@ import pytest
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract
+
+
+class TestVanishingGradientContract(RuleContract):
+    def make_rule(self) -> VanishingGradient:
+        return VanishingGradient()
 
 
 def outcome_of(rule: VanishingGradient | None = None, **tensors: object) -> Outcome:
@@ -103,3 +109,46 @@ def test_the_collections_file_says_which_tensors_are_gradients() -> None:
     (outcome,) = trial.outcomes(VanishingGradient())
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.tensor == "gradients/kernelGrad"
+
+
+def layer(
+    bias: float, weight: float, shape: tuple[int, ...] = (4, 3, 3, 3), **more: object
+) -> Outcome:
+    return outcome_of(
+        **{
+            "gradient__Net_conv.bias": np.full(4, bias),
+            "gradient__Net_conv.weight": np.full(shape, weight),
+            **more,
+        }
+    )
+
+
+def test_a_bias_whose_gradient_cancels_out_by_construction_is_no_issue() -> None:
+    """In front of BatchNorm: the weight of the layer gets its gradient, the bias rounding only."""
+    assert isinstance(layer(1e-10, 1e-3), Passed)
+    assert isinstance(layer(0.0, 1e-3, (3, 4, 3, 3)), Passed)  # a transposed convolution
+
+
+def test_a_bias_is_an_issue_where_that_is_not_the_reason() -> None:
+    assert isinstance(layer(1e-10, 1e-9), IssueFound)  # nothing arrives at the layer
+    assert isinstance(layer(5e-8, 2e-6), IssueFound)  # small, but no mere rounding
+    assert isinstance(layer(1e-10, 1e-3, (5, 3, 3, 3)), IssueFound)  # of no such layer
+    other = {"gradient__Net_fc.weight": np.full((2, 2), 1e-12)}
+    outcome = layer(1e-15, 1e-3, **other)
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.tensor == "gradient/Net_fc.weight"
+    assert isinstance(outcome_of(**{"gradient__Net_conv.bias": np.zeros(4)}), IssueFound)
+
+
+def test_a_real_bias_in_front_of_a_normalisation_layer() -> None:
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU(), torch.nn.Flatten()
+    )
+    net(torch.randn(8, 1, 6, 6)).square().mean().backward()
+    gradients = {f"gradient__Net_{n}": p.grad.numpy() for n, p in net.named_parameters()}
+    assert np.abs(gradients["gradient__Net_0.bias"]).mean() < 1e-7
+    assert isinstance(outcome_of(**gradients), Passed)
+    del gradients["gradient__Net_0.weight"]
+    assert isinstance(outcome_of(**gradients), IssueFound)

@@ -1,0 +1,186 @@
+"""What is to be done when a rule finds an issue, under the names of `smdebug_rulesconfig`.
+
+Other than there: an address may have capitals, dots, plus signs and several domains; `Email` and
+`SMS` can stand alone where a list is expected; nothing is executed to check an action; a text that
+no training job could carry is refused here, not when the job is created.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+__all__ = [
+    "SMS",
+    "Action",
+    "ActionList",
+    "Email",
+    "StopTraining",
+    "is_valid_action_object",
+]
+
+MAX_ACTION_CHARACTERS: Final = 256
+"""Longest value of a parameter of a rule in CreateTrainingJob."""
+
+_PREFIX: Final = re.compile(r"[A-Za-z0-9\-]{1,63}")
+_EMAIL: Final = re.compile(
+    r"[A-Za-z0-9.!#$%&*+/=?^_`{|}~\-]{1,64}@([A-Za-z0-9\-]{1,63}\.)+[A-Za-z]{2,63}"
+)
+_PHONE: Final = re.compile(r"\+[0-9]{1,15}")
+
+
+class Action:
+    """The base of the actions.
+
+    Args:
+        action_parameters: Its parameters; None for one that is not given.
+
+    Attributes:
+        action_parameters: Its parameters and its `name`, as rules are told of it.
+    """
+
+    def __init__(self, **action_parameters: str | None) -> None:
+        given = {key: value for key, value in action_parameters.items() if value is not None}
+        self.action_parameters = {**given, "name": type(self).__name__.lower()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.action_parameters})"
+
+    def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
+        """Take a job's name for the prefix that was not given; most actions have none.
+
+        Args:
+            training_job_name: Name of the job.
+        """
+
+    def serialize(self) -> str:
+        """Return the action as it stands in a rule's parameter `action_json`.
+
+        Raises:
+            ValueError: If it is longer than a parameter may be.
+        """
+        return _checked([self], "", "")
+
+
+class StopTraining(Action):
+    """Stops the training job.
+
+    Args:
+        training_job_prefix: Beginning of the job's name; the name of the job unless given.
+
+    Raises:
+        ValueError: If it is no beginning of a job's name.
+    """
+
+    def __init__(self, training_job_prefix: str | None = None) -> None:
+        self.use_default_training_job_prefix = training_job_prefix is None
+        if training_job_prefix is not None:
+            _check(_PREFIX, "training_job_prefix", training_job_prefix, "letters, digits and '-'")
+        super().__init__(training_job_prefix=training_job_prefix)
+
+    def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
+        """Take a job's name for the prefix that was not given.
+
+        Args:
+            training_job_name: Name of the job.
+        """
+        if self.use_default_training_job_prefix:
+            self.action_parameters["training_job_prefix"] = training_job_name
+
+
+class Email(Action):
+    """Sends an e-mail.
+
+    Args:
+        email_address: To whom.
+
+    Raises:
+        ValueError: If it is no address.
+    """
+
+    def __init__(self, email_address: str) -> None:
+        _check(_EMAIL, "email_address", email_address, "an address, NAME@DOMAIN")
+        super().__init__(endpoint=email_address)
+
+
+class SMS(Action):
+    """Sends a text message.
+
+    Args:
+        phone_number: To whom, in the format E.164: `+` and up to 15 digits.
+
+    Raises:
+        ValueError: If it is no such number.
+    """
+
+    def __init__(self, phone_number: str) -> None:
+        _check(_PHONE, "phone_number", phone_number, "'+' and up to 15 digits (E.164)")
+        super().__init__(endpoint=phone_number)
+
+
+class ActionList:
+    """Several actions.
+
+    Args:
+        actions: The actions.
+
+    Raises:
+        TypeError: If one is no action.
+    """
+
+    def __init__(self, *actions: Action) -> None:
+        for action in actions:
+            if not isinstance(action, Action):
+                raise TypeError(
+                    f"ActionList takes StopTraining, Email and SMS objects, not {action!r}"
+                )
+        self.actions = actions
+
+    def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
+        """Take a job's name for each prefix that was not given.
+
+        Args:
+            training_job_name: Name of the job.
+        """
+        for action in self.actions:
+            action.update_training_job_prefix_if_not_specified(training_job_name)
+
+    def serialize(self) -> str:
+        """Return the actions as they stand in a rule's parameter `action_json`.
+
+        Raises:
+            ValueError: If they are longer than a parameter may be.
+        """
+        return _checked(self.actions, "[", "]")
+
+
+def is_valid_action_object(actions: object) -> bool:
+    """Tell whether an object is an action or a list of them.
+
+    Args:
+        actions: The object.
+    """
+    return isinstance(actions, (Action, ActionList))
+
+
+def _checked(actions: tuple[Action, ...] | list[Action], begin: str, end: str) -> str:
+    text = ""
+    # The original's spaces are left out only where they would be too much.
+    for separators in ((", ", ": "), (",", ":")):
+        parts = [
+            json.dumps(action.action_parameters, separators=separators).replace('"', '\\"')
+            for action in actions
+        ]
+        text = f"{begin}{separators[0].join(parts)}{end}"
+        if len(text) <= MAX_ACTION_CHARACTERS:
+            return text
+    raise ValueError(
+        f"the actions take {len(text)} characters, and a rule's parameter may have "
+        f"{MAX_ACTION_CHARACTERS}: give it fewer actions, or a shorter name of the job"
+    )
+
+
+def _check(pattern: re.Pattern[str], name: str, value: object, expected: str) -> None:
+    if not isinstance(value, str) or pattern.fullmatch(value) is None:
+        raise ValueError(f"{name} is {value!r}, but must be {expected}")

@@ -1,0 +1,95 @@
+"""What several rules ask the hook to save, as one list of collections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+
+__all__ = ["merged"]
+
+_MODES: Final = ("", "train.", "eval.", "predict.", "global.")
+_FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
+_LISTS: Final = ("include_regex", "reductions")
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+
+Given = Sequence[Mapping[str, str]]
+"""Parameters of one collection, as several rules give them."""
+
+
+def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, ...]:
+    """Return each collection once, with what satisfies everybody who asks for it.
+
+    The order of what is given does not matter. The smallest `save_interval` wins, in each mode by
+    itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
+    and `save_steps` are joined; a flag is True if anybody needs it, so a value is stored if anybody
+    asks for it by `save_raw_tensor`.
+
+    Args:
+        collections: What is asked for; a name may come up more than once.
+
+    Raises:
+        ValueError: Two ask for what cannot be had together: an interval and a list of steps, or
+            different values of a parameter that is not known here.
+    """
+    by_name: dict[str, list[Mapping[str, str]]] = {}
+    for config in collections:
+        by_name.setdefault(config.name, []).append(config.parameters)
+    return tuple(
+        CollectionConfig(name, _joined(name, given)) for name, given in sorted(by_name.items())
+    )
+
+
+def _joined(name: str, given: Given) -> dict[str, str]:
+    result: dict[str, str] = {}
+    keys = sorted({key for parameters in given for key in parameters})
+    for key in keys:
+        values = [parameters[key] for parameters in given if key in parameters]
+        if key in _LISTS:
+            result[key] = ",".join(sorted(set(values)))
+        elif key in _FLAGS:
+            result[key] = str(any(value.strip().casefold() in _TRUE for value in values))
+        elif not _is_of_steps(key):
+            if len(set(values)) > 1:
+                asked = " and as ".join(sorted(set(values)))
+                raise ValueError(
+                    f"collection {name}: {key} is asked for as {asked}; give the rules one value"
+                )
+            result[key] = values[0]
+    result |= _steps(name, given)
+    return dict(sorted(result.items()))
+
+
+def _is_of_steps(key: str) -> bool:
+    return key.rpartition(".")[2] in ("save_interval", "start_step", "end_step", "save_steps")
+
+
+def _steps(name: str, given: Given) -> dict[str, str]:
+    """Return when the collection is saved, in each mode that is named."""
+    result = {}
+    for mode in _MODES:
+        if mode and not any(key.startswith(mode) for parameters in given for key in parameters):
+            continue
+
+        def of(key: str, mode: str = mode) -> list[str | None]:
+            return [parameters.get(mode + key, parameters.get(key)) for parameters in given]
+
+        steps = [value for value in of("save_steps") if value is not None]
+        intervals = [int(value) for value in of("save_interval") if value is not None]
+        if steps and intervals:
+            raise ValueError(
+                f"collection {name}: {mode}save_steps={steps[0]} and {mode}save_interval="
+                f"{min(intervals)} are both asked for; choose one of them"
+            )
+        if steps:
+            numbers = {int(number) for value in steps for number in value.split(",")}
+            result[f"{mode}save_steps"] = ",".join(map(str, sorted(numbers)))
+        if intervals:
+            result[f"{mode}save_interval"] = str(min(intervals))
+        starts, ends = of("start_step"), of("end_step")
+        if all(value is not None for value in starts):
+            result[f"{mode}start_step"] = str(min(int(value) for value in starts if value))
+        if all(value is not None for value in ends):
+            result[f"{mode}end_step"] = str(max(int(value) for value in ends if value))
+    return result

@@ -1,0 +1,165 @@
+"""Packs: rules with their parameters that are used together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.merging import merged
+from rule_runtime.evaluation.parameters import nearest
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["PACKS", "Pack", "find_pack"]
+
+_PATTERNS: Final[Mapping[str, str]] = {
+    "weights": "^(?!gradient|feature_importance).*weight",
+    "biases": "^(?!gradient|feature_importance).*bias$",
+    "gradients": "^gradient",
+    "feature_importance": "^feature_importance/",
+    "hyperparameters": "^hyperparameters/",
+    "labels": "^labels$",
+    "predictions": "^predictions$",
+    "trees": "^trees/",
+}
+"""What collections hold that not every framework has: a hook refuses one that nothing can be in."""
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rules that are used together.
+
+    Attributes:
+        name: Its name.
+        summary: What it is for, in one sentence.
+        parameters: Names of rules, and the parameters in which each differs from its defaults.
+        save_interval: Steps between two that are saved, for all collections; None to save what each
+            rule asks for by itself.
+        statistics_only: Whether values are stored only where a rule asks for them by
+            `save_raw_tensor`.
+        stops: Names of those rules whose findings are reason enough to stop a job.
+    """
+
+    name: str
+    summary: str
+    parameters: Mapping[str, Mapping[str, object]]
+    save_interval: int | None = None
+    statistics_only: bool = False
+    stops: frozenset[str] = frozenset()
+
+    def rules(self) -> dict[str, Rule]:
+        """Return the rules by name, in the order of the pack.
+
+        Raises:
+            ValueError: A rule or a parameter of the pack does not exist.
+        """
+        return {name: create_rule(name, given) for name, given in self.parameters.items()}
+
+    def collections(self) -> tuple[CollectionConfig, ...]:
+        """Return what the hook should save for the rules together."""
+        asked = [config for rule in self.rules().values() for config in rule.requires()]
+        return merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
+
+    def _adapted(self, config: CollectionConfig) -> dict[str, str]:
+        adapted = dict(config.parameters)
+        if config.name in _PATTERNS:
+            adapted.setdefault("include_regex", _PATTERNS[config.name])
+        if self.save_interval is not None and "save_steps" not in adapted:
+            adapted["save_interval"] = str(self.save_interval)
+            for mode in ("train", "global"):
+                adapted.pop(f"{mode}.save_interval", None)
+        if self.statistics_only:
+            adapted.setdefault("save_raw_tensor", "False")
+        return adapted
+
+
+_ORIGINAL: Final = Pack(
+    name="original",
+    summary="The rules of the original that need no argument, at its published defaults.",
+    parameters={
+        name: {}
+        for name in (
+            "CheckInputImages",
+            "ClassImbalance",
+            "Confusion",
+            "DeadRelu",
+            "ExplodingTensor",
+            "FeatureImportanceOverweight",
+            "LossNotDecreasing",
+            "NLPSequenceRatio",
+            "Overfit",
+            "Overtraining",
+            "PoorWeightInitialization",
+            "SaturatedActivation",
+            "StalledTrainingRule",
+            "TreeDepth",
+            "VanishingGradient",
+            "WeightUpdateRatio",
+        )
+    },
+)
+
+_RECOMMENDED: Final = Pack(
+    name="recommended",
+    summary="Rules and thresholds that leave healthy trainings alone.",
+    parameters={
+        "NonFinite": {},
+        "LossDiverging": {},
+        "LossSpike": {},
+        "OscillatingLoss": {},
+        "PlateauedLoss": {},
+        "InitialLossMismatch": {},
+        "GeneralisationGap": {},
+        "SuspiciouslyGood": {},
+        "GradientNormExplosion": {},
+        "LearningRateTooHigh": {},
+        "LearningRateTooLow": {},
+        "DeadOptimizer": {},
+        "MissingGradient": {},
+        "ReplicaDivergence": {},
+        "DeadRelu": {"threshold_layer": 80.0},
+        "SaturatedActivation": {
+            "threshold_tanh_min": -5.0,
+            "threshold_tanh_max": 5.0,
+            "threshold_sigmoid_min": -12.0,
+            "threshold_sigmoid_max": 12.0,
+            "threshold_inactivity": 50.0,
+        },
+        "DoubleActivation": {},
+        "MissingActivation": {},
+        "InputStatistics": {},
+        "LabelDegenerate": {},
+        "ClassImbalance": {"threshold_misprediction": 1.0},
+        "FeatureImportanceOverweight": {
+            "tensor_regex": ".*feature_importance/total_gain",
+            "nfeatures": 1,
+            "threshold": 0.9,
+        },
+        "StalledTrainingRule": {},
+    },
+    save_interval=10,
+    statistics_only=True,
+    stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
+)
+
+PACKS: Final[Mapping[str, Pack]] = MappingProxyType(
+    {pack.name: pack for pack in (_ORIGINAL, _RECOMMENDED)}
+)
+"""The packs by name."""
+
+
+def find_pack(name: str) -> Pack:
+    """Return a pack.
+
+    Args:
+        name: Its name.
+
+    Raises:
+        ValueError: There is none of this name.
+    """
+    if name not in PACKS:
+        raise ValueError(f"there is no pack {name!r}{nearest(name, PACKS)}")
+    return PACKS[name]

@@ -1,0 +1,61 @@
+"""Gradients of biases that cancel out by construction, which says nothing against the training.
+
+A normalisation layer takes the mean out of what comes in, and a softmax is the same for any shift
+of its input. A bias in front of it changes nothing then: the gradients of its outputs add up to
+zero, but for rounding. The same gradients, weighted with the inputs, are the gradient of the weight
+of the same layer, and that does not vanish. So the two together tell this case from a gradient that
+does not arrive.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import TensorRows
+
+__all__ = ["cancelled_biases"]
+
+_BIAS: Final = ".bias"
+_WEIGHT: Final = ".weight"
+_ROUNDING: Final = 1e-3
+"""Largest size of a sum that cancelled out, relative to the gradient of the weight."""
+
+
+def cancelled_biases(
+    rows: TensorRows, sizes: npt.NDArray[np.float64], *, least: float
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows are gradients of biases that cancel out by construction [R].
+
+    A row is one if it is called `<layer>.bias`, the gradient of `<layer>.weight` of the same worker
+    is not smaller than `least`, the bias fits to that weight, as far as shapes are known, and its
+    gradient is less than a thousandth of the weight's.
+
+    Args:
+        rows: Rows with all gradients of the step.
+        sizes: Mean of the magnitudes of each row [R].
+        least: Size below which a gradient has vanished.
+    """
+    pairs = enumerate(zip(rows.names, rows.workers, strict=True))
+    where = {pair: at for at, pair in pairs}
+    shapes = rows.shapes
+    cancelled = np.zeros(len(rows), dtype=np.bool_)
+    for (name, worker), at in where.items():
+        if not name.endswith(_BIAS):
+            continue
+        weight = where.get((name.removesuffix(_BIAS) + _WEIGHT, worker))
+        if weight is not None and _fits(shapes[at], shapes[weight]):
+            is_small = sizes[at] <= _ROUNDING * sizes[weight]
+            cancelled[at] = sizes[weight] >= least and is_small
+    return cancelled
+
+
+def _fits(bias: tuple[int, ...] | None, weight: tuple[int, ...] | None) -> bool:
+    """Tell whether a layer with such a weight has such a bias: one number for each output."""
+    if bias is None or weight is None:
+        return True
+    # A transposed convolution has its outputs on the second axis.
+    return len(bias) == 1 and len(weight) > 1 and bias[0] in weight[:2]

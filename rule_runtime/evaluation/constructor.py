@@ -1,0 +1,80 @@
+"""Arguments for the constructor of a class, out of parameters that may all be strings."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING
+from typing import Any, Final
+
+from rule_runtime.evaluation.constraints import Constraint
+from rule_runtime.evaluation.parameters import Parameter, ParameterError, coerce, nearest
+
+__all__ = ["constructor_arguments"]
+
+_GIVEN_BY_US: Final = frozenset({"other_trials", "action_str"})
+_LISTS: Final = (list, set, frozenset)
+
+
+def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[str, Any]:
+    """Return the arguments of a class's constructor, those that are annotated as their types.
+
+    The first one, the trial, and `other_trials` are not looked at.
+
+    Args:
+        cls: The class.
+        given: The parameters by name.
+
+    Raises:
+        ParameterError: If the class does not take a parameter, misses one, or a value is not valid;
+            the message names it.
+    """
+    _, _, *accepted = inspect.signature(cls.__init__).parameters.values()
+    named = {p.name: p for p in accepted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted)
+    for name in given:
+        if name not in named and not takes_any:
+            hint = nearest(name, named.keys() - _GIVEN_BY_US)
+            raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
+    for parameter in named.values():
+        is_needed = parameter.default is parameter.empty and parameter.name not in _GIVEN_BY_US
+        if is_needed and parameter.name not in given:
+            raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
+    hints = _hints(cls.__init__)
+    return {name: _coerced(cls.__name__, name, hints.get(name), v) for name, v in given.items()}
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, TypeError, AttributeError):
+        pass
+    # A name that only a type checker knows, of the trial perhaps: take those that can be told.
+    hints = {}
+    for name, hint in getattr(function, "__annotations__", {}).items():
+        stub = type("_", (), {"__annotations__": {name: hint}, "__module__": function.__module__})
+        try:
+            hints.update(typing.get_type_hints(stub, include_extras=True))
+        except (NameError, TypeError, AttributeError):
+            continue
+    return hints
+
+
+def _coerced(owner: str, name: str, hint: Any, value: object) -> Any:
+    metadata: list[Any] = []
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, *metadata = typing.get_args(hint)
+    if hint is None or hint is Any:
+        return value
+    constraints = tuple(item for item in metadata if isinstance(item, Constraint))
+    made: Callable[[Any], Any] | None = None
+    origin = typing.get_origin(hint) or hint
+    if origin in _LISTS:
+        made = origin
+        items = typing.get_args(hint) or (str,)
+        hint = tuple.__class_getitem__((items[0], ...))
+    elif hint is tuple:
+        hint = tuple[str, ...]
+    result = coerce(Parameter(name, hint, MISSING, constraints, ""), value, owner=owner)
+    return made(result) if made is not None else result

@@ -1,0 +1,242 @@
+"""Custom rules: a class in a file of the user, ours or one written for the original client.
+
+A rule is code, so it is loaded only from where the operator allowed it, and may be pinned by the
+SHA-256 of its file. A file is a module of its own: it imports what is installed, and no other file
+beside it.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import hashlib
+import inspect
+import linecache
+import math
+import os
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+from urllib.parse import unquote
+
+from hook_layer.storage.base import ObjectNotFoundError, open_store
+from rule_runtime.evaluation.constructor import constructor_arguments
+from rule_runtime.evaluation.failure import failure_reason
+from rule_runtime.evaluation.parameters import ParameterError, nearest
+from rule_runtime.evaluation.registry import instantiate
+from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
+
+MAX_SOURCE_BYTES: Final = 1 << 20
+"""Longest file of a rule."""
+
+_AS_TEXT: Final = __future__.annotations.compiler_flag
+"""Annotations stay texts in every version of Python: some name what only a type checker knows."""
+_ALIASED: Final = frozenset({"smdebug", "smdebug_rulesconfig"})
+_OTHER_TRIAL: Final = "other_trial_"
+_SERVICE: Final = frozenset({"rule_to_invoke", "source_s3_uri", "base_trial", "action_json"})
+
+
+class CustomRuleError(ValueError):
+    """A custom rule that may not be loaded, cannot be found, or is none."""
+
+
+def load_custom_rule(
+    source: str | os.PathLike[str],
+    rule_to_invoke: str,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    allowed: Collection[str | os.PathLike[str]],
+    sha256: str | None = None,
+    hide_smdebug: bool = False,
+) -> Rule:
+    """Return a rule whose class is in a file.
+
+    Args:
+        source: Path or URI of the file.
+        rule_to_invoke: Name of the class: a subclass of `rule_runtime.Rule`, or of `smdebug`'s.
+        parameters: Its parameters, which may be strings: they are made what the annotations of the
+            class say; without an annotation a string stays one. `other_trial_0`, `other_trial_1`
+            and so on name the trials that a class takes as `other_trials`. `start_step` and
+            `end_step` bound the judged steps, unless the class takes them itself.
+        allowed: Folders and URIs below which files may be loaded; of nowhere else.
+        sha256: SHA-256 that the file must have, in hexadecimal digits.
+        hide_smdebug: True to let `smdebug` mean ours from now on where the real one is installed.
+
+    Raises:
+        CustomRuleError: If the file may not be loaded, does not exist, is too long or another than
+            the pinned one, or if its code fails or has no such rule.
+        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+        AliasError: If the file imports `smdebug`, and that is the real one here.
+        StorageError: If the storage cannot be read.
+    """
+    text = os.fspath(source)
+    data = _pinned(text, _read(text, allowed), sha256)
+    module = _module(text, data, hide_smdebug=hide_smdebug)
+    rule_class = _rule_class(module, rule_to_invoke)
+    given = {key: value for key, value in (parameters or {}).items() if key not in _SERVICE}
+    if issubclass(rule_class, Rule):
+        return instantiate(rule_class, given)
+    return _adapted(rule_class, given, (parameters or {}).get("action_json"))
+
+
+# ---------------------------------------------------------------------- the file
+
+
+def _read(source: str, allowed: Collection[str | os.PathLike[str]]) -> bytes:
+    folder, name, found = _place(source)
+    if not name.endswith(".py"):
+        raise CustomRuleError(f"custom rule {source!r}: a Python file is expected, NAME.py")
+    places = [_place(f"{os.fspath(place).rstrip('/')}/x.py")[0] for place in allowed]
+    if not any(folder.startswith(place) for place in places):
+        shown = ", ".join([os.fspath(place) for place in allowed]) or "none is"
+        raise CustomRuleError(
+            f"custom rule {source!r} lies in no place that rules may be loaded from (allowed: "
+            f"{shown}); move it there, or let whoever runs the evaluation allow its folder"
+        )
+    try:
+        data = open_store(found).get(name, 0, MAX_SOURCE_BYTES + 1)
+    except (ObjectNotFoundError, IsADirectoryError):
+        raise CustomRuleError(f"custom rule {source!r}: there is no such file") from None
+    if len(data) > MAX_SOURCE_BYTES:
+        raise CustomRuleError(
+            f"custom rule {source!r} is longer than {MAX_SOURCE_BYTES} bytes: is it a rule?"
+        )
+    return data
+
+
+def _place(source: str) -> tuple[str, str, str]:
+    """Return what a file's folder is compared by, the file's name, and the folder to open."""
+    scheme, is_uri, path = source.partition("://")
+    if not is_uri or scheme == "file":
+        real = Path(unquote(path) if is_uri else source).expanduser().resolve()
+        return f"{str(real.parent).rstrip('/')}/", real.name, str(real.parent)
+    folder, _, name = path.rpartition("/")
+    if "%" in path or any(part in ("", ".", "..") for part in folder.split("/")):
+        raise CustomRuleError(
+            f"custom rule {source!r}: write the URI plainly, without '..', '//' and '%'"
+        )
+    return f"{scheme}://{folder}/", name, f"{scheme}://{folder}"
+
+
+def _pinned(source: str, data: bytes, sha256: str | None) -> bytes:
+    digest = hashlib.sha256(data).hexdigest()
+    if sha256 is not None and digest != sha256.strip().lower():
+        raise CustomRuleError(
+            f"custom rule {source!r} has the SHA-256 {digest}, but {sha256} is pinned: it was "
+            "changed since; look at the change and pin the new one"
+        )
+    return data
+
+
+def _module(source: str, data: bytes, *, hide_smdebug: bool) -> ModuleType:
+    # The same file at another place is another module: its errors name the place.
+    digest = hashlib.sha256(source.encode() + b"\0" + data).hexdigest()
+    name = f"stepwatch_custom_rule_{digest[:24]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    try:
+        tree = ast.parse(data, filename=source)
+    except (SyntaxError, ValueError) as error:
+        raise CustomRuleError(f"custom rule {source!r}: {failure_reason(error, object)}") from None
+    if _imported(tree) & _ALIASED:
+        from rule_runtime import smdebug_alias  # noqa: PLC0415 - only for files that need it
+
+        smdebug_alias.install(replace=hide_smdebug)
+    module = ModuleType(name)
+    module.__file__ = source
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache[source] = (len(data), None, lines, source)
+    sys.modules[name] = module  # dataclasses and annotations look their module up
+    try:
+        exec(compile(tree, source, "exec", _AS_TEXT, dont_inherit=True), vars(module))  # noqa: S102
+    except (Exception, SystemExit) as error:
+        told = failure_reason(error, type("_", (), {"__module__": name}))
+        del sys.modules[name]
+        raise CustomRuleError(f"custom rule {source!r} cannot be loaded: {told}") from error
+    return module
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """Return the names of the packages that a file imports anywhere."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}
+
+
+# ---------------------------------------------------------------------- the rule
+
+
+def _rule_class(module: ModuleType, name: str) -> type[Any]:
+    from rule_runtime.evaluation.smdebug_rule import Rule as OriginalRule  # noqa: PLC0415
+
+    classes: dict[str, type[Any]] = {
+        key: value
+        for key, value in vars(module).items()
+        if issubclass(type(value), type)  # Python 3.10 calls an alias, dict[str, int], a class
+        and issubclass(value, (Rule, OriginalRule))
+        and not inspect.isabstract(value)
+    }
+    if name in classes:
+        return classes[name]
+    found: object = vars(module).get(name)
+    if inspect.isabstract(found):
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        raise CustomRuleError(f"{module.__file__}: the rule {name} lacks the method {missing}")
+    if found is not None:
+        raise CustomRuleError(
+            f"{module.__file__}: {name} is no rule; a rule is a subclass of rule_runtime.Rule or "
+            "of smdebug.rules.Rule"
+        )
+    raise CustomRuleError(f"{module.__file__}: there is no rule {name!r}{nearest(name, classes)}")
+
+
+def _adapted(rule_class: type[Any], given: Mapping[str, object], actions: object) -> Rule:
+    from rule_runtime.evaluation.smdebug_adapter import SmdebugRule  # noqa: PLC0415
+
+    numbers = sorted(
+        (int(key.removeprefix(_OTHER_TRIAL)), key)
+        for key in given
+        if key.startswith(_OTHER_TRIAL) and key.removeprefix(_OTHER_TRIAL).isdecimal()
+    )
+    others = [str(given[key]) for _, key in numbers]
+    accepted = inspect.signature(rule_class.__init__).parameters
+    if others and "other_trials" not in accepted:
+        raise ParameterError(f"{rule_class.__name__} takes no other trials, but {others} are given")
+    values = {key: value for key, value in given.items() if not key.startswith(_OTHER_TRIAL)}
+    steps: dict[str, object] = {
+        key: values.pop(key)
+        for key in ("start_step", "end_step")
+        if key in values and key not in accepted
+    }
+    if actions is not None and "action_str" in accepted:
+        values["action_str"] = actions
+    arguments = constructor_arguments(rule_class, values)
+    takes_others = others or "other_trials" in accepted
+    return SmdebugRule(
+        rule_class,
+        arguments,
+        other_trials=others if takes_others else None,
+        steps=_bounds(rule_class.__name__, steps),
+    )
+
+
+def _bounds(owner: str, steps: Mapping[str, object]) -> tuple[int, float]:
+    numbers = {}
+    for key, value in steps.items():
+        text = str(value).strip()
+        if text.lower() in ("", "none"):
+            continue
+        if not text.isdecimal():
+            raise ParameterError(
+                f"{owner}: parameter {key} is {value!r}, but must be a step number"
+            )
+        numbers[key] = int(text)
+    return numbers.get("start_step", 0), numbers.get("end_step", math.inf)

@@ -1,0 +1,185 @@
+"""Training losses beside validation losses: by evaluation phases, whatever framework wrote them.
+
+Where modes are set, the losses of TRAIN steps are training losses and those of EVAL steps
+validation losses, paired by the tensor's name. XGBoost writes both at the same step; there the
+names tell: `train-rmse` and `validation-rmse` are the two sides of `rmse`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.selection import finite_means
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["MAX_PAIRS", "Phase", "finished_phases"]
+
+MAX_PAIRS: Final = 32
+"""Validation losses that are followed, tensor x worker; further ones are passed over."""
+
+_NAMED: Final = re.compile(
+    r"(?:(train|training)|(?:validation|valid|val|eval|evaluation|test|dev|holdout)(?:_\d{1,4})?)-(.+)"
+)
+_GROWING: Final = frozenset({"auc", "aucpr", "map", "ndcg", "pre"})
+"""Metrics of XGBoost that are better the larger they are; some of its own patterns let them in."""
+
+_Mean = list[Any]
+"""A running mean and how many numbers it is of."""
+
+
+class Phase(NamedTuple):
+    """An evaluation phase that has ended, of one loss of one worker.
+
+    Attributes:
+        loss: Name of the validation loss.
+        worker: The worker.
+        training: Mean training loss since the phase before.
+        validation: Mean validation loss of the phase.
+        notes: What the rule keeps of this loss between its phases, changed in place.
+    """
+
+    loss: str
+    worker: str
+    training: float
+    validation: float
+    notes: dict[str, Any]
+
+
+class _Loss(NamedTuple):
+    """A loss of the step: its name, what pairs it with others, and its value."""
+
+    name: str
+    worker: str
+    key: str
+    is_training: bool
+    value: float
+
+
+def finished_phases(
+    step: StepView, tensor_regex: tuple[str, ...], memory: Memory
+) -> tuple[list[Phase], str]:
+    """Add the losses of a step; return the evaluation phases that ended with it, or why none did.
+
+    A phase ends when training goes on. It is returned earlier, with its last step, once it is as
+    long as the phase before: so the last one of a run is not lost. A step that holds both losses is
+    a phase of its own. A phase with no training loss in front of it is none.
+
+    Args:
+        step: The step.
+        tensor_regex: Regular expressions of the losses; the collection `losses` if empty.
+        memory: The rule's memory; `pairs` is of at most 32 validation losses.
+    """
+    losses, reason = _losses_of(step, tensor_regex)
+    if not losses:
+        return [], reason
+    pairs = _read(memory.get("pairs", ()))
+    ended = []
+    by_key: dict[tuple[str, str], list[_Loss]] = {}
+    for loss in losses:
+        by_key.setdefault((loss.key, loss.worker), []).append(loss)
+    for names in sorted(by_key):
+        room = MAX_PAIRS - sum(max(len(pair["phases"]), 1) for pair in pairs.values())
+        if names not in pairs:
+            if room <= 0:
+                continue
+            pairs[names] = {"training": [0.0, 0], "phases": {}}
+        elif not pairs[names]["phases"]:
+            room += 1
+        ended += _add(pairs[names], names[1], by_key[names], room)
+    memory["pairs"] = [[*names, pair] for names, pair in pairs.items()]
+    return ended, "" if ended else _reason(pairs, losses)
+
+
+def _reason(pairs: dict[tuple[str, str], dict[str, Any]], losses: list[_Loss]) -> str:
+    """Return why no phase ended."""
+    if not any(pair["phases"] for pair in pairs.values()):
+        return "no validation loss was saved so far, for the training loss to be compared with"
+    if all(loss.is_training for loss in losses):
+        return "the training loss is compared with that of the next evaluation"
+    if not any(pair["training"][1] for pair in pairs.values()):
+        return "no training loss was saved before this evaluation"
+    return "the evaluation goes on"
+
+
+def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Loss], str]:
+    """Return the finite losses of a step by name, or the reason why there is none."""
+    rows = step.tensors(collections=() if tensor_regex else ("losses",), regex=tensor_regex)
+    if not len(rows):
+        return [], "no loss was saved"
+    if step.mode is ModeKeys.PREDICT:
+        return [], "a step of mode PREDICT is neither training nor validation"
+    means = finite_means(rows)
+    found = []
+    for at in np.flatnonzero(np.isfinite(means)):
+        name = rows.names[at]
+        key, is_training = _side(name, step.mode)
+        if key is not None:
+            found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
+    return sorted(found), "" if found else f"the loss {min(rows.names)} is not finite, or no loss"
+
+
+def _side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:
+    """Return what pairs a loss with others, and whether it is one of training."""
+    named = _NAMED.fullmatch(name)
+    if named is None:
+        return name, mode is not ModeKeys.EVAL
+    training, metric = named.groups()
+    is_loss = metric.partition("@")[0] not in _GROWING
+    return (f"-{metric}" if is_loss else None), training is not None
+
+
+def _add(pair: dict[str, Any], worker: str, losses: Iterable[_Loss], room: int) -> list[Phase]:
+    """Add the losses of one pair, `room` new ones at most; return the phases that ended."""
+    training = [loss for loss in losses if loss.is_training]
+    validation = [loss for loss in losses if not loss.is_training]
+    phases: dict[str, dict[str, Any]] = pair["phases"]
+    ended = []
+    if training:
+        is_open = any(phase["mean"][1] for phase in phases.values())
+        for name, phase in sorted(phases.items()):
+            ended += _end(name, worker, pair["training"], phase)
+            phase.update(mean=[0.0, 0], length=phase["mean"][1] or phase["length"], is_told=False)
+        if is_open:
+            pair["training"] = [0.0, 0]
+        for loss in training:
+            _count(pair["training"], loss.value)
+    for loss in validation:
+        if loss.name not in phases:
+            if room <= 0:
+                continue
+            room -= 1
+            phases[loss.name] = {"mean": [0.0, 0], "length": 0, "is_told": False, "notes": {}}
+        phase = phases[loss.name]
+        if not pair["training"][1]:
+            continue
+        _count(phase["mean"], loss.value)
+        if training or 0 < phase["length"] <= phase["mean"][1]:
+            ended += _end(loss.name, worker, pair["training"], phase)
+    return ended
+
+
+def _end(name: str, worker: str, training: _Mean, phase: dict[str, Any]) -> list[Phase]:
+    """Return a phase, unless there is nothing in it or it was returned before."""
+    if not phase["mean"][1] or not training[1] or phase["is_told"]:
+        return []
+    phase["is_told"] = True
+    return [Phase(name, worker, training[0], phase["mean"][0], phase["notes"])]
+
+
+def _count(mean: _Mean, value: float) -> None:
+    """Add a number to a mean; a sum could overflow."""
+    mean[1] += 1
+    share = 1 / mean[1]
+    mean[0] = mean[0] * (1 - share) + value * share
+
+
+def _read(rows: Iterable[list[Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(key, worker): pair for key, worker, pair in rows}

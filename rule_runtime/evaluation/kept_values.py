@@ -1,0 +1,172 @@
+"""Python values as JSON and back, each as what it was: a tuple stays a tuple, a float32 a float32.
+
+Only values are kept, never code: nothing that was kept can run anything when it is read again.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+
+__all__ = ["UnkeepableError", "kept", "restored"]
+
+MAX_ARRAY_BYTES: Final = 64 << 10
+"""Size of the largest array that is kept."""
+
+_MAX_DEPTH: Final = 32
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+_ARRAY_KINDS: Final = "biufcSUMm"
+_FACTORIES: Final[Mapping[str, Callable[[], Any]]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "list": list,
+    "dict": dict,
+    "set": set,
+    "tuple": tuple,
+}
+_SEQUENCES: Final[Mapping[str, type]] = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+}
+_MAPPINGS: Final[Mapping[str, type]] = {
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+    "Counter": Counter,
+}
+
+
+Refer = Callable[[Any], "list[Any] | None"]
+Find = Callable[["list[Any]"], Any]
+
+
+class UnkeepableError(TypeError):
+    """A value that JSON cannot hold faithfully."""
+
+
+def _no_reference(_: Any) -> list[Any] | None:
+    return None
+
+
+def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
+    """Return a value as JSON.
+
+    Args:
+        value: Numbers, strings, None, bytes, the containers of Python and its `collections`, modes,
+            regular expressions, and numbers and arrays of numpy.
+        refer: Returns `["reference", ...]` for a value that is to be found again elsewhere, e.g. a
+            trial; None for any other.
+        depth: How deep in another value it is.
+
+    Raises:
+        UnkeepableError: If it is anything else, too large, or contains itself.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if depth > _MAX_DEPTH:
+        raise UnkeepableError(f"a value more than {_MAX_DEPTH} levels deep, or one in itself")
+    name = kind.__name__
+    if _SEQUENCES.get(name) is kind:
+        items = [kept(item, refer, depth + 1) for item in value]
+        # The order of a set differs from process to process.
+        return [name, sorted(items, key=repr) if name.endswith("set") else items]
+    if _MAPPINGS.get(name) is kind:
+        return [name, _pairs(value, refer, depth)]
+    if kind is defaultdict:
+        factory = getattr(value.default_factory, "__name__", "")
+        if (
+            value.default_factory is not None
+            and _FACTORIES.get(factory) is not value.default_factory
+        ):
+            raise UnkeepableError("a defaultdict whose factory is no type of Python")
+        return ["defaultdict", factory, _pairs(value, refer, depth)]
+    if kind is deque:
+        return ["deque", kept(list(value), refer, depth + 1), value.maxlen]
+    return refer(value) or _kept_leaf(value)
+
+
+def restored(data: Any, find: Find | None = None) -> Any:
+    """Return the value that `kept` made JSON of.
+
+    Args:
+        data: The decoded JSON.
+        find: Returns the value that a reference of `refer` means.
+    """
+    if not isinstance(data, list):
+        return data
+    name, *rest = data
+    if name == "deque":
+        return deque(restored(rest[0], find), maxlen=rest[1])
+    if name in _SEQUENCES:
+        return _SEQUENCES[name](restored(item, find) for item in rest[0])
+    if name in _MAPPINGS:
+        return _MAPPINGS[name](_items(rest[0], find))
+    if name == "defaultdict":
+        return defaultdict(_FACTORIES[rest[0]] if rest[0] else None, _items(rest[1], find))
+    return find(data) if name == "reference" and find is not None else _LEAVES[name](*rest)
+
+
+def _pairs(value: Mapping[Any, Any], refer: Refer, depth: int) -> list[list[Any]]:
+    return [
+        [kept(key, refer, depth + 1), kept(item, refer, depth + 1)] for key, item in value.items()
+    ]
+
+
+def _items(pairs: list[list[Any]], find: Find | None) -> dict[Any, Any]:
+    return {restored(key, find): restored(item, find) for key, item in pairs}
+
+
+def _kept_leaf(value: Any) -> list[Any]:
+    if isinstance(value, (np.ndarray, np.generic)) and type(value).__module__ == "numpy":
+        return _kept_array(value)
+    if isinstance(value, ModeKeys):
+        return ["mode", value.name]
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        return ["pattern", value.pattern, int(value.flags) & ~int(re.DEBUG)]
+    if type(value) is complex:
+        return ["complex", value.real, value.imag]
+    if type(value) is bytes:
+        return ["bytes", base64.b64encode(value).decode()]
+    raise UnkeepableError(f"a {type(value).__qualname__}")
+
+
+def _kept_array(value: Any) -> list[Any]:
+    dtype = value.dtype
+    if dtype.kind not in _ARRAY_KINDS or dtype.names:
+        raise UnkeepableError(f"an array of {dtype}")
+    if value.nbytes > MAX_ARRAY_BYTES:
+        raise UnkeepableError(
+            f"an array of {value.nbytes} bytes, of {MAX_ARRAY_BYTES} that are allowed"
+        )
+    data = base64.b64encode(value.tobytes()).decode()
+    return [
+        "number" if isinstance(value, np.generic) else "array",
+        dtype.str,
+        list(value.shape),
+        data,
+    ]
+
+
+def _array(dtype: str, shape: list[int], data: str) -> Any:
+    return np.frombuffer(base64.b64decode(data), dtype=dtype).reshape(shape).copy()
+
+
+_LEAVES: Final[Mapping[str, Callable[..., Any]]] = {
+    "array": _array,
+    "number": lambda *parts: _array(*parts)[()],
+    "mode": lambda name: ModeKeys[name],
+    "pattern": re.compile,
+    "complex": complex,
+    "bytes": base64.b64decode,
+}

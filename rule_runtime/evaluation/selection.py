@@ -1,0 +1,118 @@
+"""What many rules do with the tensors of a step: choose among them, and tell what was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import Evidence
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["declared", "evidence", "finite_means", "is_training", "worst"]
+
+_TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
+
+
+def is_training(step: StepView) -> bool:
+    """Tell whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
+
+    Args:
+        step: The step.
+    """
+    return step.mode in _TRAINING
+
+
+def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
+    """Return the row of the extreme value; of equal ones the first by tensor, then by worker.
+
+    So the order in which tensors were saved does not matter.
+
+    Args:
+        rows: The rows [R].
+        values: A value of each row [R]; NaN is passed over.
+        largest: True for the largest value, False for the smallest.
+
+    Raises:
+        ValueError: If every value is NaN, or there is no row.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.shape != (len(rows),):
+        raise ValueError(f"{len(rows)} rows need as many values, not {numbers.shape}")
+    known = numbers[~np.isnan(numbers)]
+    if not known.size:
+        raise ValueError("there is no extreme value: every value is NaN, or there is none")
+    extreme = known.max() if largest else known.min()
+    ties = np.flatnonzero(numbers == extreme)
+    return int(min(ties, key=lambda at: (rows.names[at], rows.workers[at])))
+
+
+def evidence(
+    step: StepView,
+    rows: TensorRows,
+    at: int,
+    *,
+    measure: str,
+    value: float,
+    threshold: float,
+    told: str,
+    remedy: str,
+) -> Evidence:
+    """Return the evidence of a finding in one row.
+
+    Args:
+        step: Where it was found.
+        rows: The rows.
+        at: The row.
+        measure: Name of what was measured.
+        value: The measured value.
+        threshold: What it was compared with.
+        told: The finding in words; the tensor's name and a colon are put in front.
+        remedy: What to try first.
+    """
+    return Evidence(
+        step=step.step,
+        mode=step.mode.name,
+        worker=rows.workers[at],
+        tensor=rows.names[at],
+        measure=measure,
+        value=float(value),
+        threshold=float(threshold),
+        sentence=f"{rows.names[at]}: {told}",
+        remedy=remedy,
+    )
+
+
+def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the mean of each row [R], NaN where a row has an element that is not finite.
+
+    That is the value of a scalar, such as a loss.
+
+    Args:
+        rows: The rows [R].
+    """
+    mean = rows.column("mean")
+    num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
+    return np.where(num_bad > 0, np.nan, mean)
+
+
+def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
+    """Return which tensors each worker says belong to a collection, saved at this step or not.
+
+    Workers without a collections file, and those that name no tensor of it, are left out.
+
+    Args:
+        step: The step.
+        collection: Name of the collection.
+    """
+    found = {}
+    for worker in step.workers:
+        file = step._reader.collections.load(worker)  # noqa: SLF001 - no tensor is read
+        entry = None if file is None else file.collections.get(collection)
+        if entry is not None and entry.tensor_names:
+            found[worker] = frozenset(entry.tensor_names)
+    return found

@@ -1,0 +1,206 @@
+"""Rules that were written for the original client, evaluated as ours are."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+from hook_layer.storage.base import StorageError
+from rule_runtime.evaluation.errors import RuleEvaluationConditionMet
+from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
+from rule_runtime.evaluation.kept_attributes import KeptAttributes
+from rule_runtime.evaluation.kept_values import UnkeepableError
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    Failed,
+    IssueFound,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
+from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.evaluation.smdebug_rule import condition_holds
+from rule_runtime.evaluation.trial_at_step import TrialAtStep, other_trial, run_of
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.smdebug_rule import Rule as OriginalRule
+    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.trial import Trial
+
+__all__ = ["SmdebugRule"]
+
+_MAX_RUNS: Final = 8
+"""Runs whose trials are kept in memory by all rules of a process together."""
+_ATTRIBUTES: Final = "attributes"
+_FAILURE: Final = "failure"
+_STEP: Final = "step"
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a rule was made with."""
+
+    rule_class: type[OriginalRule]
+    arguments: Mapping[str, Any]
+    other_trials: Sequence[str] | None
+    steps: tuple[int, float]
+
+
+class _Made(NamedTuple):
+    """An object of the class, and what keeps its attributes."""
+
+    rule: OriginalRule
+    attributes: KeptAttributes
+
+
+class _JudgedRun:
+    """What is kept in this process of one run.
+
+    Args:
+        trial: The run's trial.
+    """
+
+    def __init__(self, trial: TrialAtStep) -> None:
+        self.trial = trial
+        self.others: list[Trial] = []
+        self.made: _Made | None = None
+
+    def look_at_others(self, step: StepView, roots: Sequence[str]) -> None:
+        """Open the other trials, or look for what they saved since."""
+        for trial in self.others:
+            if not trial.loaded_all_steps:
+                trial.refresh()
+        self.others += [other_trial(step, root) for root in roots[len(self.others) :]]
+
+
+class SmdebugRule(Rule):
+    """Judges steps by a class written for the original client.
+
+    The class is constructed with the trial as it is at the first step that is judged. Between two
+    steps its attributes are kept as JSON, so that it does not matter in how many calls or processes
+    a run is judged; what cannot be kept ends the evaluation, with the attribute's name.
+
+    Args:
+        rule_class: The class.
+        arguments: Arguments of its constructor beside `base_trial` and `other_trials`.
+        other_trials: Paths, URIs or job names of the trials that it is given as `other_trials`;
+            None for a class that takes none.
+        steps: Global steps to judge, from the first to before the second.
+    """
+
+    _settings: ClassVar[_Settings]  # a class variable in name, for it is no parameter of the rule
+
+    def __init__(
+        self,
+        rule_class: type[OriginalRule],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        other_trials: Sequence[str] | None = None,
+        steps: tuple[int, float] = (0, math.inf),
+    ) -> None:
+        settings = _Settings(rule_class, dict(arguments or {}), other_trials, steps)
+        object.__setattr__(self, "_settings", settings)
+
+    def __repr__(self) -> str:
+        return f"<SmdebugRule {self._settings.rule_class.__name__}>"
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Let the class judge one step.
+
+        Args:
+            step: What was saved at the step.
+            memory: The attributes of the class's object.
+        """
+        if _FAILURE in memory:
+            return Failed(memory[_FAILURE])
+        first, end = self._settings.steps
+        if not first <= step.step < end:
+            return NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
+        made: _Made | None = None
+        try:
+            made = self._object(step, memory)
+            outcome = self._judge(made.rule, step)
+        except StorageError:
+            raise
+        except UNAVAILABLE as error:
+            outcome = NotEvaluated(str(error))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
+            return Failed(failure_reason(error, self._settings.rule_class))
+        return outcome if made is None else self._kept(made.attributes, memory, outcome)
+
+    def _judge(self, rule: OriginalRule, step: StepView) -> Outcome:
+        try:
+            holds = condition_holds(rule, step.step)
+        except RuleEvaluationConditionMet:
+            holds = True
+        return IssueFound(self._evidence(rule, step)) if holds else Passed()
+
+    def _kept(self, attributes: KeptAttributes, memory: Memory, outcome: Outcome) -> Outcome:
+        try:
+            memory[_ATTRIBUTES] = attributes.take()
+        except UnkeepableError as error:
+            reason = f"{self._settings.rule_class.__name__}: {error}"
+            if not isinstance(outcome, IssueFound):
+                return Failed(reason)
+            memory[_FAILURE] = reason  # the finding counts; there are no further steps
+        return outcome
+
+    def _object(self, step: StepView, memory: Memory) -> _Made:
+        """Return the object that the memory tells of, with its trials at the step."""
+        key = (self, *run_of(step))
+        judged = _runs.pop(key, None)
+        if judged is None or judged.trial.step > step.step:
+            judged = _JudgedRun(TrialAtStep(step))
+        elif judged.trial.step < step.step:
+            judged.trial.go_to(step, is_next=judged.trial.step == memory.get(_STEP))
+        memory[_STEP] = step.step
+        _runs[key] = judged
+        if len(_runs) > _MAX_RUNS:
+            _runs.popitem(last=False)
+        judged.look_at_others(step, self._settings.other_trials or ())
+        kept = memory.get(_ATTRIBUTES)
+        if kept is None or judged.made is None:
+            judged.made = None
+            judged.made = self._make(judged)
+        if kept is not None:
+            judged.made.attributes.put_back(kept)
+        return judged.made
+
+    def _make(self, judged: _JudgedRun) -> _Made:
+        arguments = copy.deepcopy(dict(self._settings.arguments))  # a list may be added to
+        if self._settings.other_trials is not None:
+            arguments["other_trials"] = judged.others
+        make: Any = self._settings.rule_class
+        rule: OriginalRule = make(judged.trial, **arguments)
+        if "trials" not in vars(rule):
+            name = self._settings.rule_class.__name__
+            raise TypeError(f"{name}.__init__ must call super().__init__(base_trial)")
+        return _Made(rule, KeptAttributes(rule))
+
+    def _evidence(self, rule: OriginalRule, step: StepView) -> Evidence:
+        name = self._settings.rule_class.__name__
+        required = sorted(rule.req_tensors.get_names())
+        tensor = required[0] if len(required) == 1 else ""
+        about = inspect.cleandoc(self._settings.rule_class.__doc__ or "").partition("\n")[0]
+        return Evidence(
+            step=step.step,
+            mode=step.mode.name,
+            worker=step.workers[0] if len(step.workers) == 1 else f"{len(step.workers)} workers",
+            tensor=tensor,
+            measure="invoke_at_step",
+            value=math.nan,
+            threshold=math.nan,
+            sentence=f"{tensor or name}: {name}.invoke_at_step({step.step}) is true",
+            remedy=f"See what the rule {name} looks for{': ' if about else ''}{about}",
+        )
+
+
+_runs: Final[OrderedDict[tuple[SmdebugRule, str, str | None], _JudgedRun]] = OrderedDict()

@@ -1,0 +1,190 @@
+"""A trial as it was when one of its steps was judged: nothing of what came later is seen."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NoReturn
+
+from hook_layer.format.errors import FormatError
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, parse_index_key
+from hook_layer.storage.base import Buffers, ObjectNotFoundError, Store
+from rule_runtime.trial.errors import StepNotYetAvailable
+from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.tensor_rows import index_of
+from rule_runtime.trial.trial import Trial
+
+__all__ = ["TrialAtStep", "other_trial", "run_of"]
+
+
+class TrialAtStep(Trial):
+    """The trial of a step with all its steps up to that one; it can go forward, never back.
+
+    To go on costs the index files of the next step; to begin with a late one, or to leave some out,
+    a listing and all index files up to it.
+
+    Args:
+        step: The step.
+
+    Attributes:
+        step: Number of the last step that is seen.
+    """
+
+    def __init__(self, step: StepView) -> None:
+        self.step = step.step
+        self._seen_root = _RootAtStep(_root_of(step), run_of(step)[1], step.step)
+        super().__init__(self._seen_root, name=_name(self._seen_root.uri), sleep=_unable_to_wait)
+        self._tell_whether_complete(step)
+
+    def go_to(self, step: StepView, *, is_next: bool) -> None:
+        """Show the steps up to a later one.
+
+        Args:
+            step: The later step.
+            is_next: True if nothing was saved between the step that is shown and this one.
+        """
+        self.step = step.step
+        self._seen_root.go_to(step.step, _keys_of(step) if is_next else None)
+        self.loaded_all_steps = False
+        self.refresh()
+        self._tell_whether_complete(step)
+
+    def maybe_refresh(self, name: str | None = None) -> None:
+        """Do nothing: only `go_to` shows more.
+
+        Args:
+            name: Taken for compatibility.
+        """
+
+    def _tell_whether_complete(self, step: StepView) -> None:
+        # A step is judged without some of its workers only when they will never write it.
+        self.loaded_all_steps = not step.is_complete
+
+
+def run_of(step: StepView) -> tuple[str, str | None]:
+    """Return the URI of the root and the RunId of the run that a step is of.
+
+    Args:
+        step: The step.
+    """
+    files = step._files  # noqa: SLF001 - nothing else tells it
+    return _root_of(step).uri, index_of(next(iter(files.values()))).run
+
+
+def other_trial(step: StepView, root: str) -> Trial:
+    """Return another trial, as it is by now.
+
+    Args:
+        step: The step that is judged.
+        root: Path or URI of the other trial, or the name of a job that writes beside this one.
+
+    Raises:
+        OtherTrialError: If it does not exist, or may not be read.
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    store = step._reader.other(root)[0].store  # noqa: SLF001 - as `StepView.in_other_trial` does
+    trial = Trial(store, name=_name(store.uri), sleep=_unable_to_wait)
+    trial.dynamic_refresh = False
+    return trial
+
+
+def _keys_of(step: StepView) -> list[str]:
+    return sorted(file.key for file in step._files.values())  # noqa: SLF001
+
+
+def _root_of(step: StepView) -> Store:
+    return step._reader.store  # noqa: SLF001 - nothing else tells it
+
+
+def _name(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+def _unable_to_wait(_: float) -> NoReturn:
+    raise _StepStillToComeError
+
+
+class _StepStillToComeError(StepNotYetAvailable):
+    """A rule waits for what is not there: steps are judged in order, each when it is complete."""
+
+    def __init__(self) -> None:
+        super().__init__(-1, ModeKeys.GLOBAL)
+        self.args = ("the rule asks for a step that has not come yet",)
+
+
+class _RootAtStep:
+    """The store of a trial without the index files of later steps and without the end marker.
+
+    Args:
+        store: The trial's root.
+        run: RunId of the run that is looked at, whichever the folder is about by now.
+        last_step: The last step that is seen.
+    """
+
+    def __init__(self, store: Store, run: str | None, last_step: int) -> None:
+        self._store = store
+        self._job = None if run is None else JobFile(_name(store.uri), run, "", "").encode()
+        self._index_keys: list[str] = []
+        self._last_step = last_step
+        self._is_listed = False
+
+    def go_to(self, step: int, keys: list[str] | None) -> None:
+        """Show the index files up to a later step.
+
+        Args:
+            step: The step.
+            keys: Its index files, if there are no others that were not shown before.
+        """
+        self._last_step = step
+        self._is_listed = keys is not None
+        self._index_keys += keys or ()
+
+    @property
+    def uri(self) -> str:
+        return self._store.uri
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        if key == JOB_FILE and self._job is not None:
+            return self._job[start : None if length is None else start + length]
+        if key in (JOB_FILE, END_MARKER):
+            raise ObjectNotFoundError(f"{self.uri}{key} is not looked at")
+        return self._store.get(key, start, length)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        if prefix != INDEX_PREFIX:
+            return self._store.list(prefix, after)
+        return self._list_index(after)
+
+    def _list_index(self, after: str | None) -> Iterator[str]:
+        """Yield the keys of the index; those that are known are not listed again.
+
+        Steps are judged in order, so what comes behind the last one is all that can be new.
+        """
+        known = self._index_keys
+        if not self._is_listed:
+            for key in self._store.list(INDEX_PREFIX, known[-1] if known else None):
+                if self._is_later(key):
+                    break
+                known.append(key)
+            self._is_listed = True
+        yield from known[0 if after is None else bisect_right(known, after) :]
+
+    def _is_later(self, key: str) -> bool:
+        try:
+            return parse_index_key(key).step > self._last_step
+        except FormatError:
+            return False
+
+    def exists(self, key: str) -> bool:
+        return key != END_MARKER and self._store.exists(key)
+
+    def size(self, key: str) -> int:
+        return self._store.size(key)
+
+    def put(self, key: str, data: Buffers) -> None:  # noqa: ARG002
+        raise PermissionError(f"{self.uri}{key}: a trial is only read")
+
+    def delete(self, key: str) -> None:
+        raise PermissionError(f"{self.uri}{key}: a trial is only read")

@@ -1,0 +1,151 @@
+"""The base of rules that compare losses of validation with those of training."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_rule import Finding
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["ValidationRule"]
+
+_NUM_LATEST: Final = 5
+_TRAIN_PREFIX: Final = "train-"
+_Passed = tuple[str, str, str]
+"""The training loss and its worker, and the loss of validation."""
+
+
+class ValidationRule(Rule):
+    """Judges each loss of validation beside the loss of training.
+
+    A pass of validation is the EVAL steps between two training steps; its losses are averaged, and
+    judged at the training step behind it. With XGBoost, the losses of other data sets stand beside
+    `train-...` in every step. Of more than 32 losses the first that came are judged.
+
+    Attributes:
+        measure: Name of what is measured.
+        remedy: What to try first.
+    """
+
+    measure: ClassVar[str]
+    remedy: ClassVar[str]
+
+    collections = (CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),)
+
+    @abstractmethod
+    def judge(self, name: str, validation: float, training: float, first: float) -> Finding | None:
+        """Return what is wrong with a loss of validation, None if nothing is.
+
+        Args:
+            name: Name of the loss of validation.
+            validation: The loss of validation.
+            training: Median of the latest losses of training.
+            first: The first loss of training.
+        """
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Add the losses of the step, and judge validation where training goes on behind it.
+
+        Args:
+            step: What was saved at the step.
+            memory: `training`, first and latest numbers of at most 32 losses; `passes`, sum and
+                number of their losses of validation since; `streaks`, findings in a row.
+        """
+        rows = step.tensors(collections=("losses",))
+        means = finite_means(rows)
+        at_row = {
+            (rows.names[at], rows.workers[at]): int(at) for at in np.flatnonzero(np.isfinite(means))
+        }
+        if not at_row:
+            return NotEvaluated("no finite loss was saved")
+        losses = {names: float(means[at]) for names, at in at_row.items()}
+        if step.mode is ModeKeys.EVAL:
+            _add_to_pass(memory, losses)
+            return NotEvaluated("validation is judged when training goes on")
+        if not is_training(step):
+            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+        found = self._judge_all(losses, memory)
+        if found is None:
+            return NotEvaluated("there is no loss of validation to judge")
+        if not found:
+            return Passed()
+        (tensor, worker, _), finding = min(found.items(), key=lambda item: (-item[1].excess, item))
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at_row[tensor, worker],
+                measure=self.measure,
+                value=finding.value,
+                threshold=finding.threshold,
+                told=finding.told,
+                remedy=self.remedy,
+            )
+        )
+
+    def _judge_all(
+        self, losses: Mapping[Series, float], memory: Memory
+    ) -> dict[_Passed, Finding] | None:
+        """Return the findings; None if there is no loss of validation."""
+        training = SeriesMemory(memory.get("training", {}), num_first=1, num_latest=_NUM_LATEST)
+        beside = _beside(losses)
+        kept = training.add({names: x for names, x in losses.items() if names not in beside})
+        memory["training"] = training.to_json()
+        passed = _of_passes(memory) | {
+            (*beside[names], names[0]): losses[names] for names in beside
+        }
+        judged = {key: x for key, x in passed.items() if key[:2] in kept}
+        if not judged:
+            return None
+        patience = int(getattr(self, "patience", 1))
+        before: dict[str, int] = memory.get("streaks", {})
+        streaks, found = {}, {}
+        for key in sorted(judged):
+            series = training.of(key[:2])
+            now, first = float(np.median(series.latest)), float(series.first[0])
+            finding = self.judge(key[2], judged[key], now, first)
+            place = "\n".join(key)
+            streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
+            if finding is not None and streaks[place] >= patience:
+                found[key] = finding
+        memory["streaks"] = streaks
+        return found
+
+
+def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
+    """Return the losses of other data sets that XGBoost measures, and those of training."""
+    of_training = {
+        (name, worker): (f"{_TRAIN_PREFIX}{name.partition('-')[2]}", worker)
+        for name, worker in losses
+        if "-" in name and not name.startswith(_TRAIN_PREFIX)
+    }
+    return {names: beside for names, beside in of_training.items() if beside in losses}
+
+
+def _add_to_pass(memory: Memory, losses: Mapping[Series, float]) -> None:
+    passes: list[list[Any]] = memory.setdefault("passes", [])
+    places = {(name, worker): at for at, (name, worker, *_) in enumerate(passes)}
+    for names in sorted(losses):
+        if names in places:
+            passes[places[names]][2] += losses[names]
+            passes[places[names]][3] += 1
+        elif len(passes) < MAX_SERIES:
+            passes.append([*names, losses[names], 1])
+
+
+def _of_passes(memory: Memory) -> dict[_Passed, float]:
+    """Return the mean losses of the pass that ended, and forget it."""
+    passes = memory.pop("passes", [])
+    return {(name, worker, name): total / count for name, worker, total, count in passes}

@@ -1,0 +1,136 @@
+"""True and predicted classes, out of what trainings save as labels and predictions.
+
+Shape legend: N = examples, K = classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ClassPairs", "class_pairs", "true_classes"]
+
+_LARGEST_CLASS: Final = (1 << 31) - 1
+_HALF: Final = 0.5
+
+
+class ClassPairs(NamedTuple):
+    """The classes of some examples.
+
+    Attributes:
+        labels: True classes [N], whole numbers from 0.
+        predictions: Predicted classes [N].
+        num_classes: How many classes the predictions tell of: the length of their class axis, 2
+            for probabilities; None if they tell of none.
+    """
+
+    labels: npt.NDArray[np.int64]
+    predictions: npt.NDArray[np.int64]
+    num_classes: int | None
+
+
+def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the classes that labels name [N]: numbers, or rows of 0 with a single 1 (one-hot).
+
+    Negative labels, which mark what is to be ignored, and those that are not finite are left out.
+
+    Args:
+        labels: Labels of any shape; one-hot along the last axis.
+
+    Raises:
+        ValueError: If they are no classes.
+    """
+    values = _numbers("labels", labels)
+    if _is_one_hot(values):
+        return _classes("labels", values.argmax(axis=-1).reshape(-1))
+    values = values.reshape(-1)
+    return _classes("labels", values[np.isfinite(values) & (values >= 0)])
+
+
+def class_pairs(
+    labels: npt.NDArray[Any], predictions: npt.NDArray[Any], *, argmax: bool = False
+) -> ClassPairs:
+    """Return the true and the predicted class of each example.
+
+    Predictions are classes; or probabilities of the second of two classes, which count from 0.5 on;
+    or have an axis more than the labels, the second or the last one, along which the largest number
+    is the class; or the shape of one-hot labels. Examples with a negative label or with a number
+    that is not finite are left out.
+
+    Args:
+        labels: Labels, as for `true_classes`.
+        predictions: Predictions of the same examples.
+        argmax: True to take the largest number along the last axis of predictions, and of labels of
+            the same shape, whatever they look like.
+
+    Raises:
+        ValueError: If they do not fit together, or are no classes.
+    """
+    true = _without_last_axis_of_one(_numbers("labels", labels))
+    predicted = _without_last_axis_of_one(_numbers("predictions", predictions))
+    is_same_shape = true.shape == predicted.shape and true.ndim > 1
+    if is_same_shape and (argmax or _is_one_hot(true)):
+        known = np.isfinite(true).all(axis=-1)
+        true = np.where(known, true.argmax(axis=-1), -1)
+    axis = _class_axis(true.shape, predicted.shape)
+    num_classes = None if axis is None else predicted.shape[axis]
+    if axis is not None:
+        is_finite = np.isfinite(predicted).all(axis=axis)
+        predicted = np.where(is_finite, predicted.argmax(axis=axis), np.nan)
+    if true.size != predicted.size:
+        raise ValueError(
+            f"labels of shape {labels.shape} do not fit predictions of shape {predictions.shape}"
+        )
+    true, predicted = true.reshape(-1), predicted.reshape(-1)
+    is_known = np.isfinite(true) & np.isfinite(predicted) & (true >= 0)
+    true, predicted = _classes("labels", true[is_known]), predicted[is_known]
+    if num_classes is None and (predicted != np.floor(predicted)).any():
+        predicted, num_classes = _second_of_two(predicted, true), 2
+    return ClassPairs(true, _classes("predictions", predicted), num_classes)
+
+
+def _second_of_two(
+    probabilities: npt.NDArray[Any], labels: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    is_probability = (probabilities >= 0) & (probabilities <= 1)
+    if not is_probability.all() or labels.max(initial=0) > 1:
+        raise ValueError("predictions are neither classes nor probabilities of two classes")
+    return np.asarray(probabilities >= _HALF)
+
+
+def _without_last_axis_of_one(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return array[..., 0] if array.ndim > 1 and array.shape[-1] == 1 else array
+
+
+def _class_axis(labels: tuple[int, ...], predictions: tuple[int, ...]) -> int | None:
+    """Return the axis that predictions have more than labels; None if they have not one more."""
+    if len(predictions) != len(labels) + 1 or len(predictions) < 2:  # noqa: PLR2004
+        return None
+    if 0 in predictions:
+        return None
+    for axis in (1, len(predictions) - 1):
+        if predictions[:axis] + predictions[axis + 1 :] == labels:
+            return axis
+    return None
+
+
+def _is_one_hot(values: npt.NDArray[Any]) -> bool:
+    if values.ndim < 2 or values.shape[-1] < 2 or not values.size:  # noqa: PLR2004
+        return False
+    is_bit = (values == 0) | (values == 1)
+    return bool(is_bit.all() and (values.sum(axis=-1) == 1).all())
+
+
+def _numbers(what: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{what} of type {array.dtype} are no classes")
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _classes(what: str, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    is_class = (values >= 0) & (values <= _LARGEST_CLASS) & (values == np.floor(values))
+    if not is_class.all():
+        raise ValueError(f"{what} are no classes: {values[~is_class][0]:g} is among them")
+    return values.astype(np.int64)

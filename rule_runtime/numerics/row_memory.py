@@ -1,0 +1,93 @@
+"""What is remembered of many tensors, some bytes each: a fingerprint, and how long it has held.
+
+Shape legend: R = rows, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MAX_ROWS", "RowMemory", "fingerprints", "row_keys"]
+
+MAX_ROWS: Final = 2048
+"""Rows that are remembered; which of more ones is decided by their keys, so by chance."""
+
+_RECORD: Final = np.dtype([("key", "<u4"), ("print", "<u4"), ("streak", "<u2")])
+_LONGEST: Final = 60_000
+
+
+def row_keys(names: Sequence[str], workers: Sequence[str]) -> npt.NDArray[np.uint32]:
+    """Return a number for each row [R] that stands for its tensor and worker.
+
+    Args:
+        names: Name of each row's tensor [R].
+        workers: Worker of each row [R].
+    """
+    pairs = zip(names, workers, strict=True)
+    keys = [zlib.crc32(f"{worker}\0{name}".encode()) for name, worker in pairs]
+    return np.array(keys, dtype=np.uint32)
+
+
+def fingerprints(columns: Sequence[npt.NDArray[np.float64]]) -> npt.NDArray[np.uint32]:
+    """Return a number for each row [R] that differs, but for chance, if any column differs.
+
+    Args:
+        columns: Some vectors [R].
+    """
+    table = np.ascontiguousarray(np.stack(columns, axis=1), dtype="<f8")
+    return np.array([zlib.crc32(row.tobytes()) for row in table], dtype=np.uint32)
+
+
+class RowMemory:
+    """Fingerprints and streaks of at most 2,048 rows, as one string.
+
+    Args:
+        text: What `to_json` returned; empty to begin.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._records = np.frombuffer(base64.b64decode(text), _RECORD)
+
+    def to_json(self) -> str:
+        """Return the memory as a string of at most 28 KB."""
+        return base64.b64encode(self._records.tobytes()).decode()
+
+    def known(self, keys: npt.NDArray[np.uint32]) -> Mapping[int, tuple[int, int]]:
+        """Return (fingerprint, streak) of those rows that are remembered, by key.
+
+        Args:
+            keys: Keys of rows [R].
+        """
+        at = {int(record["key"]): record for record in self._records}
+        wanted = (int(key) for key in keys)
+        return {k: (int(at[k]["print"]), int(at[k]["streak"])) for k in wanted if k in at}
+
+    def update(
+        self,
+        keys: npt.NDArray[np.uint32],
+        prints: npt.NDArray[np.uint32],
+        goes_on: npt.NDArray[np.bool_],
+    ) -> npt.NDArray[np.int64]:
+        """Remember the rows of a step, and return how often in a row each was bad [R].
+
+        Args:
+            keys: Keys of the rows [R].
+            prints: Their fingerprints [R].
+            goes_on: Whether a row is bad [R]; else its streak begins anew.
+        """
+        known = self.known(keys)
+        before = np.array([known.get(int(key), (0, 0))[1] for key in keys], dtype=np.int64)
+        streaks = np.where(goes_on, np.minimum(before + 1, _LONGEST), 0)
+        records = np.zeros(len(keys), _RECORD)
+        records["key"], records["print"], records["streak"] = keys, prints, streaks
+        absent = self._records[~np.isin(self._records["key"], keys)]
+        joined = np.concatenate([records, absent])
+        self._records = joined[np.argsort(joined["key"], kind="stable")][:MAX_ROWS]
+        kept = np.isin(keys, self._records["key"])
+        return np.where(kept, streaks, 0)

@@ -1,0 +1,267 @@
+"""ClassImbalance: classes with too few labels, or that are mostly predicted wrongly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import (
+    AtLeast,
+    AtMost,
+    GreaterThan,
+    Memory,
+    Regex,
+    Rule,
+    Unit,
+)
+from rule_runtime.numerics.class_pairs import class_pairs, true_classes
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["ClassImbalance"]
+
+_MAX_CLASSES: Final = 1024
+_MAX_PAIRS: Final = 4
+"""Pairs of labels and predictions, by mode; further ones are passed over."""
+
+_REMEDY: Final = (
+    "Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often, "
+    "or get more data of them; judge by a metric that rare classes count in."
+)
+
+
+class _Tally(NamedTuple):
+    """What was counted so far of one tensor of labels.
+
+    Attributes:
+        classes: The classes seen [K].
+        labels: Labels of each [K].
+        predicted: Those of them that came with a prediction [K].
+        wrong: Those of them that were predicted wrongly [K].
+    """
+
+    classes: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    wrong: npt.NDArray[np.int64]
+
+
+class ClassImbalance(Rule):
+    """Finds labels of which some classes are rare, and classes that are mostly predicted wrongly.
+
+    What it detects:
+        A largest class with more than `threshold_imbalance` times as many labels as the smallest;
+        or a class of which more than the share `threshold_misprediction` is predicted wrongly.
+
+    Why it matters:
+        A model that never predicts a rare class can have a small loss and be of no use.
+
+    How it decides:
+        The labels of all saved steps and all workers are counted, those of each mode by themselves;
+        from `samples` of them on it is judged at each step. The ratio is that of the largest count
+        to the smallest of the classes seen. A class that never came cannot be seen; but if only one
+        came while the predictions tell of more classes, the ratio is infinite. The mispredictions
+        of a class are counted over all steps likewise. Strictly larger fires. The ratio comes first
+        as evidence, for it does not depend on the model.
+        Labels are the tensors that `labels_regex` finds, predictions those of `predictions_regex`;
+        if there are several, they are paired in the order of their names. Labels are classes or
+        one-hot rows; predictions are classes, probabilities (0.5 and more is class 1), or a number
+        for each class, of which the largest counts. Negative labels mark examples to ignore. Labels
+        without predictions are judged by the ratio alone; what is neither classes nor
+        probabilities, like the predictions of a regression, is not evaluated. Counted are at most
+        1,024 classes and 4 pairs of tensors, by mode.
+
+    Parameters:
+        threshold_imbalance: The largest ratio of the counts of two classes that is no issue.
+        threshold_misprediction: The largest share of wrong predictions of a class that is no issue.
+        samples: Labels that must have been counted.
+        argmax: True to take the largest number along the last axis of the predictions as the class
+            even if labels have the same shape and are not one-hot.
+        labels_regex: Regular expression of the labels.
+        predictions_regex: Regular expression of the predictions.
+
+    What to try:
+        Weights for the classes, other sampling, more data of the rare ones.
+
+    Known false alarms:
+        Data of rare events, where the imbalance is known and allowed for; the wrong predictions of
+        a model that has not learnt yet, if `samples` are counted early.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger, and its test of 2019.
+    """
+
+    threshold_imbalance: Annotated[float, AtLeast(1)] = 10.0
+    threshold_misprediction: Annotated[float, GreaterThan(0), AtMost(1)] = 0.7
+    samples: Annotated[int, AtLeast(1), Unit("labels")] = 500
+    argmax: bool = False
+    labels_regex: Annotated[tuple[str, ...], Regex()] = (".*labels",)
+    predictions_regex: Annotated[tuple[str, ...], Regex()] = (".*predictions",)
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return collections of the labels and the predictions, with their values."""
+        return tuple(
+            CollectionConfig(
+                name,
+                {
+                    "include_regex": "|".join(regex),
+                    "save_interval": "500",
+                    "save_raw_tensor": "True",
+                },
+            )
+            for name, regex in (
+                ("labels", self.labels_regex),
+                ("predictions", self.predictions_regex),
+            )
+            if regex
+        )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Count the labels of the step, and judge what has been counted.
+
+        Args:
+            step: What was saved at the step.
+            memory: `tallies` of at most 4 tensors of labels, with 1,024 classes at most in each.
+        """
+        tallies: dict[str, list[list[int]]] = memory.setdefault("tallies", {})
+        counted: dict[str, tuple[str, str, int]] = {}
+        reason = f"no labels were saved, tensors named as {', '.join(self.labels_regex)}"
+        for worker in step.workers:
+            pairs, problem = self._pairs(step, worker)
+            reason = problem or reason
+            for labels, predictions in pairs:
+                key = f"{step.mode.name}/{labels}"
+                if key not in tallies and len(tallies) >= _MAX_PAIRS:
+                    continue
+                try:
+                    tally, num_classes = self._count(
+                        step.values({labels, predictions} - {""}, worker),
+                        (labels, predictions),
+                        _read(tallies.get(key)),
+                    )
+                except ValueError as error:
+                    reason = f"{labels}: {error}"
+                    continue
+                tallies[key] = [column.tolist() for column in tally]
+                first = counted.get(key, (labels, worker, 0))
+                counted[key] = (*first[:2], max(first[2], num_classes))
+        return self._judge(step, tallies, counted, reason)
+
+    def _pairs(self, step: StepView, worker: str) -> tuple[list[tuple[str, str]], str]:
+        """Return the names of labels and their predictions, "" for none; or the problem."""
+        names = []
+        for regex in (self.labels_regex, self.predictions_regex):
+            rows = step.tensors(regex=regex)
+            of_worker = zip(rows.names, rows.workers, strict=True)
+            names.append(sorted(name for name, of in of_worker if of == worker))
+        labels, predictions = names
+        if predictions and labels and len(labels) != len(predictions):
+            problem = f"{len(labels)} tensors of labels and {len(predictions)} of predictions"
+            return [], f"{problem} were saved, which makes no pairs"
+        predictions = predictions or [""] * len(labels)
+        return list(zip(labels, predictions, strict=False))[:_MAX_PAIRS], ""
+
+    def _count(
+        self, values: dict[str, npt.NDArray[Any]], names: tuple[str, str], tally: _Tally
+    ) -> tuple[_Tally, int]:
+        """Return a tally with the labels of one worker added, and of how many classes is known."""
+        labels, predictions = names
+        if labels not in values or (predictions and predictions not in values):
+            raise ValueError("the values of labels and predictions were not saved")
+        if predictions:
+            pairs = class_pairs(values[labels], values[predictions], argmax=self.argmax)
+            true, wrong = pairs.labels, pairs.labels != pairs.predictions
+            num_classes = pairs.num_classes or int(pairs.predictions.max(initial=0)) + 1
+        else:
+            true, num_classes = true_classes(values[labels]), 0
+            wrong = np.zeros(len(true), np.bool_)
+        if not len(true):
+            raise ValueError("there is no label")
+        classes = np.unique(np.concatenate([tally.classes, true]))
+        if len(classes) > _MAX_CLASSES:
+            raise ValueError(f"there are more than {_MAX_CLASSES} classes")
+        where, at = np.searchsorted(classes, tally.classes), np.searchsorted(classes, true)
+        added = np.bincount(at, minlength=len(classes))
+        of_step = added, added * bool(predictions), np.bincount(at[wrong], minlength=len(classes))
+        columns = []
+        for before, now in zip(tally[1:], of_step, strict=True):
+            column = now.astype(np.int64)
+            column[where] += before
+            columns.append(column)
+        return _Tally(classes, *columns), num_classes
+
+    def _judge(
+        self,
+        step: StepView,
+        tallies: dict[str, list[list[int]]],
+        counted: dict[str, tuple[str, str, int]],
+        reason: str,
+    ) -> Outcome:
+        found = []
+        most = 0
+        for key, (labels, worker, num_classes) in counted.items():
+            tally = _read(tallies[key])
+            total = int(tally.labels.sum())
+            most = max(most, total)
+            if total >= self.samples:
+                found += [
+                    (rank, -value, labels, measure, value, threshold, told, worker)
+                    for rank, measure, value, threshold, told in self._findings(tally, num_classes)
+                ]
+        if found:
+            _, _, labels, measure, value, threshold, told, worker = min(found)
+            return IssueFound(
+                Evidence(
+                    step=step.step,
+                    mode=step.mode.name,
+                    worker=worker,
+                    tensor=labels,
+                    measure=measure,
+                    value=value,
+                    threshold=threshold,
+                    sentence=f"{labels}: {told}",
+                    remedy=_REMEDY,
+                )
+            )
+        if not counted:
+            return NotEvaluated(reason)
+        if most < self.samples:
+            return NotEvaluated(f"only {most} of the {self.samples} labels were saved so far")
+        return Passed()
+
+    def _findings(
+        self, tally: _Tally, num_classes: int
+    ) -> list[tuple[int, str, float, float, str]]:
+        """Return rank, measure, value, threshold and words of what is wrong."""
+        found = []
+        most, least = int(tally.labels.argmax()), int(tally.labels.argmin())
+        is_alone = len(tally.classes) == 1 and num_classes > 1
+        ratio = np.inf if is_alone else tally.labels[most] / tally.labels[least]
+        if ratio > self.threshold_imbalance:
+            few = (
+                f"none of the other {num_classes - 1} classes has any"
+                if is_alone
+                else f"class {tally.classes[least]} has {tally.labels[least]}, a ratio of "
+                f"{ratio:.4g}, more than {self.threshold_imbalance:g}"
+            )
+            told = f"class {tally.classes[most]} has {tally.labels[most]} labels, and {few}"
+            found.append((0, "imbalance", float(ratio), self.threshold_imbalance, told))
+        shares = tally.wrong / np.maximum(tally.predicted, 1)
+        at = int(shares.argmax())
+        if shares[at] > self.threshold_misprediction:
+            told = (
+                f"{tally.wrong[at]} of {tally.predicted[at]} examples of class {tally.classes[at]} "
+                f"are predicted wrongly, a share larger than {self.threshold_misprediction:g}"
+            )
+            limit = self.threshold_misprediction
+            found.append((1, "misprediction", float(shares[at]), limit, told))
+        return found
+
+
+def _read(columns: list[list[int]] | None) -> _Tally:
+    return _Tally(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))

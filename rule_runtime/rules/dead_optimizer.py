@@ -1,0 +1,132 @@
+"""DeadOptimizer: a parameter that has a gradient and yet does not change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["DeadOptimizer"]
+
+_PRINTED: Final = ("min", "max", "mean", "l1", "l2")
+_ALL_AT_ONCE: Final = 5
+_REMEDY: Final = (
+    "Give the optimiser all parameters (build it after the model is complete), check that "
+    "optimizer.step() is called and that the learning rate of the parameter's group is not 0."
+)
+
+
+class DeadOptimizer(Rule):
+    """Finds parameters that get a gradient and do not change.
+
+    What it detects:
+        A weight or bias whose gradient is not zero at step after step, while its own value stays
+        the same.
+
+    Why it matters:
+        It was not given to the optimiser, its learning rate is 0, or steps are left out: part of
+        the model is not trained, and nothing says so.
+
+    How it decides:
+        A value has not changed if minimum, maximum, mean, l1 and l2 are exactly equal to those of
+        the training step saved before. It fires for a parameter that has not changed over
+        `patience` saved steps in a row, at each of which its gradient was neither zero nor without
+        finite elements. If not a single parameter of the run changes, five times as many are
+        needed: with gradients that are accumulated the optimiser steps only now and then.
+        Parameters without a gradient (frozen ones) are not judged. Of more than 2,048 parameters,
+        of all workers together, as many are followed.
+
+    Parameters:
+        patience: Saved steps in a row without a change.
+
+    What to try:
+        Make the optimiser behind the last change of the model, with all its parameters; look at
+        its parameter groups and at the loss scaler.
+
+    Known false alarms:
+        A phase that trains part of the model and lets the other part's gradients be computed;
+        learning rates so small that float16 or bfloat16 parameters do not move.
+
+    Source:
+        Stepwatch.
+    """
+
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 5
+
+    collections = (
+        CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("biases", {"save_interval": "10"}),
+        CollectionConfig("gradients", {"save_interval": "10"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare each parameter with the training step before.
+
+        Args:
+            step: What was saved at the step.
+            memory: `rows`: fingerprints and streaks of at most 2,048 parameters; `still`: for how
+                many saved steps none has changed.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"in mode {step.mode.name} no parameter changes")
+        parameters = step.tensors(collections=("weights", "biases"))
+        moves = _has_gradient(step, parameters)
+        if not moves.any():
+            return NotEvaluated("no parameter with a gradient was saved")
+        prints = fingerprints([parameters.column(name) for name in _PRINTED])
+        keys = row_keys(parameters.names, parameters.workers)
+        rows = RowMemory(memory.get("rows", ""))
+        known = rows.known(keys)
+        is_first = not known
+        same = np.array(
+            [
+                int(key) in known and known[int(key)][0] == int(mark)
+                for key, mark in zip(keys, prints, strict=True)
+            ]
+        )
+        streaks = rows.update(keys, prints, same & moves)
+        still = memory.get("still", 0) + 1 if same.all() else 0
+        memory.update(rows=rows.to_json(), still=min(still, _ALL_AT_ONCE * self.patience))
+        if is_first:
+            return NotEvaluated("there is no earlier step to compare with")
+        needed = self.patience * (_ALL_AT_ONCE if same.all() else 1)
+        bad = streaks >= needed
+        if not bad.any() or (same.all() and still < needed):
+            return Passed()
+        at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
+        count, share = int(streaks[at]), f"{int(bad.sum())} of {len(parameters)} parameters"
+        return IssueFound(
+            evidence(
+                step,
+                parameters,
+                at,
+                measure="unchanged_saved_steps",
+                value=count,
+                threshold=needed,
+                told=f"has a gradient and has not changed for {count} saved steps ({share})",
+                remedy=_REMEDY,
+            )
+        )
+
+
+def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell of each parameter whether its gradient is known and not zero."""
+    gradients = step.tensors(collections=("gradients",))
+    sizes = np.nan_to_num(gradients.column("l2"))
+    moving = {
+        (name.removeprefix("gradient/"), worker)
+        for name, worker, size in zip(gradients.names, gradients.workers, sizes, strict=True)
+        if size > 0
+    }
+    pairs = zip(parameters.names, parameters.workers, strict=True)
+    return np.array([pair in moving for pair in pairs], dtype=bool)

@@ -1,0 +1,128 @@
+"""DeadRelu: a layer most of whose ReLU units are never active."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
+from rule_runtime.trial.value_pairs import row_values
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["DeadRelu"]
+
+_REMEDY: Final = (
+    "Lower the learning rate (one large step can push a layer's inputs below zero for good), use "
+    "a Kaiming initialisation and no large negative biases, normalise the layer's inputs, or use "
+    "LeakyReLU, ELU or GELU."
+)
+
+
+class DeadRelu(Rule):
+    """Finds layers most of whose ReLU units have stopped activating.
+
+    What it detects:
+        A ReLU layer of whose units more than `threshold_layer` percent are dead: active in fewer
+        than `threshold_inactivity` percent of their outputs at a step.
+
+    Why it matters:
+        A unit that is never active gets no gradient, so it never comes back, and what it could have
+        learned is lost to the network.
+
+    How it decides:
+        At each training step (modes TRAIN and GLOBAL), for the outputs of all layers in the
+        collection `relu_output`, which the hook for PyTorch fills by the type of the layers, and of
+        those whose name matches `tensor_regex`, on each worker. A unit is a feature of [N, U] or a
+        channel of [N, U, H, W]; its activity is the share of its outputs, over the batch and the
+        positions, that are not zero. Both comparisons are strict. In three dimensions the units may
+        be the second axis, as in a convolution of sequences, or the last, as in a linear layer over
+        sequences; the axis with the larger share of dead units counts. Layers with one output of
+        each unit, or without a batch, are not judged: one zero says nothing of a unit. NaN counts
+        as active. The layer with the largest share of dead units is the evidence. Needs the values
+        of the outputs; each step is judged by itself.
+
+    Parameters:
+        tensor_regex: Regular expressions of the outputs of ReLU layers.
+        threshold_inactivity: Activity of a unit below which it is dead.
+        threshold_layer: Share of dead units above which a layer is an issue.
+
+    What to try:
+        A smaller learning rate, a Kaiming initialisation, normalisation in front of the layer; or
+        activations that are not flat below zero, such as LeakyReLU, ELU or GELU.
+
+    Known false alarms:
+        Layers that are sparse on purpose; small batches, in which a unit that is seldom active
+        shows no activity; positions that are padded in most sequences of a batch.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
+    """
+
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_output",)
+    threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
+    threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
+
+    collections = (
+        CollectionConfig("relu_output", {"include_regex": ".*relu_output", "save_interval": "500"}),
+    )
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the collection with the outputs' values."""
+        parameters = {**self.collections[0].parameters, "save_raw_tensor": "True"}
+        if self.tensor_regex:
+            parameters["include_regex"] = "|".join(self.tensor_regex)
+        return (CollectionConfig("relu_output", parameters),)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        """Compare the largest share of dead units of the step with the threshold.
+
+        Args:
+            step: What was saved at the step.
+            memory: Not used.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+        rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
+        if not len(rows):
+            return NotEvaluated("no output of a ReLU layer was saved")
+        dead = np.full(len(rows), np.nan)
+        num_units = np.zeros(len(rows), dtype=np.int64)
+        for at, value in row_values(step, rows):
+            if value.dtype.kind not in "biuf":
+                continue
+            for axis in unit_axes(value.shape):
+                is_dead = unit_percentages(value, axis) < self.threshold_inactivity
+                percent = 100.0 * np.count_nonzero(is_dead) / len(is_dead)
+                if not percent <= dead[at]:
+                    dead[at], num_units[at] = percent, len(is_dead)
+        if np.isnan(dead).all():
+            return NotEvaluated(
+                f"no output of a ReLU layer, such as {min(rows.names)}, was saved with the values "
+                "of a batch"
+            )
+        at = worst(rows, dead, largest=True)
+        if dead[at] <= self.threshold_layer:
+            return Passed()
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="dead_units_percent",
+                value=dead[at],
+                threshold=self.threshold_layer,
+                told=(
+                    f"{dead[at]:.4g} % of {num_units[at]} units are active in less than "
+                    f"{self.threshold_inactivity:g} % of their outputs, more than "
+                    f"{self.threshold_layer:g} %"
+                ),
+                remedy=_REMEDY,
+            )
+        )

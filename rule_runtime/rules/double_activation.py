@@ -1,0 +1,182 @@
+"""DoubleActivation: an activation ahead of another one, or of a loss that has one in it."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["DoubleActivation"]
+
+_KINDS: Final = ("relu", "sigmoid", "tanh")
+_OF_SCORES: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
+_COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
+_CLOSE: Final = 1e-3
+_SLOWLY: Final = 10
+_TAKES_PROBABILITIES: Final = re.compile(r"^(NLL|BCE|MSE|L1|SmoothL1|Huber|KLDiv)")
+_REMEDY: Final = (
+    "Take one of the two away: CrossEntropyLoss and BCEWithLogitsLoss want raw scores, without "
+    "softmax, sigmoid or ReLU ahead of them."
+)
+
+
+class DoubleActivation(Rule):
+    """Finds activations that are applied to what went through one already.
+
+    What it detects:
+        Probabilities, or other numbers that are never negative, as the input of a loss that wants
+        raw scores; and a ReLU, tanh or sigmoid layer whose input is the output of another one.
+
+    Why it matters:
+        Softmax ahead of CrossEntropyLoss keeps the loss far above zero and the gradients small;
+        ReLU ahead of a sigmoid keeps its outputs above 0.5. The model learns slowly, or never.
+
+    How it decides:
+        The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is 0 or
+        more and its maximum is 1 or less, or its minimum is exactly 0. That of a loss of another
+        name is suspect if it is what softmax gives (between 0 and 1, with mean 1 / C in the last
+        dimension C) while the loss is not below ln(e + C - 1) - 1, which is the least that cross
+        entropy can be after a second softmax; ten times the patience is needed then. A layer's
+        input is suspect if size, minimum, maximum, mean, standard deviation and l2 norm equal those
+        of the output of another layer, of the collections `relu_output`, `tanh_output`,
+        `sigmoid_output`; two ReLUs in a row do no harm and pass. It fires at the `patience`-th
+        saved training step in a row.
+
+    Parameters:
+        patience: Saved steps in a row.
+
+    What to try:
+        Give the loss the outputs of the last linear layer.
+
+    Known false alarms:
+        Targets that are probabilities and a model that ends in a normalisation on purpose.
+
+    Source:
+        Stepwatch; "softmax missing or doubled" is a finding of UMLAUT (2021) and NeuraLint (2021).
+    """
+
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
+
+    collections = (
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
+        *(
+            CollectionConfig(
+                f"{kind}_{side}", {"include_regex": f".*{kind}_{side}", "save_interval": "10"}
+            )
+            for kind in ("relu", "sigmoid", "tanh")
+            for side in ("input", "output")
+        ),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Look at what losses and activations get.
+
+        Args:
+            step: What was saved at the step.
+            memory: `rows`: for how many saved steps each of at most 2,048 inputs was suspect.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+        names = [f"{kind}_input" for kind in _KINDS]
+        rows = step.tensors(collections=names, regex=_inputs_of_losses(step))
+        if not len(rows):
+            return NotEvaluated("neither inputs of losses nor of activations were saved")
+        slowly = _probabilities(step, rows)
+        suspect = _scores_that_are_none(rows) | _activated(step, rows) | slowly
+        memory_of_rows = RowMemory(memory.get("rows", ""))
+        keys = row_keys(rows.names, rows.workers)
+        streaks = memory_of_rows.update(keys, np.zeros(len(keys), np.uint32), suspect)
+        memory["rows"] = memory_of_rows.to_json()
+        found = streaks >= self.patience * np.where(slowly, _SLOWLY, 1)
+        if not found.any():
+            return Passed()
+        at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
+        low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="minimum",
+                value=low,
+                threshold=0.0,
+                told=(
+                    f"lies between {low:.3g} and {high:.3g}: it went through an activation already,"
+                    " and goes through another one"
+                ),
+                remedy=_REMEDY,
+            )
+        )
+
+
+def _scores_that_are_none(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are inputs of a loss for scores and look like activations."""
+    low, high, std = rows.column("min"), rows.column("max"), rows.column("std")
+    is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
+    looks_activated = ((low >= 0) & (high <= 1 + _CLOSE)) | (low == 0)
+    suspect: npt.NDArray[np.bool_] = is_scores & looks_activated & (std > 0)
+    return suspect
+
+
+def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are probabilities that go into a loss which may apply softmax again."""
+    losses = step.tensors(collections=("losses",))
+    known = dict(
+        zip(zip(losses.names, losses.workers, strict=True), finite_means(losses), strict=True)
+    )
+    low, high, mean = (rows.column(name) for name in ("min", "max", "mean"))
+    suspect = np.zeros(len(rows), dtype=bool)
+    for at, (name, worker, shape) in enumerate(
+        zip(rows.names, rows.workers, rows.shapes, strict=True)
+    ):
+        loss = known.get((name.replace("_input_0", "_output_0"), worker), np.nan)
+        if (
+            not shape
+            or shape[-1] <= 1
+            or _OF_SCORES.match(name)
+            or _TAKES_PROBABILITIES.match(name)
+        ):
+            continue
+        is_softmax = low[at] >= 0 and high[at] <= 1 + _CLOSE
+        is_softmax &= abs(mean[at] * shape[-1] - 1) < _CLOSE
+        suspect[at] = is_softmax and loss >= math.log(math.e + shape[-1] - 1) - 1
+    return suspect
+
+
+def _activated(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are inputs of an activation and equal the output of another one."""
+    suspect = np.zeros(len(rows), dtype=bool)
+    prints = fingerprints([rows.column(name) for name in _COLUMNS])
+    varies = rows.column("std") > 0
+    for kind in _KINDS:
+        outputs = step.tensors(collections=(f"{kind}_output",))
+        if not len(outputs):
+            continue
+        of_outputs = fingerprints([outputs.column(name) for name in _COLUMNS])
+        known = set(zip(of_outputs.tolist(), outputs.workers, strict=True))
+        fine = step.tensors(collections=("relu_input",)).names if kind == "relu" else ()
+        is_fine = np.isin(rows.names, fine)
+        is_same = [pair in known for pair in zip(prints.tolist(), rows.workers, strict=True)]
+        suspect |= np.array(is_same, dtype=bool) & varies & ~is_fine
+    return suspect
+
+
+def _inputs_of_losses(step: StepView) -> tuple[str, ...]:
+    """Return a regular expression for the first input of each loss."""
+    outputs = {name for name in step.tensors(collections=("losses",)).names if "_output_" in name}
+    names = sorted({re.escape(name.rpartition("_output_")[0]) for name in outputs})
+    return (f"^({'|'.join(names)})_input_0$",) if names else ("[Ll]oss_input_0$",)

@@ -1,0 +1,79 @@
+"""GeneralisationGap: validation that stays far behind training."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from rule_runtime.evaluation.loss_rule import Finding
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.evaluation.validation_rule import ValidationRule
+
+__all__ = ["GeneralisationGap"]
+
+
+class GeneralisationGap(ValidationRule):
+    """Finds validation losses far above those of training.
+
+    What it detects:
+        A gap between the losses of validation and training that is a large part of what the loss
+        was at the beginning.
+
+    Why it matters:
+        The model learns its training data by heart, or the two sets differ in kind; what training
+        shows is not what the model is worth.
+
+    How it decides:
+        Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
+        XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
+        each step. It fires if, `patience` passes in a row, this lies above the median of the latest
+        5 saved training losses by more than `gap_percent` of the first training loss, and is more
+        than `ratio` times as large. Measured by the beginning, and not by the training loss of now
+        as Overfit does: that goes towards zero in many a good training. A pass is judged at the
+        training step behind it. Of more than 32 losses the first 32 are judged.
+
+    Parameters:
+        gap_percent: Validation minus training, in percent of the first training loss.
+        ratio: Validation divided by training.
+        patience: Passes of validation in a row, or saved steps with XGBoost.
+
+    What to try:
+        More data or augmentation, a smaller model, weight decay or dropout, an earlier end; compare
+        how the two sets were made.
+
+    Known false alarms:
+        Validation data that is harder on purpose; a regularised training loss that is not
+        comparable with validation.
+
+    Source:
+        Stepwatch, in place of the ratio of Overfit.
+    """
+
+    gap_percent: Annotated[float, GreaterThan(0), Unit("% of the first training loss")] = 20.0
+    ratio: Annotated[float, AtLeast(1), Unit("times the training loss")] = 2.0
+    patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
+
+    measure: ClassVar[str] = "gap_percent"
+    remedy: ClassVar[str] = (
+        "Take more data or augment it, a smaller model, weight decay or dropout, or end the "
+        "training earlier; check that both sets were made in the same way."
+    )
+
+    def judge(self, name: str, validation: float, training: float, first: float) -> Finding | None:
+        """Compare the gap with the beginning.
+
+        Args:
+            name: Name of the loss of validation.
+            validation: The loss of validation.
+            training: Median of the latest losses of training.
+            first: The first loss of training.
+        """
+        gap = 100 * (validation - training) / abs(first) if first else 0.0
+        if gap <= self.gap_percent or validation <= self.ratio * training:
+            return None
+        return Finding(
+            gap,
+            gap,
+            self.gap_percent,
+            f"{name} of validation is {validation:.3g} and that of training {training:.3g}: a gap "
+            f"of {gap:.3g} % of {first:.3g} at the beginning, more than {self.gap_percent:g} %",
+        )

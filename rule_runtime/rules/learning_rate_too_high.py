@@ -1,0 +1,103 @@
+"""LearningRateTooHigh: weights that jump about instead of moving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["LearningRateTooHigh"]
+
+_REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
+
+
+class LearningRateTooHigh(Rule):
+    """Finds updates that change most weights by a large part of themselves.
+
+    What it detects:
+        Weights of which most change by a large share of their own norm in a single step.
+
+    Why it matters:
+        Such a step forgets what the weights were; the loss jumps, swings or diverges.
+
+    How it decides:
+        The change of a weight between two saved training steps is not known from statistics, but a
+        bound is: it is at least the change of its l2 norm, of its minimum and maximum, and of its
+        mean and standard deviation times the root of its size. Divided by the weight's norm and by
+        the number of steps it is a lower bound of the update ratio. It fires if the median of this
+        bound over the weights is larger than `max_update_ratio` at `patience` saved steps in a row.
+        The true ratio may be larger, so it can miss, but what it finds is there. Weights whose norm
+        is zero, and those with NaN or infinite elements, are left out. Of more than 64 weights, of
+        all workers together, 64 evenly spread by name are followed.
+
+    Parameters:
+        max_update_ratio: Change in a step, in parts of the weight's norm.
+        patience: Saved steps in a row.
+
+    What to try:
+        A tenth of the learning rate; a warm-up; gradient clipping.
+
+    Known false alarms:
+        Weights that are set by the script, as when a checkpoint is loaded in the middle of a run;
+        weights that begin very close to zero.
+
+    Source:
+        Stepwatch. TheDeepChecker (2022) begins to warn at a ratio of 10^-1, which small weights
+        reach in the first steps of healthy trainings.
+    """
+
+    max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
+
+    collections = (CollectionConfig("weights", {"save_interval": "10"}),)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Measure how far the weights moved.
+
+        Args:
+            step: What was saved at the step.
+            memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"in mode {step.mode.name} no weight changes")
+        rows = step.tensors(collections=("weights",))
+        if not len(rows):
+            return NotEvaluated("no tensor of the collection weights was saved")
+        drift = WeightDrift(memory.get("drift", {}))
+        columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
+        pairs = list(zip(rows.names, rows.workers, strict=True))
+        bound, _, names = drift.advance(step.mode_step, pairs, columns)
+        memory["drift"] = drift.to_json()
+        if not names:
+            return NotEvaluated("there is no earlier step to compare the weights with")
+        middle = float(np.median(bound))
+        is_high = middle > self.max_update_ratio
+        memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if is_high else 0
+        if memory["streak"] < self.patience:
+            return Passed()
+        fastest = names[min(range(len(names)), key=lambda at: (-bound[at], names[at]))]
+        told = (
+            f"moved fastest; the median weight changes by {middle:.3g} of its norm or more in a "
+            f"step, more than {self.max_update_ratio:g}"
+        )
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                pairs.index(fastest),
+                measure="least_update_ratio",
+                value=middle,
+                threshold=self.max_update_ratio,
+                told=told,
+                remedy=_REMEDY,
+            )
+        )

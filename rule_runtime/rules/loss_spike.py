@@ -1,0 +1,100 @@
+"""LossSpike: a loss that jumps far out of what it was just before."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from rule_runtime.evaluation.loss_rule import Finding, LossRule
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.numerics.robust import spread
+from rule_runtime.numerics.series_memory import NumberSeries
+
+__all__ = ["LossSpike"]
+
+
+class LossSpike(LossRule):
+    """Finds losses that jump up suddenly.
+
+    What it detects:
+        Training losses far above those just before.
+
+    Why it matters:
+        A spike comes of a bad batch or of a step that was too long; some trainings recover from it
+        only after many steps, some never.
+
+    How it decides:
+        The last `patience` saved losses are compared with those before them in the window: each
+        must lie above their median by more than `num_deviations` robust standard deviations
+        (1.4826 x median absolute deviation), above the largest of them, and by more than
+        `rise_percent` of the loss at the beginning, so that the scatter of a loss that is small by
+        now does not count. The losses of EVAL and PREDICT steps are not judged.
+
+    Parameters:
+        num_points: Saved losses before the spike that it is compared with.
+        num_deviations: Robust standard deviations above their median.
+        rise_percent: The rise, in percent of the loss at the beginning.
+        patience: How many saved losses in a row must be high.
+
+    What to try:
+        Gradient clipping, a lower learning rate, a longer warm-up; look at the batches of these
+        steps; go on from the checkpoint before, without them.
+
+    Known false alarms:
+        A change of data in the middle of a training.
+
+    Source:
+        Stepwatch; the detectors of Lightning, llm-foundry and OLMo-core, made robust.
+    """
+
+    num_points: Annotated[int, AtLeast(5), Unit("saved steps")] = 20
+    num_deviations: Annotated[float, GreaterThan(0), Unit("standard deviations")] = 8.0
+    rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
+
+    measure: ClassVar[str] = "loss"
+    remedy: ClassVar[str] = (
+        "Clip gradients, lower the learning rate or warm it up longer; look at the batches of "
+        "these steps, and go on from the checkpoint before without them."
+    )
+
+    @property
+    def num_latest(self) -> int:
+        """Return the length of the window."""
+        return self.num_points + self.patience
+
+    @property
+    def num_needed(self) -> int:
+        """Return how many losses are needed: a quarter of the window."""
+        return max(self.num_points // 4, 5) + self.patience
+
+    @property
+    def num_bad(self) -> int:
+        """Return 1: the window holds the losses that must be high."""
+        return 1
+
+    def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002
+        """Compare the latest losses with the window before them.
+
+        Args:
+            series: The losses.
+            num_steps: Not used.
+        """
+        before, now = series.latest[: -self.patience], series.latest[-self.patience :]
+        middle = float(np.median(before))
+        limit = max(
+            middle + self.num_deviations * spread(before),
+            float(before.max()),
+            middle + self.rise_percent / 100 * series.start,
+        )
+        lowest = float(now.min())
+        if lowest <= limit:
+            return None
+        return Finding(
+            (lowest - middle) / (limit - middle or 1.0),
+            float(now[-1]),
+            limit,
+            f"is {now[-1]:.4g}, and has been above {limit:.4g} for {self.patience} saved steps; "
+            f"the median before was {middle:.4g}",
+        )

@@ -1,0 +1,136 @@
+"""NonFinite: the first tensor of a step, in the order of execution, that is not finite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.evaluation.selection import evidence
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["NonFinite"]
+
+_PARAMETERS, _FORWARD, _LOSS, _BACKWARD = range(4)
+_LOSSES: Final = ("losses", "metrics", "predictions")
+_JUDGED: Final = ("weights", "biases", "optimizer_variables", *_LOSSES, "gradients")
+_INPUTS_AND_OUTPUTS: Final = r"_(input|output)_\d+$"
+_REMEDIES: Final = {
+    _PARAMETERS: "An update before this step broke it: lower the learning rate or warm it up, and "
+    "clip gradients; go on from the checkpoint before.",
+    _FORWARD: "Look at this layer and its inputs: values out of the range of half precision, a "
+    "division or a logarithm without an epsilon, NaN in the data.",
+    _LOSS: "The outputs are finite and the loss is not: guard logarithms, divisions and "
+    "exponentials, and check the targets.",
+    _BACKWARD: "The forward pass is finite and the backward pass is not: guard square roots, norms "
+    "and divisions at zero, lower a fixed loss scale, clip gradients.",
+}
+
+
+class NonFinite(Rule):
+    """Finds the first tensor of a step, in the order of execution, with NaN or infinite elements.
+
+    What it detects:
+        NaN or infinite elements, and where they came from: parameters, the forward pass, the loss
+        or the backward pass.
+
+    Why it matters:
+        One such element is everywhere after the next update; what tells the cause is the place
+        where it was first.
+
+    How it decides:
+        From the counts of NaN and infinite elements of parameters, state of optimisers, inputs and
+        outputs of modules, losses, metrics, predictions and gradients, in every mode. The evidence
+        is the first of the step in this order: parameters and state, inputs and outputs, losses and
+        what is told beside them, gradients; within each of them the order in
+        which the hook captured them, which is the order of execution, and so for gradients from
+        the last layer to the first. Of equal places the first worker by name. Infinite elements
+        count in parameters, losses and gradients only: masks are minus infinity on purpose.
+
+    Parameters:
+        None.
+
+    What to try:
+        What the evidence says: it depends on where the first one is.
+
+    Known false alarms:
+        NaN in inputs on purpose, e.g. for missing values that the model masks.
+
+    Source:
+        Stepwatch; the order of execution is DeepLocalize's idea (2021).
+    """
+
+    collections = (
+        CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("gradients", {"save_interval": "10"}),
+        CollectionConfig("losses", {"save_interval": "10"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        """Look for the first tensor that is not finite.
+
+        Args:
+            step: What was saved at the step.
+            memory: Not used.
+        """
+        rows = step.tensors(collections=_JUDGED, regex=(_INPUTS_AND_OUTPUTS,))
+        num_nan, num_inf = rows.column("nan"), rows.column("inf")
+        if not len(rows) or np.isnan(num_nan).all():
+            return NotEvaluated("neither statistics nor values of any number are known")
+        phases = _phases(step, rows)
+        is_value = np.isin(rows.names, step.tensors(collections=_JUDGED).names)
+        num_inf = np.where(is_value, np.nan_to_num(num_inf), 0)
+        bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0)
+        if not bad.size:
+            return Passed()
+        place = _places(rows)
+        at = min(bad, key=lambda row: (phases[row], place[row], rows.workers[row]))
+        noun, count = ("NaN", num_nan[at]) if num_nan[at] > 0 else ("infinite", num_inf[at])
+        size = rows.column("size")[at]
+        of_size = "" if np.isnan(size) else f" of {int(size)}"
+        others = f"; it is the first of {bad.size} such tensors" if bad.size > 1 else ""
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                int(at),
+                measure="nan" if noun == "NaN" else "inf",
+                value=float(count),
+                threshold=0.0,
+                told=f"{int(count)}{of_size} elements are {noun}{others}",
+                remedy=_REMEDIES[phases[at]],
+            )
+        )
+
+
+def _phases(step: StepView, rows: TensorRows) -> list[int]:
+    """Return when each row is computed in a step."""
+    losses = set(step.tensors(collections=_LOSSES).names)
+    gradients = set(step.tensors(collections=("gradients",)).names)
+    forward = set(step.tensors(regex=(_INPUTS_AND_OUTPUTS,)).names)
+    return [
+        _LOSS
+        if name in losses
+        else _BACKWARD
+        if name in gradients
+        else _FORWARD
+        if name in forward
+        else _PARAMETERS
+        for name in rows.names
+    ]
+
+
+def _places(rows: TensorRows) -> npt.NDArray[np.int64]:
+    """Return the position of each row among those of its worker."""
+    seen: dict[str, int] = {}
+    places = []
+    for worker in rows.workers:
+        places.append(seen.get(worker, 0))
+        seen[worker] = places[-1] + 1
+    return np.array(places, dtype=np.int64)

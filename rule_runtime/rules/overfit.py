@@ -1,0 +1,128 @@
+"""Overfit: a validation loss far above the training loss."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluation_phases import finished_phases
+from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.evaluation_phases import Phase
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Overfit"]
+
+_REMEDY: Final = (
+    "Stop the training where the validation loss was smallest; get more data or augment it, add "
+    "weight decay or dropout, or take a smaller model (XGBoost: a smaller max_depth, a larger "
+    "min_child_weight, subsampling)."
+)
+
+
+class Overfit(Rule):
+    """Finds a validation loss that is larger than the training loss by more than a given share.
+
+    What it detects:
+        (validation - training) / training above `ratio_threshold`, in `patience` evaluations one
+        after the other.
+
+    Why it matters:
+        The model learns the training data by heart; on other data it gets no better, or worse.
+
+    How it decides:
+        The validation loss is the mean over the EVAL steps since the last TRAIN step, an evaluation
+        phase; the training loss is the mean over the TRAIN steps since the phase before. Both are
+        of the tensor with the same name, for each worker by itself. A phase is judged when training
+        goes on, or when it is as long as the phase before, so that the last one counts, too.
+        `patience` counts phases in a row; with 1 the first phase above the threshold fires.
+        Strictly larger than `ratio_threshold` fires. The largest ratio of the step is the evidence.
+        XGBoost writes both losses at the same step: each saved step is a phase, and the names tell
+        the sides, `train-rmse` (or `training-`) and `validation-rmse` (or `valid-`, `val-`,
+        `eval-`, `evaluation-`, `test-`, `dev-`, `holdout-`, and with a number behind, as in
+        `validation_0-`). Metrics that should grow (auc, aucpr, map, ndcg, pre) are no losses.
+        A phase whose mean training loss is not above zero has no ratio and is not evaluated; losses
+        that are not finite are left out of the means. A loss of several elements counts with its
+        mean. Of more than 32 validation losses the first that came are judged.
+
+    Parameters:
+        tensor_regex: Regular expressions of the losses; the collection `losses` if not given.
+        start_step: Global step before which nothing is looked at.
+        patience: Evaluation phases in a row with a ratio above the threshold that make an issue.
+        ratio_threshold: The largest ratio that is no issue.
+
+    What to try:
+        Early stopping, more or augmented data, weight decay, dropout, a smaller model. Raise
+        `patience` or `ratio_threshold` where evaluations are short and noisy.
+
+    Known false alarms:
+        A validation set that is harder than the training set from the beginning; a loss with a
+        regularisation term in one mode only. Dropout works the other way round, for it raises the
+        training loss. Losses close to zero have large ratios.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger.
+    """
+
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+    start_step: Annotated[int, AtLeast(0), Unit("steps")] = 0
+    patience: Annotated[int, AtLeast(1), Unit("evaluation phases")] = 1
+    ratio_threshold: Annotated[float, AtLeast(0)] = 0.1
+
+    collections = (
+        CollectionConfig("losses", {"train.save_interval": "100", "eval.save_interval": "10"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge the evaluation phases that ended with this step.
+
+        Args:
+            step: What was saved at the step.
+            memory: The means of at most 32 losses, and how often in a row each was too large.
+        """
+        if step.step < self.start_step:
+            return NotEvaluated(f"steps before start_step {self.start_step} are not looked at")
+        phases, reason = finished_phases(step, self.tensor_regex, memory)
+        if not phases:
+            return NotEvaluated(reason)
+        judged = [phase for phase in phases if phase.training > 0]
+        found = []
+        for phase in phases:
+            ratio = _ratio(phase)
+            streak = phase.notes.get("streak", 0) + 1 if ratio > self.ratio_threshold else 0
+            phase.notes["streak"] = min(streak, self.patience)
+            if streak >= self.patience:
+                found.append((-ratio, phase.loss, phase.worker, phase))
+        if found:
+            return IssueFound(self._evidence(step, min(found)[-1]))
+        if not judged:
+            return NotEvaluated(f"the mean training loss for {phases[0].loss} is not above zero")
+        return Passed()
+
+    def _evidence(self, step: StepView, phase: Phase) -> Evidence:
+        ratio = _ratio(phase)
+        times = f", {self.patience} evaluations in a row" if self.patience > 1 else ""
+        return Evidence(
+            step=step.step,
+            mode=step.mode.name,
+            worker=phase.worker,
+            tensor=phase.loss,
+            measure="validation_to_training_ratio",
+            value=ratio,
+            threshold=self.ratio_threshold,
+            sentence=(
+                f"{phase.loss}: the validation loss {phase.validation:.6g} is larger than the "
+                f"training loss {phase.training:.6g} by a ratio of {ratio:.3g}, more than "
+                f"{self.ratio_threshold:g}{times}"
+            ),
+            remedy=_REMEDY,
+        )
+
+
+def _ratio(phase: Phase) -> float:
+    """Return how far validation is above training; NaN where training is not above zero."""
+    if phase.training <= 0:
+        return float("nan")
+    return (phase.validation - phase.training) / phase.training

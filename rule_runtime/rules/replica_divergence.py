@@ -1,0 +1,138 @@
+"""ReplicaDivergence: parameters that differ between workers that train the same model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training, worst
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["ReplicaDivergence"]
+
+_COLUMNS: Final = ("min", "max", "mean", "l1", "l2")
+_REMEDY: Final = (
+    "Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is set), "
+    "for parameters that were registered behind DistributedDataParallel, no_sync() without an end, "
+    "and a machine with faulty memory; go on from the last checkpoint that all ranks agree on."
+)
+
+
+class ReplicaDivergence(Rule):
+    """Finds replicas of a model that are no longer the same.
+
+    What it detects:
+        A weight or bias whose statistics differ between workers at the same step, in a training in
+        which all workers began with the same parameters.
+
+    Why it matters:
+        Data-parallel workers average gradients, not parameters: once they differ, each trains a
+        model of its own with the gradients of the others, and nothing fails.
+
+    How it decides:
+        At each training step, for each parameter that two workers or more have saved with the same
+        number of elements, the largest difference of minimum, maximum, mean, l1 and l2 between the
+        workers is divided by the largest magnitude of that statistic. Larger than `rtol` fires, at
+        `patience` saved steps in a row, if at an earlier step no parameter differed. Parameters
+        that differ from the start are parts of one model (sharded, pipelined) or meant to differ,
+        and not judged. A step with one worker, or without a parameter of the same size on two,
+        passes: there is nothing that could differ.
+
+    Parameters:
+        rtol: Relative difference up to which statistics count as equal.
+        patience: Saved steps in a row.
+
+    What to try:
+        Broadcast parameters from rank 0 and compare again; find the first step of the finding in
+        the log of each rank.
+
+    Known false alarms:
+        Training with local steps between two averages (local SGD): raise patience.
+
+    Source:
+        Stepwatch; the silent divergence of replicas is a case of TrainCheck (2025).
+    """
+
+    rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
+
+    collections = (
+        CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("biases", {"save_interval": "10"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare the workers' parameters.
+
+        Args:
+            step: What was saved at the step.
+            memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"in mode {step.mode.name} no parameter changes")
+        rows = step.tensors(collections=("weights", "biases"))
+        if not len(rows):
+            return NotEvaluated("neither weights nor biases were saved")
+        difference = _differences(rows)
+        if len(set(rows.workers)) == 1 or np.isnan(difference).all():
+            return Passed()
+        differs = bool(np.nanmax(difference) > self.rtol)
+        if differs and not memory.get("agreed"):
+            return NotEvaluated("the workers' parameters differ from the start")
+        memory["agreed"] = True
+        memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if differs else 0
+        if memory["streak"] < self.patience:
+            return Passed()
+        return self._finding(step, rows, difference)
+
+    def _finding(self, step: StepView, rows: TensorRows, difference: np.ndarray) -> IssueFound:
+        at = worst(rows, difference, largest=True)
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="relative_difference",
+                value=float(difference[at]),
+                threshold=self.rtol,
+                told=(
+                    f"differs between workers by {difference[at]:.3g} of its size, as "
+                    f"{len(_names(rows, difference > self.rtol))} of {len(set(rows.names))} "
+                    "parameters; they were equal before"
+                ),
+                remedy=_REMEDY,
+            )
+        )
+
+
+def _names(rows: TensorRows, chosen: np.ndarray) -> set[str]:
+    return {rows.names[at] for at in np.flatnonzero(chosen)}
+
+
+def _differences(rows: TensorRows) -> np.ndarray:
+    """Return for each row [R] how much its tensor differs between workers; NaN if unknown."""
+    names, at = np.unique(np.array(rows.names), return_inverse=True)
+    size = rows.column("size")
+    difference = np.full(len(names), np.nan)
+    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    np.minimum.at(low, at, size)
+    np.maximum.at(high, at, size)
+    count = np.bincount(at, minlength=len(names))
+    comparable = (low == high) & (count > 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for name in _COLUMNS:
+            column = rows.column(name)
+            least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+            largest = np.zeros(len(names))
+            np.minimum.at(least, at, column)
+            np.maximum.at(most, at, column)
+            np.maximum.at(largest, at, np.abs(column))
+            relative = np.where(largest > 0, (most - least) / largest, 0.0)
+            difference = np.fmax(difference, np.where(comparable, relative, np.nan))
+    return np.asarray(difference[at])

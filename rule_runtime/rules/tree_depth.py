@@ -1,0 +1,129 @@
+"""TreeDepth: trees that do not grow as deep as they should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import GreaterThan, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.numerics.tree_depth import deepest, depth_of_complete_tree
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["TreeDepth"]
+
+_NODES: Final = "trees/Node"
+_LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
+_MAX_DEPTH: Final = "hyperparameters/max_depth"
+_MAX_NODES: Final = 1 << 20
+"""Nodes of a round; more would need some hundred megabytes as text."""
+
+_REMEDY: Final = (
+    "Splits are being rejected: stop the boosting here, lower gamma or min_child_weight, lower the "
+    "learning rate, or set this rule's depth to the max_depth that was meant."
+)
+
+
+class TreeDepth(Rule):
+    """Finds boosting rounds whose trees do not grow as deep as they should.
+
+    What it detects:
+        A round of XGBoost whose deepest tree has fewer levels of splits than `depth`.
+
+    Why it matters:
+        XGBoost rejects a split that does not lower the loss by enough. Trees that stay shallow say
+        that the regularisation is too strong, or that there is nothing left to learn.
+
+    How it decides:
+        At each saved round, for each worker, the depth of the deepest tree is counted along the
+        links in `trees/ID`, `trees/Yes` and `trees/No`; a tree of one leaf has depth 0. Where these
+        tensors were not saved it is floor(log2(largest number in `trees/Node`)), as the original
+        says, which is too small for trees with gaps. A depth smaller than `depth` fires, an equal
+        one does not. The original does not say in which direction it compares: its text, that trees
+        may not grow as deep as defined because splits are rejected, tells of shallow trees. Where
+        `hyperparameters/max_depth` was saved and is between 1 and `depth`, it takes the place of
+        `depth`, for no tree can be deeper. A round of more than a million nodes is not evaluated.
+
+    Parameters:
+        depth: The depth that a round's deepest tree should reach.
+
+    What to try:
+        A smaller gamma, min_child_weight or learning rate; fewer rounds.
+
+    Known false alarms:
+        Trainings with a max_depth below `depth` that was not saved; growth by `max_leaves`; random
+        forests and stumps that are meant to be small.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger.
+    """
+
+    depth: Annotated[float, GreaterThan(0), Unit("levels")] = 4.0
+
+    collections = (
+        CollectionConfig("trees", {"save_interval": "500", "save_raw_tensor": "True"}),
+        CollectionConfig("hyperparameters", {"save_steps": "0"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare the depth of the deepest tree with the threshold.
+
+        Args:
+            step: What was saved at the step.
+            memory: `max_depth` of the training, if it was saved: one number.
+        """
+        limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
+        if (limits >= 1).any():
+            memory["max_depth"] = float(limits[limits >= 1].min())
+        rows = step.tensors(regex=(f"^{_NODES}$",))
+        linked = step.tensors(regex=(f"^{_LINKS[0]}$",))
+        rows = rows if len(rows) else linked
+        if not len(rows):
+            return NotEvaluated(f"no trees were saved; {_NODES} and {', '.join(_LINKS)} are needed")
+        depths = np.array([_depth(step, worker) for worker in rows.workers], np.float64)
+        if np.isnan(depths).all():
+            return NotEvaluated("the values of the trees were not saved, or are no trees")
+        at = worst(rows, depths, largest=False)
+        threshold = min(self.depth, memory.get("max_depth", self.depth))
+        if depths[at] >= threshold:
+            return Passed()
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="tree_depth",
+                value=depths[at],
+                threshold=threshold,
+                told=f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}",
+                remedy=_REMEDY,
+            )
+        )
+
+
+def _depth(step: StepView, worker: str) -> float:
+    """Return the depth of a worker's deepest tree; NaN if it is not known."""
+    saved = step.tensors(regex=(f"^({'|'.join((_NODES, *_LINKS))})$",))
+    names = {name for name, of in zip(saved.names, saved.workers, strict=True) if of == worker}
+    if names >= set(_LINKS):
+        if saved.column("size").max() > _MAX_NODES:
+            return np.nan
+        values = step.values(_LINKS, worker)
+        columns = [
+            values[name].reshape(-1).astype(str).tolist() for name in _LINKS if name in values
+        ]
+        if len({len(column) for column in columns}) != 1 or len(columns) < len(_LINKS):
+            return np.nan
+        depth = deepest(*columns)
+        return np.nan if depth is None else float(depth)
+    largest = [
+        number
+        for number, name, of in zip(saved.column("max"), saved.names, saved.workers, strict=True)
+        if (name, of) == (_NODES, worker) and number >= 0
+    ]
+    return float(depth_of_complete_tree(largest[0])) if largest else np.nan

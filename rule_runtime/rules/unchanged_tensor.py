@@ -1,0 +1,163 @@
+"""UnchangedTensor: a tensor that stays the same over several saved steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.comparing import Likeness, compare, frozen_rows, with_numbers
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.step_history import StepHistory
+from rule_runtime.numerics.closeness import Tolerance
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["UnchangedTensor"]
+
+_MAX_NUM_STEPS: Final = 128
+
+_REMEDY: Final = (
+    "Check that the optimiser was given the parameter and that its learning rate is not zero, that "
+    "the loss depends on it (no detach, no frozen layer), and that the data loader does not return "
+    "the same batch again and again."
+)
+
+
+class UnchangedTensor(Rule):
+    """Finds tensors that do not change over several saved steps.
+
+    What it detects:
+        A selected tensor that is the same, within a tolerance, at the last `num_steps` training
+        steps at which it was saved, on any worker.
+
+    Why it matters:
+        What should learn does not: a parameter that the optimiser does not have, a learning rate of
+        zero, a detached part of the graph; or each batch is the same.
+
+    How it decides:
+        At each training step (modes TRAIN and GLOBAL), for each selected tensor and worker that has
+        a value at this step, with the last `num_steps` - 1 steps before at which it was saved,
+        whatever lies between. It fires if numpy.allclose(now, earlier, rtol, atol, equal_nan) holds
+        for each of them; a tensor whose shape changed has changed. Of several tensors the first by
+        name is the evidence. Weights and biases without a gradient, where the step has the
+        gradients of other parameters, are frozen or unused and no issue; where no gradients are
+        saved, that is not known, and they are. Tensors without elements, and texts, are not
+        judged.
+        Values are read only where statistics do not decide: these can prove a change, and of
+        scalars and other constant tensors they tell everything. Where values were not saved, a
+        tensor counts as unchanged if all its statistics are equal to the last bit, and as not
+        judged if they differ by less than the tolerance. The memory holds numbers of steps only:
+        those of at most 16 kinds of steps, which differ in the tensors that they have.
+
+    Parameters:
+        collection_names: Collections to look at; together with `tensor_regex`, their union. One of
+            the two must be given.
+        tensor_regex: Regular expressions of further tensors to look at.
+        num_steps: Number of saved steps over which a tensor must not change.
+        rtol: Tolerance relative to the earlier value.
+        atol: Tolerance besides.
+        equal_nan: True to let a NaN equal a NaN.
+
+    What to try:
+        Look up whether the optimiser has the parameter and a learning rate above zero, whether the
+        loss depends on it, and whether batches differ.
+
+    Known false alarms:
+        Tensors that are constant on purpose: masks, hyperparameters, a learning rate without a
+        schedule; frozen weights of runs that save no gradients; a loss that has reached zero.
+
+    Source:
+        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
+    """
+
+    collection_names: tuple[str, ...] = ()
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
+    num_steps: Annotated[int, AtLeast(2), AtMost(_MAX_NUM_STEPS), Unit("saved steps")] = 3
+    rtol: Annotated[float, AtLeast(0)] = 1e-5
+    atol: Annotated[float, AtLeast(0)] = 1e-8
+    equal_nan: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.collection_names or self.tensor_regex):
+            raise ParameterError(
+                "UnchangedTensor: no tensor to judge; give collection_names or tensor_regex"
+            )
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the named collections with values."""
+        values = {"save_raw_tensor": "True"}
+        return tuple(CollectionConfig(name, values) for name in self.collection_names)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare the tensors of the step with what they were before.
+
+        Args:
+            step: What was saved at the step.
+            memory: `history`, see `StepHistory`.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+        rows = with_numbers(self._select(step))
+        if not len(rows):
+            return NotEvaluated("none of the selected tensors was saved")
+        history = StepHistory(memory.get("history", ()), num_steps=self.num_steps - 1)
+        num_same, is_changed = self._compared(step, rows, history.newest_first())
+        history.add(step.step, zip(rows.names, rows.workers, strict=True))
+        memory["history"] = history.to_json()
+        is_same = num_same == self.num_steps - 1
+        is_frozen = frozen_rows(step, rows) if is_same.any() else np.zeros(len(rows), np.bool_)
+        is_issue = is_same & ~is_frozen
+        if not is_issue.any():
+            if not (is_changed | is_same).any():
+                return NotEvaluated(
+                    f"no selected tensor can be compared over {self.num_steps} saved steps yet"
+                )
+            return Passed()
+        at = worst(rows, np.where(is_issue, 0.0, np.nan), largest=True)
+        num_others = int(np.count_nonzero(is_issue)) - 1
+        others = f"; {num_others} more like it" if num_others else ""
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure="unchanged_steps",
+                value=self.num_steps,
+                threshold=self.num_steps,
+                told=f"unchanged at the last {self.num_steps} steps that have it{others}",
+                remedy=_REMEDY,
+            )
+        )
+
+    def _select(self, step: StepView) -> TensorRows:
+        return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+
+    def _compared(
+        self, step: StepView, rows: TensorRows, earlier_steps: list[int]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Return at how many earlier steps each row was the same, and which rows have changed."""
+        tolerance = Tolerance(self.rtol, self.atol, self.equal_nan)
+        num_same = np.zeros(len(rows), dtype=np.int64)
+        is_changed = np.zeros(len(rows), dtype=np.bool_)
+        is_open = np.ones(len(rows), dtype=np.bool_)
+        for number in earlier_steps:
+            earlier = step.earlier(number) if number < step.step else None
+            if earlier is None:
+                continue
+            at = np.flatnonzero(is_open)
+            likeness = compare(step, rows.select(at), earlier, self._select(earlier), tolerance)
+            num_same[at[likeness == Likeness.CLOSE]] += 1
+            is_changed[at[likeness == Likeness.DIFFERENT]] = True
+            is_open[at[(likeness == Likeness.DIFFERENT) | (likeness == Likeness.UNKNOWN)]] = False
+            is_open &= num_same < self.num_steps - 1
+            if not is_open.any():
+                break
+        return num_same, is_changed

@@ -1,0 +1,238 @@
+"""Small things that the original's modules have and ours do not need."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import END_MARKER
+from hook_layer.storage.base import open_store
+from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.trial import Trial
+
+__all__ = [
+    "ALLOWED_MODES",
+    "ALLOWED_MODE_NAMES",
+    "CONFIG_FILE_PATH_ENV_STR",
+    "DEFAULT_COLLECTIONS_FILE_NAME",
+    "DEFAULT_CONFIG_FILE_PATH",
+    "DEFAULT_SAGEMAKER_OUTDIR",
+    "DEFAULT_WORKER_NAME",
+    "END_OF_JOB_FILENAME",
+    "VERSION",
+    "LocalTrial",
+    "S3Trial",
+    "SMDebugCustomerError",
+    "SMDebugRuntimeError",
+    "SMDebugTypeError",
+    "SMDebugValueError",
+    "create_hook_from_json_config",
+    "get_logger",
+    "get_path_to_collections",
+    "has_training_ended",
+    "is_s3",
+    "parse_bool",
+    "parse_list_from_str",
+    "str_to_mode_keys",
+    "training_has_ended",
+]
+
+VERSION: Final = "1.0.34+stepwatch"
+"""The version whose API this is; compares as that version or later."""
+
+ALLOWED_MODES: Final = list(ModeKeys)
+ALLOWED_MODE_NAMES: Final = [mode.name for mode in ModeKeys]
+CONFIG_FILE_PATH_ENV_STR: Final = "SMDEBUG_CONFIG_FILE_PATH"
+DEFAULT_COLLECTIONS_FILE_NAME: Final = "worker_0_collections.json"
+DEFAULT_CONFIG_FILE_PATH: Final = "/opt/ml/input/config/debughookconfig.json"
+DEFAULT_SAGEMAKER_OUTDIR: Final = "/opt/ml/output/tensors"
+DEFAULT_WORKER_NAME: Final = "worker_0"
+END_OF_JOB_FILENAME: Final = END_MARKER
+
+_S3: Final = "s3://"
+_FLAGS: Final[Mapping[str, bool]] = {"False": False, "false": False, "True": True, "true": True}
+_Range = tuple["int | None", "int | None"]
+
+
+class SMDebugCustomerError(TrialError):
+    """For scripts that catch it; we raise none."""
+
+
+class SMDebugTypeError(TrialError, TypeError):
+    """For scripts that catch it; we raise none."""
+
+
+class SMDebugRuntimeError(TrialError, RuntimeError):
+    """For scripts that catch it; we raise none."""
+
+
+class SMDebugValueError(TrialError, ValueError):
+    """For scripts that catch it; we raise none."""
+
+
+class LocalTrial(Trial):
+    """A trial in a folder; `create_trial` opens any.
+
+    Args:
+        name: Name of the trial.
+        dirname: The folder.
+        range_steps: Global steps to look at, from the first to before the second.
+        parallel: Taken for compatibility.
+        check: Taken for compatibility; checksums are verified wherever there are any.
+        index_mode: Taken for compatibility.
+        cache: True to keep the values that were read in memory.
+    """
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        name: str,
+        dirname: str,
+        range_steps: _Range | None = None,
+        parallel: bool = True,
+        check: bool | str = False,
+        index_mode: bool = True,
+        cache: bool = False,
+    ) -> None:
+        del parallel, check, index_mode
+        store = open_store(os.path.expanduser(dirname))  # noqa: PTH111 - a text, as the original's
+        super().__init__(store, name=name, range_steps=range_steps, cache=cache)
+
+
+class S3Trial(Trial):
+    """A trial in a bucket; `create_trial` opens any.
+
+    Args:
+        name: Name of the trial.
+        bucket_name: The bucket.
+        prefix_name: Key prefix of the trial's root.
+        range_steps: Global steps to look at, from the first to before the second.
+        check: Taken for compatibility; checksums are verified wherever there are any.
+        index_mode: Taken for compatibility.
+        cache: True to keep the values that were read in memory.
+    """
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        name: str,
+        bucket_name: str,
+        prefix_name: str,
+        range_steps: _Range | None = None,
+        check: bool | str = False,
+        index_mode: bool = True,
+        cache: bool = False,
+    ) -> None:
+        del check, index_mode
+        store = open_store(f"{_S3}{bucket_name}/{prefix_name}")
+        super().__init__(store, name=name, range_steps=range_steps, cache=cache)
+
+
+def create_hook_from_json_config(
+    hook_cls: Any, json_config_path: str | None, default_values: object = None
+) -> Any:
+    """Return a hook that is made of a configuration file.
+
+    Args:
+        hook_cls: The hook's class.
+        json_config_path: The file; None: as `create_from_json_file` finds it.
+        default_values: Taken for compatibility.
+    """
+    del default_values
+    return hook_cls.create_from_json_file(json_config_path)
+
+
+def get_logger(name: str = "smdebug") -> logging.Logger:
+    """Return the log of this package, whatever the name.
+
+    Args:
+        name: Taken for compatibility.
+    """
+    del name
+    return logging.getLogger("stepwatch")
+
+
+def get_path_to_collections(directory: str) -> str:
+    """Return the folder of the collections files of a trial.
+
+    Args:
+        directory: The trial's root.
+    """
+    return f"{directory.rstrip('/')}/collections/000000000/"
+
+
+def has_training_ended(trial_prefix: str) -> bool:
+    """Tell whether a trial has an end marker.
+
+    Args:
+        trial_prefix: Path or URI of the trial's root.
+    """
+    return open_store(trial_prefix).exists(END_MARKER)
+
+
+def training_has_ended(trial_prefix: str) -> None:
+    """Write the end marker of a trial, as the original does where no platform does it.
+
+    Args:
+        trial_prefix: Path or URI of the trial's root.
+    """
+    if not os.environ.get("TRAINING_JOB_NAME"):
+        open_store(trial_prefix).put(END_MARKER, b"")
+
+
+def is_s3(path: str) -> tuple[bool, str | None, str | None]:
+    """Return whether a path is in S3, and its bucket and key.
+
+    Args:
+        path: The path.
+    """
+    if not path.startswith(_S3):
+        return False, None, None
+    bucket, _, key = path.removeprefix(_S3).partition("/")
+    return True, bucket, key
+
+
+def parse_bool(arg: bool | str | None, default: bool) -> bool:
+    """Return a flag out of a rule's parameter.
+
+    Args:
+        arg: A flag, or its name.
+        default: The answer for None.
+
+    Raises:
+        ValueError: If it is no flag.
+    """
+    if arg is None or isinstance(arg, bool):
+        return default if arg is None else arg
+    if arg not in _FLAGS:
+        raise ValueError(f"boolean argument expected, but found {arg}")
+    return _FLAGS[arg]
+
+
+def parse_list_from_str(arg: str | list[str] | None, delimiter: str = ",") -> list[str]:
+    """Return the items of a rule's parameter.
+
+    Args:
+        arg: The items, or a text with all of them.
+        delimiter: What stands between two of them.
+    """
+    if not arg:
+        return []
+    return arg.split(delimiter) if isinstance(arg, str) else list(arg)
+
+
+def str_to_mode_keys(mode_str: str) -> ModeKeys:
+    """Return a mode by its name in small letters.
+
+    Args:
+        mode_str: The name.
+
+    Raises:
+        ValueError: If there is no such mode.
+    """
+    for mode in ModeKeys:
+        if mode.name.lower() == mode_str:
+            return mode
+    names = ", ".join(mode.name.lower() for mode in ModeKeys)
+    raise ValueError(f"Invalid mode {mode_str!r}: one of {names} is expected")

@@ -1,0 +1,173 @@
+"""Ways to evaluate a rule that must all come to the same result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.testing.trial_builder import TrialBuilder
+from rule_runtime.trial.step_index import load_step_files
+from rule_runtime.trial.step_view import StepView
+
+__all__ = [
+    "MakeRule",
+    "as_text",
+    "assert_same_or_a_reason",
+    "assert_same_verdict",
+    "checked",
+    "in_calls",
+    "memory_sizes",
+    "states_file_by_file",
+    "through_json",
+]
+
+MakeRule = Callable[[], Rule]
+"""Returns the rule, as a new process makes it."""
+
+
+def checked(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    """Return outcomes, none of which may be that the rule failed.
+
+    Args:
+        outcomes: The outcomes.
+    """
+    for outcome in outcomes:
+        assert isinstance(outcome, (Passed, IssueFound, NotEvaluated)), outcome
+        if isinstance(outcome, NotEvaluated):
+            assert outcome.reason, "NotEvaluated must say why"
+    return outcomes
+
+
+def states_file_by_file(run: TrialBuilder, make_rule: MakeRule) -> list[EvaluationState]:
+    """Return the state after each file of a run, the last one after its end.
+
+    Args:
+        run: The trial.
+        make_rule: Returns the rule; called for each file.
+    """
+    states = [EvaluationState.initial()]
+    for key in run.keys:
+        files = load_step_files(run.store, [key])
+        reconciler = Reconciler(run.store, make_rule(), run.run)
+        states.append(reconciler.advance(through_json(states[-1]), files))
+    reconciler = Reconciler(run.store, make_rule(), run.run)
+    return [*states, reconciler.advance(through_json(states[-1]), (), ended=True)]
+
+
+def in_calls(
+    views: Sequence[Callable[[], StepView]], cuts: Sequence[int], make_rule: MakeRule
+) -> tuple[list[str], str]:
+    """Return the outcomes of some steps, and the memory after the last, both as text.
+
+    Args:
+        views: What makes each step's view.
+        cuts: Before which of the steps a new call begins, in a new process so to say.
+        make_rule: Returns the rule; called for each call.
+    """
+    outcomes: list[str] = []
+    state = EvaluationState.initial()
+    for start, end in zip([0, *cuts], [*cuts, len(views)], strict=True):
+        state = through_json(state)
+        evaluation = Evaluation.resume(make_rule(), state)
+        # As text, for a NaN equals no other.
+        outcomes += [
+            repr(outcome) for outcome in checked([evaluation.feed(v()) for v in views[start:end]])
+        ]
+        state = replace(
+            state,
+            memory=evaluation.memory,
+            evidence=evaluation.evidence,
+            counts=evaluation.counts(0, ""),
+        )
+    return outcomes, as_text(state)
+
+
+def memory_sizes(views: Iterable[StepView], rule: Rule) -> list[int]:
+    """Return the length of the memory as JSON after each step.
+
+    Args:
+        views: The steps.
+        rule: The rule.
+    """
+    evaluation = Evaluation.fresh(rule)
+    sizes = []
+    for view in views:
+        checked([evaluation.feed(view)])
+        sizes.append(len(json.dumps(evaluation.memory)))
+    return sizes
+
+
+def assert_same_or_a_reason(whole: Sequence[Outcome], less: Sequence[Outcome]) -> bool:
+    """Assert that less data leads to the same outcomes, or to none with a reason.
+
+    Args:
+        whole: The outcomes of all steps, everything saved.
+        less: Those of the same steps, of which something is missing.
+
+    Returns:
+        True if a step could not be judged for what is missing.
+    """
+    is_missed = False
+    for one, other in zip(whole, less, strict=True):
+        if isinstance(other, NotEvaluated):
+            is_missed |= not isinstance(one, NotEvaluated)
+        else:
+            assert type(one) is type(other), (one, other)
+            if isinstance(one, IssueFound) and isinstance(other, IssueFound):
+                assert _place(one) == _place(other)
+    return is_missed
+
+
+def assert_same_verdict(
+    one: EvaluationState, other: EvaluationState, *, whoever: bool = False
+) -> None:
+    """Assert that two evaluations found the same, but for the rounding of sums.
+
+    Args:
+        one: The state after the one.
+        other: The state after the other.
+        whoever: True if it may be found at another worker.
+    """
+    assert one.status is other.status
+    assert one.counts.evaluated == other.counts.evaluated
+    if one.evidence is None or other.evidence is None:
+        assert one.evidence is other.evidence
+        return
+    exactly = ["step", "mode", "measure", "first_step", "last_step", "count"]
+    exactly += [] if whoever else ["worker", "tensor"]
+    for name in exactly:
+        assert getattr(one.evidence, name) == getattr(other.evidence, name), name
+    values = one.evidence.value, other.evidence.value
+    assert np.isclose(*values, rtol=1e-9, atol=0, equal_nan=True), values
+
+
+def through_json(state: EvaluationState) -> EvaluationState:
+    """Return a state as it comes back from where states are kept.
+
+    Args:
+        state: The state.
+    """
+    return EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
+
+
+def as_text(state: EvaluationState) -> str:
+    """Return a state as text, which can be compared: a NaN equals no other.
+
+    Args:
+        state: The state.
+    """
+    return json.dumps(state.to_json(), sort_keys=True)
+
+
+def _place(outcome: IssueFound) -> tuple[Any, ...]:
+    evidence = outcome.evidence
+    return evidence.step, evidence.mode, evidence.worker, evidence.tensor, evidence.measure

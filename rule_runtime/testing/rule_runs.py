@@ -1,0 +1,271 @@
+"""Runs to try a rule on: a small network that learns well, and what can be made of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from hook_layer.format.index import IndexFile, Statistics
+from hook_layer.format.modes import ModeKeys
+from hook_layer.storage.base import Store
+from rule_runtime.testing.trial_builder import TrialBuilder
+from rule_runtime.trial.step_index import StepFile, load_step_files
+from rule_runtime.trial.step_view import StepReader, StepView
+
+__all__ = [
+    "RunOfWorker",
+    "SavedStep",
+    "Tensors",
+    "backwards",
+    "filled",
+    "healthy_tensors",
+    "long_run",
+    "many_tensors",
+    "replaced",
+    "sick_tensors",
+    "swapped",
+    "views_by_step",
+    "write_run",
+]
+
+_LAYERS: Final = ("conv1", "conv2", "fc")
+_SHAPES: Final = {"weight": (8, 4), "bias": (8,)}
+
+Tensors = Mapping[str, Any]
+"""Tensors by name; anything that numpy makes an array of."""
+
+
+class SavedStep(NamedTuple):
+    """What one worker saves at one step.
+
+    Attributes:
+        step: Global step.
+        tensors: The tensors by name.
+        mode: Mode of the step.
+        mode_step: Step within the mode; that of `step` unless given.
+        time: When the step was captured, seconds since 1970; None for a file without it.
+    """
+
+    step: int
+    tensors: Tensors
+    mode: ModeKeys = ModeKeys.TRAIN
+    mode_step: int | None = None
+    time: float | None = None
+
+
+RunOfWorker = Callable[[int], Iterable[SavedStep]]
+"""Returns what the worker of a number saves, in step order."""
+
+
+def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
+    """Return what a small network that learns well saves at a step.
+
+    Weights and biases are the same on every worker and move by about a thousandth of their size a
+    step; gradients and the loss differ, as batches do.
+
+    Args:
+        step: Global step.
+        worker: Number of the worker.
+    """
+    start, now = np.random.default_rng(7), np.random.default_rng(1000 * worker + step)
+    tensors: dict[str, Any] = {}
+    for layer in _LAYERS:
+        for kind, shape in _SHAPES.items():
+            value, direction = start.normal(0, 0.1, shape), start.normal(0, 1e-4, shape)
+            gradient = now.normal(0, 1e-2, shape)
+            tensors[f"Net_{layer}.{kind}"] = (value + step * direction).astype(np.float32)
+            tensors[f"gradient/Net_{layer}.{kind}"] = gradient.astype(np.float32)
+    loss = 2.3 * 0.98**step * now.uniform(0.999, 1.001)
+    return {**tensors, "CrossEntropyLoss_output_0": np.float32(loss)}
+
+
+def sick_tensors(tensors: Tensors) -> dict[str, Any]:
+    """Return tensors with zero gradients, a NaN in each weight and a loss that stands still.
+
+    Args:
+        tensors: What a healthy run saves at a step.
+    """
+    changed = dict(tensors)
+    for name, value in tensors.items():
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            continue
+        array = array.astype(np.float64)
+        if name.startswith("gradient"):
+            array = array * 0.0
+        elif "oss" in name:
+            array = np.ones_like(array)
+        elif array.size > 1:
+            array.flat[0] = np.nan
+        changed[name] = array
+    return changed
+
+
+def write_run(
+    run_of: RunOfWorker,
+    *,
+    num_workers: int,
+    collections: Mapping[str, tuple[str, ...]],
+    store: Store | None = None,
+    run: str | None = "run-1",
+    save_values: bool = True,
+) -> TrialBuilder:
+    """Return the trial of a run, in the order in which workers that keep pace write it.
+
+    Args:
+        run_of: What each worker saves.
+        num_workers: How many workers write.
+        collections: Regular expressions of the collections files; none are written if empty.
+        store: Where the files go; a store in memory unless given.
+        run: RunId; None for files as the original client writes them.
+        save_values: False to save statistics only.
+    """
+    builder = TrialBuilder(store, run=run, num_workers=num_workers)
+    saved = [
+        (saved.step, worker, saved) for worker in range(num_workers) for saved in run_of(worker)
+    ]
+    if collections:
+        for worker in range(num_workers):
+            builder.collections(worker=f"worker_{worker}", **collections)
+    for step, worker, of_worker in sorted(saved, key=lambda item: item[:2]):
+        builder.step(
+            step,
+            of_worker.tensors,
+            mode=of_worker.mode,
+            mode_step=step if of_worker.mode_step is None else of_worker.mode_step,
+            worker=f"worker_{worker}",
+            save_values=save_values,
+            time=of_worker.time,
+        )
+    return builder
+
+
+def views_by_step(run: TrialBuilder) -> dict[int, Callable[[], StepView]]:
+    """Return by step what makes its view, with a reader that has seen nothing yet.
+
+    Args:
+        run: The trial.
+    """
+    return {
+        step: lambda step=step, files=files: StepReader(run.store).view(  # type: ignore[misc]
+            step, files, num_workers=run.num_workers
+        )
+        for step, files in _files_by_step(run).items()
+    }
+
+
+def long_run(runs: Iterable[TrialBuilder], *, rounds: int) -> Iterator[StepView]:
+    """Yield the steps of some runs again and again, their numbers growing on.
+
+    Args:
+        runs: The trials, one after the other in each round.
+        rounds: How often.
+    """
+    parts = [(StepReader(run.store), run.num_workers, _files_by_step(run)) for run in runs]
+    offset = 0
+    for _ in range(rounds):
+        for reader, num_workers, files in parts:
+            for step, of_step in files.items():
+                moved = [_moved(file, offset) for file in of_step]
+                yield reader.view(step + offset, moved, num_workers=num_workers)
+            offset += max(files) + 1
+
+
+def many_tensors(run: TrialBuilder, *, total: int) -> Iterator[StepView]:
+    """Yield the steps of a run with each tensor's statistics repeated under further names.
+
+    The further names are the tensor's with `x1`, `x2`, ... behind it.
+
+    Args:
+        run: The trial.
+        total: How many tensors a step has, at least.
+    """
+    reader = StepReader(run.store)
+    for step, files in _files_by_step(run).items():
+        repeated = [replace(file, index=_repeated(_index_of(file), total)) for file in files]
+        yield reader.view(step, repeated, num_workers=run.num_workers)
+
+
+def filled(value: float, tensors: Tensors) -> dict[str, Any]:
+    """Return tensors of the same shapes with one value throughout.
+
+    Args:
+        value: The value.
+        tensors: The tensors.
+    """
+    return {name: np.full(np.shape(tensor), value) for name, tensor in tensors.items()}
+
+
+def replaced(value: Any, tensors: Tensors) -> dict[str, Any]:
+    """Return another tensor under each of the names.
+
+    Args:
+        value: The other tensor.
+        tensors: The tensors.
+    """
+    return dict.fromkeys(tensors, value)
+
+
+def backwards(run_of: RunOfWorker) -> RunOfWorker:
+    """Return a run that saves the tensors of each step in the opposite order.
+
+    Args:
+        run_of: The run.
+    """
+
+    def turned(worker: int) -> Iterable[SavedStep]:
+        for saved in run_of(worker):
+            yield saved._replace(tensors=dict(reversed(list(saved.tensors.items()))))
+
+    return turned
+
+
+def swapped(run_of: RunOfWorker) -> RunOfWorker:
+    """Return a run whose first two workers have changed places.
+
+    Args:
+        run_of: The run.
+    """
+    return lambda worker: run_of(1 - worker)
+
+
+def _files_by_step(run: TrialBuilder) -> dict[int, list[StepFile]]:
+    by_step: dict[int, list[StepFile]] = {}
+    for file in load_step_files(run.store, run.keys):
+        by_step.setdefault(file.step, []).append(file)
+    return by_step
+
+
+def _moved(file: StepFile, offset: int) -> StepFile:
+    index = _index_of(file)
+    time = None if index.time is None else index.time + offset
+    moved = replace(index, mode_step=index.mode_step + offset, time=time)
+    return replace(file, step=file.step + offset, index=moved)
+
+
+def _repeated(index: IndexFile, total: int) -> IndexFile:
+    block = index.statistics
+    if block is None or not block.tensors:
+        return index
+    copies = -(-total // len(block.tensors))
+    repeated = Statistics(
+        columns=block.columns,
+        tensors=tuple(
+            name if not copy else f"{name}x{copy}"
+            for copy in range(copies)
+            for name in block.tensors
+        ),
+        dtypes=block.dtypes * copies,
+        shapes=block.shapes * copies,
+        values=np.tile(block.values, (copies, 1)),
+        crc32c=block.crc32c * copies,
+    )
+    return replace(index, statistics=repeated)
+
+
+def _index_of(file: StepFile) -> IndexFile:
+    assert file.index is not None, file.problem
+    return file.index

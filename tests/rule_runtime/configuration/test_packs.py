@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.pytorch import Hook
+from rule_runtime import create_trial
+from rule_runtime.configuration.packs import PACKS, Pack, find_pack
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.trial.errors import TensorUnavailableForStep
+
+NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
+OF_THE_ORIGINAL = {
+    "CheckInputImages", "ClassImbalance", "Confusion", "DeadRelu", "ExplodingTensor",
+    "FeatureImportanceOverweight", "LossNotDecreasing", "NLPSequenceRatio", "Overfit",
+    "Overtraining", "PoorWeightInitialization", "SaturatedActivation", "StalledTrainingRule",
+    "TreeDepth", "VanishingGradient", "WeightUpdateRatio",
+}  # fmt: skip
+
+
+def test_the_rules_of_the_original_have_their_defaults() -> None:
+    rules = PACKS["original"].rules()
+    assert set(rules) == OF_THE_ORIGINAL
+    assert not OF_THE_ORIGINAL & NEED_AN_ARGUMENT
+    for name, rule in rules.items():
+        assert rule == available_rules()[name]()
+
+
+def test_the_recommended_pack_leaves_out_what_alarms_on_healthy_runs() -> None:
+    rules = PACKS["recommended"].rules()
+    assert {"NonFinite", "LossDiverging", "DeadOptimizer", "PlateauedLoss"} <= set(rules)
+    assert not {"LossNotDecreasing", "VanishingGradient", "Overtraining", "TreeDepth"} & set(rules)
+    assert PACKS["recommended"].stops <= set(rules)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_every_rule_is_named_and_told_apart(name: str) -> None:
+    pack = PACKS[name]
+    assert pack.name == name
+    assert pack.summary.endswith(".")
+    assert all(rule in available_rules() for rule in pack.parameters)
+    assert {type(rule).__name__ for rule in pack.rules().values()} == set(pack.rules())
+
+
+def test_what_the_recommended_pack_has_saved() -> None:
+    configs = {
+        config.name: dict(config.parameters) for config in PACKS["recommended"].collections()
+    }
+    for name in ("weights", "biases", "gradients"):
+        assert configs[name]["save_interval"] == "10"
+        assert configs[name]["save_raw_tensor"] == "False"
+    assert configs["losses"]["eval.save_interval"] == "1"
+    assert configs["relu_output"]["save_raw_tensor"] == "True"
+    assert {"biases", "labels", "loss_inputs", "module_io"} <= set(configs)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_the_hook_takes_what_a_pack_asks_for(name: str, tmp_path: Path) -> None:
+    collections = [config.to_json() for config in PACKS[name].collections()]
+    text = json.dumps({"S3OutputPath": "s3://b/p", "CollectionConfigurations": collections})
+    (tmp_path / "hook.json").write_text(text)
+    found = load_hook_configuration(tmp_path / "hook.json")
+    assert found is not None
+    assert {c.name for c in found.collections} == {c["CollectionName"] for c in collections}
+
+
+@pytest.mark.parametrize("activation", [torch.nn.ReLU, torch.nn.GELU])
+def test_a_training_saves_what_the_recommended_pack_asks_for(
+    activation: type[torch.nn.Module], tmp_path: Path
+) -> None:
+    collections = [config.to_json() for config in PACKS["recommended"].collections()]
+    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), activation(), torch.nn.Linear(3, 2))
+    criterion = torch.nn.CrossEntropyLoss()
+    hook.register_module(model)
+    hook.register_loss(criterion)
+    for _ in range(21):
+        criterion(model(torch.ones(5, 4)), torch.zeros(5, dtype=torch.long)).backward()
+    hook.close()
+    trial = create_trial(str(tmp_path / "run"))
+    assert trial.steps() == [0, 10, 20]
+    saved = set(trial.tensor_names())
+    weight = "Sequential_0.weight"
+    assert {weight, f"gradient/{weight}", "CrossEntropyLoss_output_0", "0_output_0"} <= saved
+    with pytest.raises(TensorUnavailableForStep):
+        trial.tensor(weight).value(10)
+    if activation is torch.nn.ReLU:
+        assert trial.tensor("1_output_0").value(10).shape == (5, 3)
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_boosted_trees_save_what_a_pack_asks_for(name: str, tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    from hook_layer.xgboost import Hook as BoosterHook
+
+    collections = [config.to_json() for config in PACKS[name].collections()]
+    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = BoosterHook.create_from_json_file(tmp_path / "hook.json")
+    data = xgboost.DMatrix(np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2)
+    xgboost.train({"nthread": 1}, data, 11, evals=[(data, "train")], callbacks=[hook])
+    trial = create_trial(str(tmp_path / "run"))
+    assert "train-rmse" in trial.tensor_names()
+    assert any(n.startswith("feature_importance/") for n in trial.tensor_names())
+
+
+def test_an_unknown_pack_is_told_with_the_nearest() -> None:
+    assert find_pack("original") is PACKS["original"]
+    with pytest.raises(ValueError, match="did you mean 'recommended'"):
+        find_pack("recomended")
+
+
+def test_a_pack_of_ones_own() -> None:
+    pack = Pack("mine", "Mine.", {"VanishingGradient": {"threshold": "1e-9"}, "NonFinite": {}})
+    assert pack.rules()["VanishingGradient"] == available_rules()["VanishingGradient"](
+        threshold=1e-9  # type: ignore[call-arg]
+    )
+    configs = {config.name: dict(config.parameters) for config in pack.collections()}
+    assert configs["gradients"] == {"include_regex": "^gradient", "save_interval": "10"}
+    with pytest.raises(ValueError, match="there is no rule"):
+        Pack("bad", "Bad.", {"NoRule": {}}).rules()

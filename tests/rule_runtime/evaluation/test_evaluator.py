@@ -1,0 +1,173 @@
+"""What is kept between two steps, and what happens to files that are gone or many."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hook_layer.storage.base import StorageError
+from hook_layer.storage.memory import MemoryStore
+from rule_runtime.evaluation import registry, run_feed
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.outcome import Failed, Outcome, Passed
+from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_index import load_step_files
+from rule_runtime.trial.step_view import StepView
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=20,
+)
+
+
+def evaluation_of(change: Callable[[Memory], None]) -> Evaluation:
+    class Remembers(Rule):
+        """Changes its memory as it is told."""
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+            change(memory)
+            return Passed()
+
+    return Evaluation.fresh(Remembers())
+
+
+def one_step() -> StepView:
+    trial = TrialBuilder()
+    trial.step(0, {"a": [1.0]})
+    return trial.views()[0]
+
+
+@given(JSON)
+def test_a_memory_of_json_values_is_kept_as_it_is_and_shared_with_nobody(value: Any) -> None:
+    text = json.dumps(value)
+    evaluation = evaluation_of(lambda memory: memory.update(value=value))
+    assert isinstance(evaluation.feed(one_step()), Passed)
+    assert json.dumps(evaluation.memory["value"]) == text
+    assert evaluation.memory["value"] is not value or not isinstance(value, (list, dict))
+    for inner in value if isinstance(value, list) else ():
+        if isinstance(inner, (list, dict)):
+            assert not any(inner is kept for kept in evaluation.memory["value"])
+
+
+def test_numbers_of_numpy_and_tuples_become_those_of_json() -> None:
+    evaluation = evaluation_of(
+        lambda memory: memory.update(
+            loss=np.float64(0.5), step=np.int32(3), flag=np.True_, pair=(1, (np.float32(2), "a"))
+        )
+    )
+    evaluation.feed(one_step())
+    assert evaluation.memory == {"loss": 0.5, "step": 3, "flag": True, "pair": [1, [2.0, "a"]]}
+    assert [type(value) for value in evaluation.memory.values()] == [float, int, bool, list]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("a", np.zeros(2)), ("a", {1, 2}), ("a", b"x"), (3, 1), ("a", [1, {2: 3}]), ("a", 1j)],
+)
+def test_what_json_cannot_hold_is_a_failure(key: Any, value: object) -> None:
+    evaluation = evaluation_of(lambda memory: memory.update({key: value}))
+    outcome = evaluation.feed(one_step())
+    assert isinstance(outcome, Failed)
+    assert "cannot be kept" in outcome.reason
+    assert evaluation.memory == {}
+
+
+def test_a_step_whose_files_are_gone_is_told() -> None:
+    trial = TrialBuilder(num_workers=2)
+    first = trial.step(0, {"a": [1.0]}, worker="worker_0")
+    state = EvaluationState.initial()
+    for key in (first, trial.step(5, {"a": [1.0]}, worker="worker_1")):
+        reconciler = Reconciler(trial.store, ExplodingTensor(), trial.run)
+        files = load_step_files(trial.store, [key])
+        trial.store.delete(first)
+        state = reconciler.advance(state, files)
+    assert state.counts.not_evaluated == 1
+    assert state.counts.last_reason == "the index files of step 0 are gone"
+
+
+def test_more_than_may_be_kept_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = TrialBuilder()
+    for step in range(6):
+        trial.step(step, {"a": [1.0, np.nan if step == 4 else 0.0]})
+    whole = trial.evaluate(ExplodingTensor())
+    monkeypatch.setattr(run_feed, "_KEPT_BYTES", 0)
+    files = load_step_files(trial.store, trial.keys)
+    reconciler = Reconciler(trial.store, ExplodingTensor(), trial.run)
+    state = reconciler.advance(EvaluationState.initial(), files)
+    assert (state.evidence, state.counts) == (whole.evidence, whole.counts)
+
+
+def test_a_second_look_at_a_long_run_takes_it_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_feed, "FILES_AT_ONCE", 3)
+    trial = TrialBuilder(num_workers=2)
+    for step in range(8):
+        for worker in (0, 1):
+            bad = step == 2 and worker == 1
+            trial.step(step, {"a": [np.nan if bad else 1.0]}, worker=f"worker_{worker}")
+    late = trial.keys[5]
+    data = trial.store.get(late)
+    trial.store.delete(late)
+    reconciler = Reconciler(trial.store, ExplodingTensor(), trial.run)
+    state = reconciler.advance(EvaluationState.initial(), (), ended=True)
+    assert state.evidence is None
+    trial.store.put(late, data)
+    state = reconciler.advance(state, load_step_files(trial.store, [late]), ended=True)
+    assert state.evidence is not None
+    assert (state.evidence.step, state.counts.evaluated) == (2, 8)
+
+
+def test_a_storage_that_fails_inside_a_rule_is_passed_on() -> None:
+    class AwayStore(MemoryStore):
+        is_away = False
+
+        def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+            if self.is_away:
+                raise StorageError("the storage is away")
+            return super().get(key, start, length)
+
+    class ReadsValues(Rule):
+        """Reads a value."""
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:
+            memory["sum"] = float(step.value("a").sum())
+            return Passed()
+
+    store = AwayStore("away")
+    trial = TrialBuilder(store)
+    trial.step(0, {"a": [1.0, 2.0]})
+    (view,) = trial.views()
+    evaluation = Evaluation.fresh(ReadsValues())
+    store.is_away = True
+    with pytest.raises(StorageError, match="away"):
+        evaluation.feed(view)
+    store.is_away = False
+    assert isinstance(evaluation.feed(view), Passed)
+    assert (evaluation.memory, evaluation.evaluated) == ({"sum": 3.0}, 1)
+
+
+def test_a_name_that_is_taken_stays_with_the_built_in_rule(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Point:
+        value = "elsewhere:ExplodingTensor"
+
+        def load(self) -> type[Rule]:
+            def check(self: Rule, step: StepView, memory: Memory) -> Outcome:
+                return Passed()
+
+            return type("ExplodingTensor", (Rule,), {"check": check, "__module__": "elsewhere"})
+
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [Point()])
+    assert registry.available_rules()["ExplodingTensor"] is ExplodingTensor
+    assert "the name is taken" in caplog.text

@@ -1,0 +1,120 @@
+"""What strings mean as parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rule_runtime.evaluation.constraints import Regex
+from rule_runtime.evaluation.parameters import (
+    Parameter,
+    ParameterError,
+    coerce,
+    nearest,
+    parameters_of,
+)
+
+
+@dataclass
+class Declared:
+    names: tuple[str, ...] = field(default_factory=tuple)
+    regexes: Annotated[tuple[str, ...], Regex()] = ()
+    number: float = 0.0
+    count: int = 0
+    maybe: int | None = None
+    kind: Literal["any", "all"] = "any"
+    odd: dict[str, int] = field(default_factory=dict)
+
+
+PARAMETERS = {parameter.name: parameter for parameter in parameters_of(Declared)}
+
+
+def coerced(name: str, value: object) -> Any:
+    return coerce(PARAMETERS[name], value, owner="Declared")
+
+
+def test_a_default_may_be_made_by_a_factory() -> None:
+    assert PARAMETERS["names"].default == ()
+    assert not PARAMETERS["names"].is_required
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a,b", ("a", "b")),
+        (" a , ,b ", ("a", "b")),
+        (r"a\,b,c", (r"a\,b", "c")),
+        ("a{1,2},b", ("a{1,2}", "b")),
+        ("[,;],(a,b),c", ("[,;]", "(a,b)", "c")),
+        (r"\(a,b", (r"\(a", "b")),
+        ("none", ()),
+        ("", ()),
+        (None, ()),
+        (["a,b", "c"], ("a,b", "c")),
+    ],
+)
+def test_regular_expressions_are_split_outside_brackets(text: object, parts: tuple[str]) -> None:
+    assert coerced("regexes", text) == parts
+
+
+@given(st.lists(st.text(st.characters(exclude_characters=",", codec="ascii")), max_size=4))
+def test_lists_come_back_as_they_were_joined(names: list[str]) -> None:
+    kept = tuple(name.strip() for name in names if name.strip())
+    whole = ",".join(names)
+    expected = () if whole.strip().casefold() in {"none", "null"} else kept
+    assert coerced("names", whole) == expected
+
+
+@given(st.floats(allow_nan=False))
+def test_numbers_come_back_exactly(number: float) -> None:
+    assert coerced("number", repr(number)) == number
+
+
+@given(st.integers(-(2**53), 2**53))
+def test_whole_numbers_may_look_like_others(number: int) -> None:
+    for text in (str(number), f"{number}.0", float(number), number):
+        assert coerced("count", text) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("number", True),
+        ("number", [1.0]),
+        ("number", "NaN"),
+        ("count", "1.5"),
+        ("count", False),
+        ("names", 7),
+        ("kind", "none of them"),
+        ("kind", 3),
+        ("odd", "a"),
+    ],
+)
+def test_what_is_of_another_type_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ParameterError, match=f"Declared: parameter {name} is"):
+        coerced(name, value)
+
+
+@pytest.mark.parametrize("text", [None, "", "None", " null "])
+def test_none_is_told_in_words(text: object) -> None:
+    assert coerced("maybe", text) is None
+
+
+def test_a_hint_names_what_is_valid() -> None:
+    assert nearest("treshold", ["threshold", "patience"]) == "; did you mean 'threshold'?"
+    assert nearest("x", ["b", "a"]) == "; valid are a, b"
+    assert nearest("x", []) == "; there are none"
+
+
+def test_a_parameter_without_default_is_required() -> None:
+    @dataclass
+    class Needy:
+        needed: int
+
+    (parameter,) = parameters_of(Needy)
+    assert isinstance(parameter, Parameter)
+    assert parameter.is_required

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rule_runtime.numerics.binned_means import BinnedMeans
+from rule_runtime.numerics.series_memory import MAX_SERIES, SeriesMemory
+
+NAMES = st.sampled_from([("a", "0"), ("a", "1"), ("b", "0")])
+NUMBERS = st.floats(-1e6, 1e6)
+POINTS = st.lists(st.dictionaries(NAMES, NUMBERS), max_size=30)
+
+
+def memory(data: object = None) -> SeriesMemory:
+    return SeriesMemory(data or {}, num_first=3, num_latest=5)  # type: ignore[arg-type]
+
+
+@given(POINTS)
+def test_it_keeps_the_first_and_the_latest_numbers(points: list[dict]) -> None:
+    kept, all_numbers = memory(), {}
+    for point in points:
+        assert kept.add(point) == sorted(point)
+        for names, number in point.items():
+            all_numbers.setdefault(names, []).append(number)
+        kept = memory(json.loads(json.dumps(kept.to_json())))
+        for names in point:
+            series = kept.of(names)
+            assert series.first.tolist() == all_numbers[names][:3]
+            assert series.latest.tolist() == all_numbers[names][-5:]
+            assert series.count == len(all_numbers[names])
+
+
+def test_its_size_depends_on_the_number_of_series_only() -> None:
+    kept, sizes = memory(), []
+    for at in range(1000):
+        kept.add({("a", "0"): float(at)})
+        sizes.append(len(json.dumps(kept.to_json())))
+    assert sizes[-1] - sizes[0] <= len("999")
+
+
+def test_further_series_are_not_kept() -> None:
+    kept = memory()
+    assert len(kept.add({(f"{at:03d}", "0"): 1.0 for at in range(MAX_SERIES + 5)})) == MAX_SERIES
+    assert kept.add({("000", "0"): 1.0, ("zzz", "0"): 1.0}) == [("000", "0")]
+
+
+def test_streaks_are_counted_until_it_is_fine_once() -> None:
+    kept = memory()
+    kept.add({("a", "0"): 1.0})
+    counts = [kept.streak(("a", "0"), is_bad=bad) for bad in (True, True, False, True)]
+    assert counts == [1, 2, 0, 1]
+
+
+def test_the_start_is_the_first_number_or_the_median_if_smaller() -> None:
+    for numbers, start in (([4.0, 9.0, 9.0], 4.0), ([4.0, 1.0, 2.0], 2.0), ([-3.0], 3.0)):
+        kept = memory()
+        for number in numbers:
+            kept.add({("a", "0"): number})
+        assert kept.of(("a", "0")).start == start
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), NUMBERS), max_size=40), st.integers(1, 7))
+def test_bins_are_means(moves: list[tuple[int, float]], width: int) -> None:
+    step, binned, seen, told = 0, BinnedMeans({}, width), {}, []
+    for move, number in moves:
+        step += move
+        told.append(binned.add(step, {("a", "0"): number}))
+        binned = BinnedMeans(json.loads(json.dumps(binned.to_json())), width)
+        seen.setdefault(step // width, []).append(number)
+    means = [mean[("a", "0")] for mean in told if mean]
+    assert np.allclose(means, [np.mean(numbers) for numbers in list(seen.values())[:-1]])
+
+
+def test_bins_follow_a_bounded_number_of_series() -> None:
+    binned = BinnedMeans({}, 5)
+    binned.add(0, {(f"{at:03d}", "0"): 1.0 for at in range(MAX_SERIES + 5)})
+    assert len(binned.add(5, {})) == MAX_SERIES

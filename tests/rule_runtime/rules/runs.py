@@ -1,0 +1,49 @@
+"""Runs for the tests of rules: a loss, and whatever else was saved beside it, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import SavedStep, healthy_tensors
+
+LOSS = "CrossEntropyLoss_output_0"
+
+
+def run_of_losses(
+    losses: Iterable[float],
+    *,
+    interval: int = 5,
+    name: str = LOSS,
+    mode: ModeKeys = ModeKeys.TRAIN,
+    beside: Mapping[str, Any] | None = None,
+) -> TrialBuilder:
+    trial = TrialBuilder()
+    for at, loss in enumerate(losses):
+        tensors = {**(beside or {}), name: np.float64(loss)}
+        trial.step(at * interval, tensors, mode=mode, mode_step=at * interval)
+    return trial
+
+
+def found_at(rule: Rule, trial: TrialBuilder) -> list[int]:
+    """Return the steps at which a rule finds something."""
+    return [o.evidence.step for o in trial.outcomes(rule) if isinstance(o, IssueFound)]
+
+
+def judged_at(rule: Rule, trial: TrialBuilder) -> list[int]:
+    """Return the steps that a rule judges."""
+    outcomes = zip(trial.views(), trial.outcomes(rule), strict=True)
+    return [view.step for view, outcome in outcomes if not isinstance(outcome, NotEvaluated)]
+
+
+def with_losses(loss_of: Callable[[int], float], worker: int) -> Iterable[SavedStep]:
+    """Return a healthy run with another loss at each step."""
+    for step in range(0, 200, 5):
+        tensors = healthy_tensors(step, worker)
+        yield SavedStep(step, {**tensors, LOSS: np.float64(loss_of(step))}, time=1.5e9 + step)

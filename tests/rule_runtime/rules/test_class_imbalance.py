@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.rules.class_imbalance import ClassImbalance
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
+
+
+class TestClassImbalanceContract(RuleContract):
+    def make_rule(self) -> ClassImbalance:
+        return ClassImbalance(samples=100)
+
+    def make_tensors(self, step: int, worker: int) -> dict[str, Any]:
+        labels = np.random.default_rng(step + worker).integers(0, 3, 30)
+        return {"labels": labels, "predictions": np.eye(3)[labels] * 0.7 + 0.1}
+
+    def make_sick(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        labels = np.where(np.arange(30) == 0, 2, np.minimum(tensors["labels"], 1))
+        return {**tensors, "labels": labels}
+
+
+def outcomes(rule: ClassImbalance, *steps: dict[str, Any]) -> list[Outcome]:
+    trial = TrialBuilder()
+    for step, tensors in enumerate(steps):
+        trial.step(step, tensors)
+    return trial.outcomes(rule)
+
+
+def labels_of(*counts: int) -> np.ndarray:
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def test_the_original_s_test_of_2019() -> None:
+    """990 zeros and 10 ones in a step, the same tensor for labels and predictions."""
+    rule = ClassImbalance(labels_regex=("^y$",), predictions_regex=("^y$",))
+    (outcome,) = outcomes(rule, {"y": labels_of(990, 10)})
+    assert isinstance(outcome, IssueFound)
+    evidence = outcome.evidence
+    assert (evidence.tensor, evidence.measure, evidence.value) == ("y", "imbalance", 99)
+    assert evidence.sentence == (
+        "y: class 0 has 990 labels, and class 1 has 10, a ratio of 99, more than 10"
+    )
+
+
+def test_the_ratio_must_be_larger_than_the_threshold() -> None:
+    rule = ClassImbalance(samples=1)
+    assert isinstance(outcomes(rule, {"labels": labels_of(100, 10)})[0], Passed)
+    assert isinstance(outcomes(rule, {"labels": labels_of(101, 10)})[0], IssueFound)
+
+
+def test_labels_are_counted_over_steps_until_there_are_enough() -> None:
+    steps = [{"labels": labels_of(90, 10)}] * 3 + [{"labels": labels_of(0, 200)}]
+    found = outcomes(ClassImbalance(samples=250, threshold_imbalance=8), *steps)
+    assert [type(o) for o in found] == [NotEvaluated, NotEvaluated, IssueFound, Passed]
+    assert found[1] == NotEvaluated("only 200 of the 250 labels were saved so far")
+    exactly = outcomes(ClassImbalance(samples=200), *steps)
+    assert [type(o) for o in exactly][:2] == [NotEvaluated, Passed]
+
+
+@pytest.mark.parametrize(("threshold", "fires"), [(0.7, True), (0.75, False), (0.749, True)])
+def test_a_class_that_is_mostly_predicted_wrongly(threshold: float, fires: bool) -> None:
+    labels, predictions = labels_of(4, 4), np.array([0, 0, 0, 0, 0, 0, 0, 1])
+    rule = ClassImbalance(samples=8, threshold_misprediction=threshold)
+    (outcome,) = outcomes(rule, {"labels": labels, "predictions": predictions})
+    assert isinstance(outcome, IssueFound if fires else Passed)
+    if isinstance(outcome, IssueFound):
+        assert (outcome.evidence.measure, outcome.evidence.value) == ("misprediction", 0.75)
+        assert outcome.evidence.sentence.startswith(
+            "labels: 3 of 4 examples of class 1 are predicted wrongly, a share larger than 0.7"
+        )
+
+
+def test_mispredictions_are_of_the_labels_that_came_with_a_prediction() -> None:
+    rule = ClassImbalance(samples=8)
+    wrong = {"labels": labels_of(4, 4), "predictions": 1 - labels_of(4, 4)}
+    found = outcomes(rule, {"labels": labels_of(40, 40)}, wrong)
+    assert [type(outcome) for outcome in found] == [Passed, IssueFound]
+
+
+def test_the_only_class_that_came_is_one_of_more() -> None:
+    labels = np.zeros(600)
+    passed, found = outcomes(
+        ClassImbalance(), {"labels": labels}, {"labels": labels, "predictions": labels + 0.3}
+    )
+    assert isinstance(passed, Passed)
+    assert isinstance(found, IssueFound)
+    assert found.evidence.value == np.inf
+    assert found.evidence.sentence == (
+        "labels: class 0 has 1200 labels, and none of the other 1 classes has any"
+    )
+
+
+def test_one_hot_labels_and_argmax() -> None:
+    labels = labels_of(300, 300)
+    right = {"labels": np.eye(2)[labels], "predictions": np.eye(2)[labels] * 0.4 + 0.3}
+    assert isinstance(outcomes(ClassImbalance(), right)[0], Passed)
+    wrong = {**right, "predictions": 0.7 - right["predictions"]}
+    assert isinstance(outcomes(ClassImbalance(), wrong)[0], IssueFound)
+    smooth = {"labels": right["labels"] * 0.8 + 0.1, "predictions": wrong["predictions"]}
+    assert isinstance(outcomes(ClassImbalance(), smooth)[0], NotEvaluated)
+    assert isinstance(outcomes(ClassImbalance(argmax=True), smooth)[0], IssueFound)
+
+
+def test_modes_are_counted_by_themselves_and_workers_together() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for worker in ("worker_0", "worker_1"):
+        trial.step(0, {"labels": labels_of(200, 10)}, worker=worker)
+        trial.step(1, {"labels": labels_of(10, 200)}, mode=ModeKeys.EVAL, worker=worker)
+    rule = ClassImbalance(samples=400)
+    assert [type(outcome) for outcome in trial.outcomes(rule)] == [IssueFound] * 2
+    few = ClassImbalance(samples=421)
+    assert [type(outcome) for outcome in trial.outcomes(few)] == [NotEvaluated] * 2
+
+
+def test_several_pairs_go_by_their_names() -> None:
+    good, bad = labels_of(300, 300), 1 - labels_of(300, 300)
+    tensors = {"b_labels": bad, "a_labels": good, "a_predictions": good, "b_predictions": bad}
+    assert isinstance(outcomes(ClassImbalance(), tensors)[0], Passed)
+    (outcome,) = outcomes(ClassImbalance(), {**tensors, "b_predictions": good})
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.tensor == "b_labels"
+    (outcome,) = outcomes(ClassImbalance(), {**tensors, "c_labels": good})
+    assert outcome == NotEvaluated(
+        "3 tensors of labels and 2 of predictions were saved, which makes no pairs"
+    )
+
+
+def test_no_more_than_4_pairs_and_1024_classes_are_counted() -> None:
+    tensors = {f"{number}_labels": labels_of(600, 600) for number in range(4)}
+    late = {"9_labels": labels_of(900, 1)}
+    assert [type(o) for o in outcomes(ClassImbalance(), tensors, late)] == [Passed, NotEvaluated]
+    many, (outcome,) = np.arange(1024), outcomes(ClassImbalance(), {"labels": np.arange(1025)})
+    assert outcome == NotEvaluated("labels: there are more than 1024 classes")
+    assert isinstance(outcomes(ClassImbalance(), {"labels": many})[0], Passed)
+
+
+def test_what_are_no_classes_is_not_evaluated() -> None:
+    for tensors, reason in (
+        ({"labels": [0.5] * 600}, "labels: labels are no classes: 0.5 is among them"),
+        ({"labels": [-1] * 600}, "labels: there is no label"),
+        ({"weights": [1]}, "no labels were saved, tensors named as .*labels"),
+        (
+            {"labels": [158.0] * 600, "predictions": [130.5] * 600},
+            "labels: predictions are neither classes nor probabilities of two classes",
+        ),
+    ):
+        assert outcomes(ClassImbalance(), tensors)[0] == NotEvaluated(reason)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=20),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(1, 40),
+    st.floats(1, 5),
+    st.floats(0.01, 1),
+)
+def test_as_the_definition(
+    steps: Sequence[Sequence[tuple[int, int]]], samples: int, ratio: float, share: float
+) -> None:
+    rule = ClassImbalance(samples=samples, threshold_imbalance=ratio, threshold_misprediction=share)
+    seen: list[tuple[int, int]] = []
+    written = []
+    expected = []
+    for examples in steps:
+        seen += examples
+        labels = [label for label, _ in seen]
+        counts = {label: labels.count(label) for label in labels}
+        wrong = {
+            label: sum(predicted != label for of, predicted in seen if of == label)
+            for label in counts
+        }
+        tells_more = max(predicted for _, predicted in examples) > 0
+        is_bad = max(counts.values()) / min(counts.values()) > ratio
+        is_bad |= len(counts) == 1 and tells_more
+        is_bad |= any(wrong[label] / counts[label] > share for label in counts)
+        judged_as = IssueFound if is_bad else Passed
+        expected.append(judged_as if len(seen) >= samples else NotEvaluated)
+        columns = [np.array(column) for column in zip(*examples, strict=True)]
+        written.append(dict(zip(("labels", "predictions"), columns, strict=True)))
+    assert [type(outcome) for outcome in outcomes(rule, *written)] == expected
+
+
+def test_on_what_the_hook_for_xgboost_writes(tmp_path: Path) -> None:
+    objective = {"objective": "binary:logistic"}
+    whole = matrix("breast_cancer")
+    rare = np.flatnonzero(whole.get_label() == 0)[:20]
+    common = np.flatnonzero(whole.get_label() == 1)
+    for name, rows, fires in (
+        ("whole", np.arange(whole.num_row()), False),
+        ("rare", np.concatenate([rare, common]), True),
+    ):
+        validation = whole.slice(rows)
+        trial = boost(
+            tmp_path / name,
+            "labels",
+            "predictions",
+            data=whole,
+            validation=validation,
+            **objective,
+        )
+        state = judged(trial, ClassImbalance())
+        assert (state.evidence is not None) == fires
+        assert state.counts.evaluated > 2
+
+
+def test_parameters_may_be_strings() -> None:
+    rule = create_rule("ClassImbalance", {"samples": "100", "argmax": "True", "labels_regex": "y"})
+    assert rule == ClassImbalance(samples=100, argmax=True, labels_regex=("y",))
+    assert [config.parameters["include_regex"] for config in rule.requires()] == [
+        "y",
+        ".*predictions",
+    ]
+    with pytest.raises(ParameterError, match=r"threshold_imbalance is 0\.5"):
+        create_rule("ClassImbalance", {"threshold_imbalance": "0.5"})

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.dead_optimizer import DeadOptimizer
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+
+class TestDeadOptimizerContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return DeadOptimizer()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for saved in self.make_steps(worker):
+            stuck = {"Net_fc.weight": healthy_tensors(0, worker)["Net_fc.weight"]}
+            yield saved._replace(tensors={**saved.tensors, **stuck})
+
+
+def run(
+    num_steps: int = 12,
+    *,
+    moves: Iterable[str] = ("a",),
+    gradients: Iterable[str] = ("a", "b"),
+    zero: Iterable[str] = (),
+) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        tensors: dict[str, Any] = {}
+        for name in ("a", "b"):
+            tensors[f"Net_{name}.weight"] = np.arange(4.0) + (step if name in moves else 0)
+            if name in gradients:
+                value = 0.0 if name in zero else 1.0
+                tensors[f"gradient/Net_{name}.weight"] = np.full(4, value)
+        trial.step(step, tensors)
+    return trial
+
+
+def test_fires_for_the_parameter_that_stands_still() -> None:
+    trial = run()
+    assert found_at(DeadOptimizer(), trial) == [5, 6, 7, 8, 9, 10, 11]
+    found = next(o for o in trial.outcomes(DeadOptimizer()) if isinstance(o, IssueFound))
+    assert found.evidence.tensor == "Net_b.weight"
+    told = "has a gradient and has not changed for 5 saved steps (1 of 2 parameters)"
+    assert told in found.evidence.sentence
+    assert found_at(DeadOptimizer(patience=2), trial)[0] == 2
+
+
+def test_parameters_without_a_gradient_are_frozen_and_no_issue() -> None:
+    assert not found_at(DeadOptimizer(), run(gradients=["a"]))
+    assert not found_at(DeadOptimizer(), run(zero=["b"]))
+
+
+def test_if_nothing_moves_it_waits_longer() -> None:
+    # With gradients that are accumulated the optimiser steps now and then only.
+    trial = run(30, moves=())
+    assert found_at(DeadOptimizer(), trial)[0] == 25
+
+
+def test_a_change_begins_anew() -> None:
+    trial = TrialBuilder()
+    for step in range(20):
+        b = 1.0 if step < 4 else 2.0 + step // 4
+        tensors = {"Net_a.weight": [float(step)], "Net_b.weight": [b]}
+        gradients = {"gradient/Net_a.weight": [1.0], "gradient/Net_b.weight": [1.0]}
+        trial.step(step, {**tensors, **gradients})
+    assert not found_at(DeadOptimizer(), trial)
+
+
+def test_what_cannot_be_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"Net_a.weight": [1.0], "gradient/Net_a.weight": [1.0]}, mode=ModeKeys.EVAL)
+    trial.step(1, {"Net_a.weight": [1.0]})
+    trial.step(2, {"gradient/Net_a.weight": [1.0]})
+    assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(DeadOptimizer()))
+
+
+def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
+    trial = TrialBuilder()
+    for step in range(3):
+        names = [f"Net_{at}" for at in range(2100)]
+        weights = {f"{name}.weight": [float(step)] for name in names}
+        trial.step(step, {**weights, **{f"gradient/{n}.weight": [1.0] for n in names}})
+    assert not found_at(DeadOptimizer(patience=1), trial)

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.storage.base import open_store
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.dead_relu import DeadRelu
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from rule_runtime.trial.step_index import load_step_files
+from rule_runtime.trial.step_view import StepReader
+
+OUTPUT = "net.relu_output_0"
+
+
+def relu(step: int, worker: int, shape: tuple[int, ...] = (16, 8)) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(100 * worker + step)
+    return np.maximum(rng.normal(0, 1, shape), 0).astype(np.float32)
+
+
+class TestDeadReluContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return DeadRelu()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        return {**healthy_tensors(step, worker), OUTPUT: relu(step, worker)}
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        value = tensors[OUTPUT].copy()
+        value[:, :5] = 0
+        return {**tensors, OUTPUT: value}
+
+
+def outcome_of(value: Any, *, name: str = OUTPUT, mode: ModeKeys = ModeKeys.TRAIN, **p: Any) -> Any:
+    trial = TrialBuilder()
+    trial.step(3, {name: value}, mode=mode)
+    (outcome,) = trial.outcomes(DeadRelu(**p))
+    return outcome
+
+
+def with_dead(num_dead: int, num_units: int = 10, batch: int = 32) -> np.ndarray[Any, Any]:
+    value = np.ones((batch, num_units), dtype=np.float32)
+    value[:, :num_dead] = 0
+    return value
+
+
+def dense_layer(weights: np.ndarray[Any, Any]) -> Outcome:
+    """Return the outcome for a layer of ten units without bias, as in the tests of 2019."""
+    inputs = np.random.default_rng(0).uniform(0, 1, (64, weights.shape[1]))
+    outcome: Outcome = outcome_of(np.maximum(inputs @ weights.T, 0), name="dense0_relu_output_0")
+    return outcome
+
+
+def test_original_fixture_a_layer_of_zero_weights_fires_and_one_of_xavier_does_not() -> None:
+    assert isinstance(dense_layer(np.zeros((10, 10))), IssueFound)
+    bound = (6 / 20) ** 0.5
+    weights = np.random.default_rng(1).uniform(-bound, bound, (10, 10))
+    assert isinstance(dense_layer(weights), Passed)
+
+
+@pytest.mark.parametrize(("num_dead", "kind"), [(5, Passed), (6, IssueFound), (10, IssueFound)])
+def test_more_than_half_of_the_units_must_be_dead(num_dead: int, kind: type) -> None:
+    assert isinstance(outcome_of(with_dead(num_dead)), kind)
+
+
+def test_the_evidence() -> None:
+    trial = TrialBuilder(num_workers=2)
+    trial.step(3, {OUTPUT: with_dead(7), "z_relu_output_0": with_dead(8)}, worker="worker_1")
+    trial.step(3, {OUTPUT: with_dead(0)}, worker="worker_0")
+    (outcome,) = trial.outcomes(DeadRelu())
+    assert isinstance(outcome, IssueFound)
+    evidence = outcome.evidence
+    assert (evidence.tensor, evidence.worker) == ("z_relu_output_0", "worker_1")
+    assert (evidence.measure, evidence.value, evidence.threshold) == ("dead_units_percent", 80, 50)
+    assert evidence.sentence == (
+        "z_relu_output_0: 80 % of 10 units are active in less than 1 % of their outputs, "
+        "more than 50 %"
+    )
+
+
+@pytest.mark.parametrize(("num_active", "kind"), [(0, IssueFound), (1, IssueFound), (2, Passed)])
+def test_a_unit_is_dead_below_the_threshold_of_activity(num_active: int, kind: type) -> None:
+    value = np.zeros((100, 4), dtype=np.float32)
+    value[:num_active] = 1
+    assert isinstance(outcome_of(value, threshold_inactivity=2), kind)
+
+
+def test_channels_are_the_units_of_a_convolution() -> None:
+    value = np.ones((2, 4, 5, 5), dtype=np.float32)
+    value[:, :3] = 0
+    assert isinstance(outcome_of(value), IssueFound)
+    value = np.zeros((2, 4, 5, 5), dtype=np.float32)
+    value[..., 0, 0] = 1  # each channel is active somewhere
+    assert isinstance(outcome_of(value), Passed)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_of_three_axes_either_may_be_that_of_the_units(axis: int) -> None:
+    value = np.moveaxis(np.ones((4, 6, 8), dtype=np.float32), axis, 0)
+    value[: len(value) - 1] = 0
+    assert isinstance(outcome_of(np.moveaxis(value, 0, axis)), IssueFound)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.float32(0),
+        np.zeros(4),
+        np.zeros((1, 8)),
+        np.empty((0, 4)),
+        np.empty((4, 0)),
+        np.array([["a", "b"], ["c", "d"]]),
+    ],
+)
+def test_what_has_no_batch_is_not_judged(value: Any) -> None:
+    assert isinstance(outcome_of(value), NotEvaluated)
+
+
+def test_nan_counts_as_active() -> None:
+    assert isinstance(outcome_of(np.full((8, 4), np.nan)), Passed)
+
+
+def test_evaluation_is_not_judged_and_global_is() -> None:
+    assert isinstance(outcome_of(with_dead(9), mode=ModeKeys.EVAL), NotEvaluated)
+    assert isinstance(outcome_of(with_dead(9), mode=ModeKeys.GLOBAL), IssueFound)
+
+
+def test_layers_are_found_by_their_collection_whatever_they_are_called() -> None:
+    trial = TrialBuilder()
+    trial.collections(relu_output=(r"^act1_output_",))
+    trial.step(0, {"act1_output_0": with_dead(9)})
+    (outcome,) = trial.outcomes(DeadRelu())
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.tensor == "act1_output_0"
+
+
+@pytest.mark.parametrize(("bias", "kind"), [(0.0, Passed), (-50.0, IssueFound)])
+def test_a_real_layer_is_found_by_its_type(bias: float, kind: type) -> None:
+    torch = pytest.importorskip("torch")
+    hooks = pytest.importorskip("hook_layer.pytorch")
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    uri = f"memory://dead-relu-{bias}/"
+    interval = hooks.SaveConfig(save_interval=1)
+    hook = hooks.Hook(uri, save_config=interval, include_collections=["relu_output"])
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    torch.nn.init.constant_(net[0].bias, bias)
+    hook.register_module(net)
+    net(torch.randn(32, 8)).sum().backward()
+    hook.close()
+    store = open_store(uri)
+    files = load_step_files(store, list(store.list("index/")))
+    view = StepReader(store).view(0, files, num_workers=1)
+    outcome = Evaluation.fresh(DeadRelu()).feed(view)
+    assert isinstance(outcome, kind)
+    if isinstance(outcome, IssueFound):
+        assert outcome.evidence.tensor == "1_output_0"
+
+
+def test_statistics_do_not_suffice() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {OUTPUT: with_dead(9)}, save_values=False)
+    (outcome,) = trial.outcomes(DeadRelu())
+    assert isinstance(outcome, NotEvaluated)
+    assert OUTPUT in outcome.reason
+
+
+def test_parameters() -> None:
+    rule = create_rule(
+        "DeadRelu",
+        {"tensor_regex": ".*relu_output|.*ReLU_output", "threshold_layer": "40"},
+    )
+    assert rule == DeadRelu(tensor_regex=(".*relu_output|.*ReLU_output",), threshold_layer=40)
+    assert rule.requires() == (
+        CollectionConfig(
+            "relu_output",
+            {
+                "include_regex": ".*relu_output|.*ReLU_output",
+                "save_interval": "500",
+                "save_raw_tensor": "True",
+            },
+        ),
+    )

@@ -1,0 +1,81 @@
+"""The rules' documentation is what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.rule import Rule
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    path = ROOT / "tools" / "rule_documentation.py"
+    spec = importlib.util.spec_from_file_location("rule_documentation", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_documentation_is_not_stale(tool: ModuleType) -> None:
+    assert tool.main(["--check"]) == 0, f"run `{tool.COMMAND}`"
+
+
+def test_a_stale_file_is_found_and_written_anew(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stale = tmp_path / "README.md"
+    monkeypatch.setattr(tool, "README", stale)
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    for text in (None, "of last year"):
+        if text is not None:
+            stale.write_text(text)
+        assert tool.main(["--check"]) == 1
+    assert stale.read_text() == "of last year"
+    assert tool.main([]) == 0
+    assert tool.main(["--check"]) == 0
+
+
+def test_every_rule_and_parameter_is_told(tool: ModuleType) -> None:
+    text = tool.document()
+    for name, rule in available_rules().items():
+        _, _, section = text.partition(f"\n### {name}\n")
+        section = section.partition("\n### ")[0]
+        assert tool._escaped(rule.summary()) in section
+        for parameter in rule.parameters():
+            assert f"| `{parameter.name}` |" in section
+        assert f"[{name}](#{name.lower()})" in text
+
+
+def test_a_rule_without_a_heading_is_refused(tool: ModuleType) -> None:
+    class Undocumented(Rule):
+        """Finds nothing.
+
+        What it detects:
+            Nothing.
+        """
+
+        def check(self, step, memory):  # noqa: ANN001, ANN202
+            raise NotImplementedError
+
+    with pytest.raises(ValueError, match="Undocumented lacks Why it matters"):
+        tool.sections_of(Undocumented)
+
+
+def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
+    assert tool._escaped("a * b < `c * d`") == r"a \* b \< `c * d`"
+    assert tool._table(("a",), [("|x|",)]) == "| a |\n| --- |\n| \\|x\\| |"
+
+
+def test_the_summary_of_the_results_is_what_stands_below_its_heading(tool: ModuleType) -> None:
+    results = "# Detection\n\n## Summary\n\n| a |\n\n### Part\n\nb\n\n## Other\n\nc\n"
+    assert tool.summary(results) == "| a |\n\n### Part\n\nb\n"
+    assert tool.summary("# Detection\n") == ""

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.double_activation import DoubleActivation
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+SCORES = np.random.default_rng(0).normal(0, 1, (16, 10))
+
+
+def softmax(scores: Any) -> Any:
+    return np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+
+
+class TestDoubleActivationContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return DoubleActivation()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        scores = np.random.default_rng(step + worker).normal(0, 1, (16, 10))
+        return {**healthy_tensors(step, worker), "CrossEntropyLoss_input_0": scores}
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        return {
+            **tensors,
+            "CrossEntropyLoss_input_0": softmax(tensors["CrossEntropyLoss_input_0"]),
+        }
+
+
+def run(num_steps: int = 4, **tensors: object) -> TrialBuilder:
+    trial = TrialBuilder()
+    trial.collections(
+        losses=("[Ll]oss_output_0$",),
+        relu_output=("relu_output",),
+        relu_input=("relu_input",),
+        sigmoid_input=("sigmoid_input",),
+        tanh_output=("tanh_output",),
+    )
+    for step in range(num_steps):
+        trial.step(step, {"CrossEntropyLoss_output_0": np.float64(2.3), **tensors})
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("value", "fires"),
+    [
+        (SCORES, False),
+        (softmax(SCORES), True),
+        (1 / (1 + np.exp(-SCORES)), True),
+        (np.maximum(SCORES, 0), True),
+        (np.abs(SCORES) + 0.1, False),
+        (np.full((16, 10), 0.1), False),
+        (np.log(softmax(SCORES)), False),
+    ],
+)
+def test_inputs_of_cross_entropy(value: object, fires: bool) -> None:
+    trial = run(CrossEntropyLoss_input_0=value)
+    assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
+
+
+def test_the_evidence() -> None:
+    trial = run(CrossEntropyLoss_input_0=[[0.25, 0.75]])
+    found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
+    assert found.evidence.tensor == "CrossEntropyLoss_input_0"
+    assert "lies between 0.25 and 0.75" in found.evidence.sentence
+
+
+def test_probabilities_are_what_other_losses_want() -> None:
+    for name in ("BCELoss_input_0", "MSELoss_input_0", "NLLLoss_input_0"):
+        trial = run(40, **{name: softmax(SCORES), name.replace("input", "output"): [3.0]})
+        assert not found_at(DoubleActivation(), trial)
+
+
+@pytest.mark.parametrize(("loss", "fires"), [(1.47, True), (1.45, False)])
+def test_a_loss_of_another_name_is_watched_for_long(loss: float, fires: bool) -> None:
+    # With 10 classes cross entropy after a second softmax is never below ln(e + 9) - 1 = 1.461.
+    trial = run(40, My_loss_input_0=softmax(SCORES), My_loss_output_0=np.float64(loss))
+    assert found_at(DoubleActivation(), trial) == (list(range(29, 40)) if fires else [])
+
+
+def test_an_activation_that_gets_the_output_of_another_one() -> None:
+    relu = np.maximum(SCORES, 0)
+    assert found_at(DoubleActivation(), run(a_relu_output_0=relu, b_sigmoid_input_0=relu)) == [2, 3]
+    assert not found_at(DoubleActivation(), run(a_relu_output_0=relu, b_sigmoid_input_0=relu + 1))
+    assert not found_at(DoubleActivation(), run(a_relu_output_0=relu, b_relu_input_0=relu))
+    tanh = np.tanh(SCORES)
+    assert found_at(DoubleActivation(), run(a_tanh_output_0=tanh, b_relu_input_0=tanh)) == [2, 3]
+
+
+def test_what_cannot_be_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"CrossEntropyLoss_input_0": softmax(SCORES)}, mode=ModeKeys.EVAL)
+    trial.step(1, {"loss": [1.0]})
+    outcomes = trial.outcomes(DoubleActivation())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

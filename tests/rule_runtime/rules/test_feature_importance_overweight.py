@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.rules.feature_importance_overweight import FeatureImportanceOverweight
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
+
+
+def importances(values: list[float], kind: str = "weight") -> dict[str, Any]:
+    return {
+        f"feature_importance/{kind}/f{number}": np.array([value])
+        for number, value in enumerate(values)
+    }
+
+
+class TestFeatureImportanceOverweightContract(RuleContract):
+    def make_rule(self) -> FeatureImportanceOverweight:
+        return FeatureImportanceOverweight()
+
+    def make_tensors(self, step: int, worker: int) -> dict[str, Any]:
+        shares = np.random.default_rng(step + worker).dirichlet(np.full(20, 5.0))
+        return importances(list(shares))
+
+    def make_sick(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        return {**tensors, "feature_importance/weight/f3": np.array([9.0])}
+
+
+def outcome_of(rule: FeatureImportanceOverweight, tensors: dict[str, Any]) -> Outcome:
+    trial = TrialBuilder()
+    trial.step(0, tensors)
+    return trial.outcomes(rule)[0]
+
+
+def test_the_share_must_be_larger_than_the_threshold() -> None:
+    rule = FeatureImportanceOverweight(threshold=0.75, nfeatures=2)
+    assert isinstance(outcome_of(rule, importances([0.5, 0.25, 0.125, 0.125])), Passed)
+    outcome = outcome_of(rule, importances([0.25, 0.125, 0.0625, 0.5625]))
+    assert isinstance(outcome, IssueFound)
+    evidence = outcome.evidence
+    assert (evidence.tensor, evidence.value) == ("feature_importance/weight/f3", 0.8125)
+    assert evidence.sentence == (
+        "feature_importance/weight/f3: the most important feature, with f0, has 0.812 of the "
+        "importance of 4 features, more than 0.75"
+    )
+
+
+def test_no_more_features_than_are_added_up_say_nothing() -> None:
+    reason = NotEvaluated("no more than 3 features have an importance")
+    assert outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.2])) == reason
+    outcome = outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.19, 0.01]))
+    assert isinstance(outcome, IssueFound)
+
+
+def test_types_of_importance_are_not_mixed() -> None:
+    rule = FeatureImportanceOverweight(tensor_regex=("feature_importance/",))
+    even = importances([0.25] * 4, "weight")
+    steep = importances([0.7, 0.2, 0.05, 0.03, 0.02], "gain")
+    assert isinstance(outcome_of(rule, even), Passed)
+    outcome = outcome_of(rule, {**even, **steep})
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.tensor == "feature_importance/gain/f0"
+    assert isinstance(outcome_of(FeatureImportanceOverweight(), {**even, **steep}), Passed)
+    few = importances([0.9, 0.1], "gain")
+    assert isinstance(outcome_of(rule, {**even, **few}), Passed)
+
+
+def test_names_of_features_may_have_slashes() -> None:
+    tensors = {f"feature_importance/weight/a/{n}": [0.2] for n in range(5)}
+    tensors |= {f"feature_importance/weight/b/{n}": [0.2] for n in range(5)}
+    assert isinstance(outcome_of(FeatureImportanceOverweight(threshold=0.5), tensors), Passed)
+
+
+def test_numbers_that_are_no_importance_are_left_out() -> None:
+    values = [0.25, 0.25, 0.25, 0.25, np.nan, np.inf, -1.0]
+    assert isinstance(outcome_of(FeatureImportanceOverweight(), importances(values)), Passed)
+    for values in ([np.nan] * 5, [0.0] * 5, [-1.0] * 5):
+        outcome = outcome_of(FeatureImportanceOverweight(), importances(values))
+        assert isinstance(outcome, NotEvaluated)
+
+
+def test_more_features_than_are_told_are_counted() -> None:
+    rule = FeatureImportanceOverweight(nfeatures=10, threshold=0.5)
+    outcome = outcome_of(rule, importances([0.09] * 10 + [0.1 / 5] * 5))
+    assert isinstance(outcome, IssueFound)
+    assert "with f1, f2, f3, f4, f5 and 4 more, has 0.9 of" in outcome.evidence.sentence
+    one = outcome_of(FeatureImportanceOverweight(nfeatures=1, threshold=0.5), importances([9, 1]))
+    assert isinstance(one, IssueFound)
+    assert "f0: the most important feature has 0.9 of" in one.evidence.sentence
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(0, 1e300), min_size=1, max_size=12),
+    st.integers(1, 12),
+    st.floats(0.01, 1),
+)
+def test_as_the_definition(values: list[float], nfeatures: int, threshold: float) -> None:
+    rule = FeatureImportanceOverweight(nfeatures=nfeatures, threshold=threshold)
+    outcome = outcome_of(rule, importances(values))
+    total = sum(value / 1e3 for value in values)
+    if len(values) <= nfeatures or total <= 0:
+        assert isinstance(outcome, NotEvaluated)
+        return
+    share = sum(value / 1e3 for value in sorted(values)[-nfeatures:]) / total
+    if abs(share - threshold) > 1e-9:
+        assert isinstance(outcome, IssueFound) == (share > threshold)
+
+
+def test_on_what_the_hook_for_xgboost_writes(tmp_path: Path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    healthy = matrix(rows=slice(0, 200))
+    features, labels = matrix().get_data().toarray(), matrix().get_label()
+    leak = xgboost.DMatrix(np.column_stack([features, labels])[:200], labels[:200])
+    rule = FeatureImportanceOverweight(
+        tensor_regex=("feature_importance/total_gain",), nfeatures=1, threshold=0.95
+    )
+    for data, fires in ((healthy, False), (leak, True)):
+        trial = boost(
+            tmp_path / str(fires),
+            "feature_importance",
+            data=data,
+            validation=data,
+            rounds=8,
+            max_depth=4,
+        )
+        state = judged(trial, rule)
+        assert (state.evidence is not None) == fires
+        assert state.counts.evaluated > 3
+        if state.evidence is not None:
+            assert state.evidence.tensor == "feature_importance/total_gain/f10"
+
+
+def test_parameters_may_be_strings() -> None:
+    rule = create_rule("FeatureImportanceOverweight", {"threshold": "0.5", "nfeatures": "2"})
+    assert rule == FeatureImportanceOverweight(threshold=0.5, nfeatures=2)
+    with pytest.raises(ParameterError, match="threshold is 80"):
+        create_rule("FeatureImportanceOverweight", {"threshold": "80"})

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.gradient_norm_explosion import GradientNormExplosion
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.rules.runs import found_at
+
+
+class TestGradientNormExplosionContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return GradientNormExplosion()
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        return {
+            name: np.asarray(value) * (1e4 if name.startswith("gradient") else 1)
+            for name, value in tensors.items()
+        }
+
+
+def run_of_norms(*norms: float, weight: float | None = None) -> TrialBuilder:
+    trial = TrialBuilder()
+    for at, norm in enumerate(norms):
+        tensors: dict[str, Any] = {
+            "gradient/Net_a.weight": [0.6 * norm, 0.0],
+            "gradient/Net_b.weight": [0.0, 0.8 * norm],
+        }
+        if weight is not None:
+            tensors["Net_a.weight"] = [weight, 0.0]
+        trial.step(at, tensors)
+    return trial
+
+
+def test_fires_when_the_norm_of_all_gradients_grew() -> None:
+    trial = run_of_norms(*[1.0] * 10, 21.0, 21.0, 1.0)
+    assert found_at(GradientNormExplosion(), trial) == [11]
+    (found,) = [o for o in trial.outcomes(GradientNormExplosion()) if isinstance(o, IssueFound)]
+    assert found.evidence.tensor == "gradient/Net_b.weight"
+    assert found.evidence.value == pytest.approx(21.0)
+    assert found.evidence.threshold == pytest.approx(20.0)
+    assert "20 times what it was before" in found.evidence.sentence
+
+
+def test_the_factor_is_strict_and_one_step_is_no_explosion() -> None:
+    assert not found_at(GradientNormExplosion(), run_of_norms(*[1.0] * 10, 20.0, 20.0))
+    assert not found_at(GradientNormExplosion(), run_of_norms(*[1.0] * 10, 500.0, 1.0, 500.0, 1.0))
+    assert found_at(GradientNormExplosion(patience=1), run_of_norms(*[1.0] * 10, 21.0)) == [10]
+
+
+def test_small_gradients_at_the_end_may_scatter() -> None:
+    norms = [1.0] * 6 + [1e-3] * 30 + [0.5, 0.5, 0.5]
+    assert not found_at(GradientNormExplosion(), run_of_norms(*norms))
+
+
+def test_fires_when_gradients_dwarf_the_weights() -> None:
+    assert found_at(GradientNormExplosion(), run_of_norms(11.0, 11.0, weight=1.0)) == [1]
+    assert not found_at(GradientNormExplosion(), run_of_norms(10.0, 10.0, weight=1.0))
+    assert not found_at(GradientNormExplosion(), run_of_norms(11.0, 11.0, weight=0.0))
+
+
+def test_each_worker_is_judged_by_itself() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for step in range(12):
+        for worker in (0, 1):
+            norm = 100.0 if worker and step > 8 else 1.0
+            trial.step(step, {"gradient/Net_a.weight": [norm]}, worker=f"worker_{worker}")
+    found = [o for o in trial.outcomes(GradientNormExplosion()) if isinstance(o, IssueFound)]
+    assert {o.evidence.worker for o in found} == {"worker_1"}
+
+
+def test_what_cannot_be_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"gradient/a": [1.0]}, mode=ModeKeys.EVAL)
+    trial.step(1, {"a_weight": [1.0]})
+    trial.step(2, {"gradient/a": [np.nan]})
+    outcomes = trial.outcomes(GradientNormExplosion())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.rules.runs import with_losses
+
+MODEL = {"Net_fc.bias": np.zeros(10), "gradient/Net_fc.bias": np.ones(10)}
+
+
+class TestInitialLossMismatchContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return InitialLossMismatch()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        return with_losses(lambda step: -1.0 - step, worker)
+
+
+def outcome_of(name: str, loss: float, *, mode_step: int = 0, **more: Any) -> Outcome:
+    trial = TrialBuilder()
+    trial.step(mode_step, {**MODEL, name: np.float64(loss), **more}, mode_step=mode_step)
+    (outcome,) = trial.outcomes(InitialLossMismatch())
+    return outcome
+
+
+@pytest.mark.parametrize(
+    ("name", "guess"),
+    [
+        ("CrossEntropyLoss_output_0", math.log(10)),
+        ("NLLLoss_output_0", math.log(10)),
+        ("BCEWithLogitsLoss_output_0", math.log(2)),
+        ("BCELoss_output_0", math.log(2)),
+        ("MSELoss_output_0", math.log(10)),  # an unknown loss may have classes
+        ("MyLoss_output_0", math.log(10)),
+    ],
+)
+def test_the_loss_of_guessing_depends_on_the_kind_of_loss(name: str, guess: float) -> None:
+    assert isinstance(outcome_of(name, 2.99 * guess), Passed)
+    outcome = outcome_of(name, 3.01 * guess)
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.threshold == pytest.approx(3 * guess)
+    assert "begins at" in outcome.evidence.sentence
+
+
+def test_without_classes_targets_of_variance_one_are_taken() -> None:
+    small = {"Net_fc.bias": np.zeros(1)}
+    assert isinstance(outcome_of("MSELoss_output_0", 2.9, **small), Passed)
+    assert isinstance(outcome_of("MSELoss_output_0", 3.1, **small), IssueFound)
+
+
+def test_only_the_first_step_is_compared() -> None:
+    assert isinstance(outcome_of("CrossEntropyLoss_output_0", 50.0, mode_step=5), Passed)
+    trial = TrialBuilder()
+    for step, loss in enumerate([2.3, 50.0]):
+        trial.step(step, {**MODEL, "CrossEntropyLoss_output_0": np.float64(loss)})
+    assert isinstance(trial.outcomes(InitialLossMismatch())[1], Passed)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("NLLLoss_output_0", IssueFound),
+        ("MSELoss_output_0", IssueFound),
+        ("Elbo_loss_output_0", Passed),
+    ],
+)
+def test_losses_that_cannot_be_negative(name: str, kind: type) -> None:
+    outcome = outcome_of(name, -0.1, mode_step=40)
+    assert isinstance(outcome, kind)
+    if isinstance(outcome, IssueFound):
+        assert outcome.evidence.threshold == 0
+        assert "never below 0" in outcome.evidence.sentence
+    assert isinstance(outcome_of(name, -1e-9), Passed)  # rounding
+
+
+def test_what_cannot_be_judged() -> None:
+    assert isinstance(outcome_of("CrossEntropyLoss_output_0", np.nan), NotEvaluated)
+    trial = TrialBuilder()
+    trial.step(0, {"train-rmse": [77.0]})
+    trial.step(1, {"loss_output_0": [77.0]})
+    trial.step(2, {**MODEL, "loss_output_0": [77.0]}, mode=ModeKeys.EVAL)
+    outcomes = trial.outcomes(InitialLossMismatch())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_later_losses_are_none_of_its_business() -> None:
+    trial = TrialBuilder()
+    for step in range(3):
+        trial.step(step, {**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)})
+    outcomes = trial.outcomes(InitialLossMismatch(num_points=2))
+    assert outcomes[-1] == NotEvaluated("only the first losses are judged")

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.input_statistics import InputStatistics
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+UNIT = np.random.default_rng(0).normal(0, 1, (64, 16))
+UNIT = UNIT / np.sqrt((UNIT**2).mean())
+
+
+class TestInputStatisticsContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return InputStatistics()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        return {**healthy_tensors(step, worker), "Net_input_0": UNIT}
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        return {**tensors, "Net_input_0": 255 * UNIT}
+
+
+def run(value: object, name: str = "Net_input_0", **options: Any) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(4):
+        trial.step(step, {"Net_fc.weight": [[1.0]], name: value}, **options)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("scale", "fires"), [(1.0, False), (4.99, False), (5.01, True), (0.9e-3, True), (1.1e-3, False)]
+)
+def test_the_root_mean_square(scale: float, fires: bool) -> None:
+    assert found_at(InputStatistics(), run(scale * UNIT)) == ([2, 3] if fires else [])
+
+
+def test_a_large_mean_counts() -> None:
+    trial = run(UNIT + 100)
+    found = next(o for o in trial.outcomes(InputStatistics()) if isinstance(o, IssueFound))
+    assert found.evidence.value == pytest.approx(100, rel=1e-3)
+    assert "has a root mean square of 100, and should be between 0.001 and 5" in (
+        found.evidence.sentence
+    )
+
+
+def test_inputs_that_do_not_vary() -> None:
+    trial = run(np.full((8, 4), 0.5))
+    found = next(o for o in trial.outcomes(InputStatistics()) if isinstance(o, IssueFound))
+    assert found.evidence.sentence == "Net_input_0: is 0.5 in all 32 elements"
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (np.full((8, 4), 40_000), "Net_input_0"),  # numbers of words
+        (np.full(8, 1e4), "Net_input_0"),  # lengths
+        (255 * UNIT, "fc_input_0"),  # not an input of the model
+        (np.full((1, 1), 1e4), "Net_input_0"),
+    ],
+)
+def test_what_is_no_input_of_real_numbers(value: object, name: str) -> None:
+    outcomes = run(value, name).outcomes(InputStatistics())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_steps_of_evaluation_are_not_judged() -> None:
+    outcomes = run(255 * UNIT, mode=ModeKeys.EVAL).outcomes(InputStatistics())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_one_bad_batch_is_no_finding() -> None:
+    trial = TrialBuilder()
+    for step in range(12):
+        scale = 255 if step % 3 else 1
+        trial.step(step, {"Net_fc.weight": [[1.0]], "Net_input_0": scale * UNIT})
+    assert not found_at(InputStatistics(), trial)

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+
+class TestLearningRateTooHighContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return LearningRateTooHigh()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for saved in self.make_steps(worker):
+            scale = 3.0 ** (saved.step // 5 % 8)
+            tensors = {
+                name: np.asarray(value) * (scale if name.startswith("Net") else 1)
+                for name, value in healthy_tensors(saved.step, worker).items()
+            }
+            yield saved._replace(tensors=tensors)
+
+
+def run_of_scales(*scales: float, interval: int = 5) -> TrialBuilder:
+    trial = TrialBuilder()
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    for at, scale in enumerate(scales):
+        tensors = {f"Net_{name}.weight": weight * scale for name in "abc"}
+        trial.step(at * interval, tensors, mode_step=at * interval)
+    return trial
+
+
+@pytest.mark.parametrize(("scale", "fires"), [(2.26, True), (2.24, False)])
+def test_the_change_is_that_of_one_step(scale: float, fires: bool) -> None:
+    # In 5 steps the norm changes by 1.25 of itself: 0.25 a step. Minimum and maximum change less.
+    assert bool(found_at(LearningRateTooHigh(), run_of_scales(1.0, scale))) is fires
+
+
+def test_the_evidence_is_a_lower_bound() -> None:
+    outcomes = run_of_scales(1.0, 3.0).outcomes(LearningRateTooHigh())
+    assert isinstance(outcomes[0], NotEvaluated)
+    assert isinstance(outcomes[1], IssueFound)
+    evidence = outcomes[1].evidence
+    assert evidence.value == pytest.approx(2.0 / 5)
+    assert (evidence.measure, evidence.threshold) == ("least_update_ratio", 0.25)
+    assert "changes by 0.4 of its norm or more in a step" in evidence.sentence
+
+
+def test_one_weight_of_three_is_not_the_learning_rate() -> None:
+    trial = TrialBuilder()
+    for step in (0, 1):
+        weights: dict[str, Any] = {f"Net_{name}.weight": np.arange(1.0, 9.0) for name in "abc"}
+        weights["Net_a.weight"] = weights["Net_a.weight"] * (1 + 9 * step)
+        trial.step(step, weights)
+    assert isinstance(trial.outcomes(LearningRateTooHigh())[1], Passed)
+
+
+def test_patience() -> None:
+    trial = run_of_scales(1.0, 3.0, 9.0, 9.0, 27.0)
+    assert found_at(LearningRateTooHigh(patience=2), trial) == [10]
+
+
+def test_weights_of_zero_and_scalars_have_no_ratio() -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        trial.step(step, {"Net_a.weight": np.full(4, float(step > 1)), "Net_b.weight": [step]})
+    assert not found_at(LearningRateTooHigh(), trial)
+
+
+def test_steps_of_evaluation_are_not_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"Net_a.weight": [1.0, 2.0]}, mode=ModeKeys.EVAL)
+    assert isinstance(trial.outcomes(LearningRateTooHigh())[0], NotEvaluated)

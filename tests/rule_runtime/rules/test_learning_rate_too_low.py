@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
+from tests.rule_runtime.rules.runs import LOSS, found_at
+
+
+class TestLearningRateTooLowContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return LearningRateTooLow()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for saved in self.make_steps(worker):
+            first = healthy_tensors(0, worker)
+            moved = {
+                name: np.asarray(value, np.float64) * (1 + 1e-6 * saved.step)
+                for name, value in first.items()
+                if name.startswith("Net")
+            }
+            tensors = {**healthy_tensors(saved.step, worker), **moved, LOSS: np.float64(2.3)}
+            yield saved._replace(tensors=tensors)
+
+
+def run(
+    rate: float = 1e-6, *, losses: Iterable[float] = (), gradient: float = 1.0, growth: float = 0.0
+) -> TrialBuilder:
+    trial = TrialBuilder()
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    given = dict(enumerate(losses))
+    scale = 1.0
+    for at in range(21):
+        step = 5 * at
+        tensors: dict[str, Any] = {f"Net_{name}.weight": weight * scale for name in "abc"}
+        tensors |= {"gradient/Net_a.weight": [gradient], LOSS: np.float64(given.get(at, 2.3))}
+        trial.step(step, tensors, mode_step=step)
+        scale += 5 * rate * (1 + growth * at)
+    return trial
+
+
+def test_fires_after_num_steps() -> None:
+    trial = run()
+    assert found_at(LearningRateTooLow(), trial)[0] == 50
+    found = next(o for o in trial.outcomes(LearningRateTooLow()) if isinstance(o, IssueFound))
+    assert found.evidence.threshold == 1e-4
+    assert 1e-6 < found.evidence.value < 1e-5  # the largest of 64 elements moves most
+    assert "since step 0" in found.evidence.sentence
+    assert found_at(LearningRateTooLow(num_steps=20), trial)[0] == 20
+
+
+def test_weights_that_move_are_quiet() -> None:
+    assert not found_at(LearningRateTooLow(), run(1e-3))
+
+
+@pytest.mark.parametrize(("now", "fires"), [(2.08, True), (2.06, False)])
+def test_a_loss_that_falls_shows_that_the_rate_is_enough(now: float, fires: bool) -> None:
+    losses = [2.3] * 5 + [now] * 16
+    assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
+
+
+def test_a_warm_up_is_waited_for() -> None:
+    # The movement grows with every step, by half within 50 steps until it is no longer small.
+    assert not found_at(LearningRateTooLow(), run(1e-6, growth=1.0))
+
+
+def test_without_gradients_it_is_another_fault() -> None:
+    assert not found_at(LearningRateTooLow(), run(gradient=0.0))
+    assert not found_at(LearningRateTooLow(), run(rate=0.0))
+
+
+def test_losses_and_weights_are_needed() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"Net_a.weight": [1.0, 2.0]})
+    trial.step(1, {LOSS: [1.0]})
+    outcomes = trial.outcomes(LearningRateTooLow())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

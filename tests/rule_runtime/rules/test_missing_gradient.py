@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.missing_gradient import MissingGradient
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.rules.runs import found_at
+
+
+class TestMissingGradientContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return MissingGradient(ignore_regex=("frozen",))
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        return {**tensors, "gradient/Net_conv1.weight": np.zeros((8, 4))}
+
+
+def run(num_steps: int = 15, *, gradient: object | None = None, **gradients: float) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        tensors: dict[str, Any] = {"Net_a.weight": np.ones(3), "Net_b.weight": np.ones(3)}
+        tensors |= {f"gradient/Net_{name}.weight": np.full(3, v) for name, v in gradients.items()}
+        if gradient is not None:
+            tensors["gradient/Net_a.weight"] = gradient
+        trial.step(step, tensors)
+    return trial
+
+
+def test_fires_for_a_weight_without_a_gradient() -> None:
+    trial = run(b=1.0)
+    assert found_at(MissingGradient(), trial) == [9, 10, 11, 12, 13, 14]
+    found = next(o for o in trial.outcomes(MissingGradient()) if isinstance(o, IssueFound))
+    assert found.evidence.tensor == "Net_a.weight"
+    told = "has had no gradient for 10 saved steps, as 1 of 2 weights"
+    assert found.evidence.sentence == f"Net_a.weight: {told}"
+
+
+def test_a_gradient_of_zeros_is_none() -> None:
+    assert found_at(MissingGradient(), run(a=0.0, b=1.0))
+    assert not found_at(MissingGradient(), run(a=1e-30, b=1.0))
+
+
+@pytest.mark.parametrize("value", [np.full(3, np.nan), np.full(3, np.inf)])
+def test_a_gradient_that_is_not_finite_is_there(value: object) -> None:
+    assert not found_at(MissingGradient(), run(gradient=value, b=1.0))
+
+
+@pytest.mark.parametrize(("percent", "fires"), [(0.0, True), (50.0, True), (51.0, False)])
+def test_a_few_weights_may_be_frozen(percent: float, fires: bool) -> None:
+    assert bool(found_at(MissingGradient(absent_percent=percent), run(b=1.0))) is fires
+    assert found_at(MissingGradient(absent_percent=percent), run(a=0.0, b=1.0))
+
+
+def test_weights_that_are_frozen_on_purpose_can_be_named() -> None:
+    assert not found_at(MissingGradient(ignore_regex=("_a[.]",)), run(b=1.0))
+
+
+def test_the_collections_file_tells_which_weights_are_trained() -> None:
+    for trained, fires in (("b",), False), (("a", "b"), True):
+        trial = run(b=1.0)
+        names = tuple(f"gradient/Net_{name}.weight" for name in trained)
+        _declare(trial, names)
+        assert bool(found_at(MissingGradient(), trial)) is fires
+
+
+def test_without_any_gradient_nothing_is_known() -> None:
+    for trial in (run(), run(a=0.0, b=0.0)):
+        assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(MissingGradient()))
+    trial = TrialBuilder()
+    trial.step(0, {"Net_a.weight": [1.0], "gradient/Net_b.weight": [1.0]}, mode=ModeKeys.EVAL)
+    assert isinstance(trial.outcomes(MissingGradient())[0], NotEvaluated)
+
+
+def _declare(trial: TrialBuilder, gradients: tuple[str, ...]) -> None:
+    from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
+    from hook_layer.format.paths import collections_key
+
+    entries = {
+        "gradients": CollectionEntry(
+            "gradients", include_regex=("^gradient",), tensor_names=gradients
+        )
+    }
+    trial.store.put(collections_key("worker_0"), CollectionsFile(entries, num_workers=1).encode())

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.non_finite import NonFinite
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors
+
+STEP = {  # in the order in which the hook captures
+    "Net_a.weight": np.ones((2, 3)),
+    "Net_a.bias": np.ones(2),
+    "a_input_0": np.ones((4, 3)),
+    "a_output_0": np.ones((4, 2)),
+    "b_output_0": np.ones((4, 2)),
+    "CrossEntropyLoss_output_0": np.float32(1.0),
+    "gradient/Net_b.weight": np.ones((2, 3)),
+    "gradient/Net_a.weight": np.ones((2, 3)),
+}
+
+
+class TestNonFiniteContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return NonFinite()
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        # One tensor only: of several the first in the order of the index is told.
+        return {**tensors, "Net_fc.weight": np.array([1.0, np.nan])}
+
+
+def outcome_of(bad: dict[str, object], **options: Any) -> Outcome:
+    trial = TrialBuilder()
+    trial.step(3, {**STEP, **bad}, **options)
+    (outcome,) = trial.outcomes(NonFinite())
+    return outcome
+
+
+def first_of(*names: str, value: float = np.nan) -> str:
+    outcome = outcome_of({name: np.array([1.0, value]) for name in names})
+    assert isinstance(outcome, IssueFound)
+    return outcome.evidence.tensor
+
+
+def test_the_first_in_the_order_of_execution_is_named() -> None:
+    order = list(STEP)
+    for at, name in enumerate(order):
+        assert first_of(*order[at:]) == name
+    assert first_of("gradient/Net_a.weight", "gradient/Net_b.weight") == "gradient/Net_b.weight"
+
+
+def test_a_loss_comes_before_gradients_and_after_outputs_whatever_the_index_says() -> None:
+    trial = TrialBuilder()
+    names = ("gradient/Net_b.weight", "CrossEntropyLoss_output_0", "b_output_0")
+    trial.step(0, {name: [np.nan] for name in names})
+    (outcome,) = trial.outcomes(NonFinite())
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.tensor == "b_output_0"
+
+
+def test_the_evidence_counts_and_advises() -> None:
+    outcome = outcome_of({"gradient/Net_b.weight": [1.0, np.nan, np.nan]})
+    assert isinstance(outcome, IssueFound)
+    evidence = outcome.evidence
+    assert (evidence.measure, evidence.value, evidence.threshold) == ("nan", 2.0, 0.0)
+    assert evidence.sentence == "gradient/Net_b.weight: 2 of 3 elements are NaN"
+    assert evidence.remedy.startswith("The forward pass is finite")
+    two = outcome_of({"Net_a.bias": [np.inf], "CrossEntropyLoss_output_0": [np.nan]})
+    assert isinstance(two, IssueFound)
+    told = "Net_a.bias: 1 of 1 elements are infinite; it is the first of 2 such tensors"
+    assert two.evidence.sentence == told
+    assert two.evidence.remedy.startswith("An update before this step")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_masks_may_be_infinite(value: float) -> None:
+    assert isinstance(outcome_of({"a_input_0": [value, 0.0]}), Passed)
+    assert isinstance(outcome_of({"a_input_0": [np.nan, 0.0]}), IssueFound)
+    assert first_of("gradient/Net_a.weight", value=value) == "gradient/Net_a.weight"
+
+
+def test_finite_steps_pass_in_every_mode() -> None:
+    assert isinstance(outcome_of({}), Passed)
+    assert isinstance(outcome_of({}, mode=ModeKeys.EVAL), Passed)
+    bad = outcome_of({"CrossEntropyLoss_output_0": np.float32(np.nan)}, mode=ModeKeys.EVAL)
+    assert isinstance(bad, IssueFound)
+
+
+def test_tables_and_labels_are_not_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"trees/Split": [np.nan, 1.0], "labels": [np.nan]})
+    (outcome,) = trial.outcomes(NonFinite())
+    assert isinstance(outcome, NotEvaluated)
+
+
+def test_of_equal_places_the_first_worker_is_told() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for worker in ("worker_1", "worker_0"):
+        trial.step(0, {"a_output_0": [np.nan]}, worker=worker)
+    (outcome,) = trial.outcomes(NonFinite())
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.worker == "worker_0"

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.plateaued_loss import PlateauedLoss
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
+
+
+class TestPlateauedLossContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return PlateauedLoss()
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        return with_losses(lambda step: 2.3 - 1e-5 * step, worker)
+
+
+def test_fires_on_a_loss_that_stays_where_it_began() -> None:
+    trial = run_of_losses([2.3] * 40)
+    (first, *_) = found_at(PlateauedLoss(), trial)
+    assert first == 55  # from a third of 150 steps on, the second time in a row
+    found = next(o for o in trial.outcomes(PlateauedLoss()) if isinstance(o, IssueFound))
+    assert found.evidence.value == 0
+    assert found.evidence.threshold == pytest.approx(5 * 55 / 150)
+
+
+@pytest.mark.parametrize(("fall", "fires"), [(4.9, True), (5.1, False)])
+def test_after_num_steps_it_must_have_fallen_by_all_of_it(fall: float, fires: bool) -> None:
+    losses = [2.0] * 5 + [2.0 * (1 - fall / 100)] * 60
+    late = [step for step in found_at(PlateauedLoss(), run_of_losses(losses)) if step >= 150]
+    assert bool(late) is fires
+
+
+def test_a_loss_that_rises_is_not_learning_either() -> None:
+    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.1 * at for at in range(30)]))
+
+
+def test_a_loss_that_converged_is_quiet() -> None:
+    assert not found_at(PlateauedLoss(), run_of_losses([2.0, 1.9, 1.5, 1.2, 1.0] + [1.0] * 100))
+
+
+def test_how_often_losses_are_saved_hardly_matters() -> None:
+    rng = np.random.default_rng(0)
+    for interval in (1, 5, 10):
+        steps = np.arange(0, 300, interval)
+        learns = 2.3 * np.exp(-steps / 300) + rng.normal(0, 0.15, len(steps))
+        stuck = 2.3 + rng.normal(0, 0.15, len(steps))
+        assert not found_at(PlateauedLoss(), run_of_losses(learns, interval=interval))
+        assert found_at(PlateauedLoss(), run_of_losses(stuck, interval=interval))
+
+
+def test_the_steps_of_a_bin_are_judged_together() -> None:
+    outcomes = run_of_losses([2.3] * 4, interval=1).outcomes(PlateauedLoss())
+    assert outcomes == [NotEvaluated("the losses of 5 steps are judged together")] * 4
+
+
+def test_parameters_may_be_strings() -> None:
+    rule = PlateauedLoss(num_steps="30", min_fall_percent="50", patience="1")  # type: ignore[arg-type]
+    assert found_at(rule, run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3]))
+    assert not found_at(PlateauedLoss(), run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3]))

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
+from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.saturated_activation import SaturatedActivation
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+
+TANH, SIGMOID = "net.tanh_input_0", "net.sigmoid_input_0"
+
+
+class TestSaturatedActivationContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return SaturatedActivation()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        rng = np.random.default_rng(100 * worker + step)
+        inputs = {name: rng.normal(0, 2, (16, 8)).astype(np.float32) for name in (TANH, SIGMOID)}
+        return {**healthy_tensors(step, worker), **inputs}
+
+    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
+        return {**tensors, TANH: tensors[TANH] * 0 + 12, SIGMOID: tensors[SIGMOID] - 30}
+
+
+def outcome_of(
+    value: Any,
+    *,
+    name: str = TANH,
+    mode: ModeKeys = ModeKeys.TRAIN,
+    save_values: bool = True,
+    **parameters: Any,
+) -> Any:
+    trial = TrialBuilder()
+    trial.step(3, {name: value}, mode=mode, save_values=save_values)
+    (outcome,) = trial.outcomes(SaturatedActivation(**parameters))
+    return outcome
+
+
+def with_saturated(num_saturated: int, value: float = 20.0) -> np.ndarray[Any, Any]:
+    inputs = np.zeros((32, 10))
+    inputs[:, :num_saturated] = value
+    return inputs
+
+
+@pytest.mark.parametrize(("num", "kind"), [(5, Passed), (6, IssueFound), (10, IssueFound)])
+def test_more_than_half_of_the_units_must_be_saturated(num: int, kind: type) -> None:
+    assert isinstance(outcome_of(with_saturated(num)), kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        (TANH, 9.4998, Passed),
+        (TANH, 9.4999, IssueFound),
+        (TANH, -9.4998, Passed),
+        (TANH, -9.4999, IssueFound),
+        (SIGMOID, 16.9999, Passed),
+        (SIGMOID, 16.99999, IssueFound),
+        (SIGMOID, -22.9999, Passed),
+        (SIGMOID, -23.0, IssueFound),
+        (TANH, np.inf, IssueFound),
+        (TANH, np.nan, Passed),
+    ],
+)
+def test_the_limits_are_those_of_the_layer_and_lie_outside(
+    name: str, value: float, kind: type
+) -> None:
+    assert isinstance(outcome_of(np.full((4, 3), value), name=name), kind)
+
+
+@pytest.mark.parametrize(("num_inside", "kind"), [(0, IssueFound), (1, IssueFound), (2, Passed)])
+def test_few_inputs_within_the_limits_do_not_save_a_unit(num_inside: int, kind: type) -> None:
+    inputs = np.full((100, 4), 50.0)
+    inputs[:num_inside] = 0
+    assert isinstance(outcome_of(inputs, threshold_inactivity=2), kind)
+
+
+def test_the_evidence() -> None:
+    trial = TrialBuilder(num_workers=2)
+    trial.step(3, {TANH: with_saturated(6), SIGMOID: with_saturated(9, -99.0)}, worker="worker_1")
+    trial.step(3, {TANH: with_saturated(7)}, worker="worker_0")
+    (outcome,) = trial.outcomes(SaturatedActivation())
+    assert isinstance(outcome, IssueFound)
+    evidence = outcome.evidence
+    assert (evidence.tensor, evidence.worker) == (SIGMOID, "worker_1")
+    assert (evidence.measure, evidence.value, evidence.threshold) == (
+        "saturated_units_percent",
+        90,
+        50,
+    )
+    assert evidence.sentence == (
+        f"{SIGMOID}: 90 % of the units have less than 1 % of their inputs between -23 and 17, "
+        "the limits of sigmoid; more than 50 %"
+    )
+
+
+def test_the_collection_tells_the_layer_whatever_it_is_called() -> None:
+    trial = TrialBuilder()
+    trial.collections(sigmoid_input=("^gate_input_",), tanh_input=("^act_input_",))
+    trial.step(0, {"gate_input_0": np.full((4, 3), 12.0), "other": np.full((4, 3), 99.0)})
+    trial.step(1, {"act_input_0": np.full((4, 3), 12.0)})
+    passed, issue = trial.outcomes(SaturatedActivation())
+    assert isinstance(passed, Passed)
+    assert isinstance(issue, IssueFound)
+
+
+def test_a_tensor_that_is_neither_is_not_judged() -> None:
+    outcome = outcome_of(np.full((4, 3), 99.0), name="gate_input_0", tensor_regex=("gate",))
+    assert isinstance(outcome, NotEvaluated)
+    assert "is known to be the one or the other" in outcome.reason
+    outcome = outcome_of(np.full((4, 3), 99.0), name="Tanh_gate", tensor_regex=("gate",))
+    assert isinstance(outcome, IssueFound)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_of_three_axes_either_may_be_that_of_the_units(axis: int) -> None:
+    value = np.moveaxis(np.zeros((4, 6, 8)), axis, 0)
+    value[: len(value) - 1] = 99
+    assert isinstance(outcome_of(np.moveaxis(value, 0, axis)), IssueFound)
+
+
+def test_extremes_within_the_limits_need_no_values() -> None:
+    assert isinstance(outcome_of(np.full((4, 3), 9.0), save_values=False), Passed)
+    assert isinstance(outcome_of(np.full((4, 3), 99.0), save_values=False), NotEvaluated)
+
+
+@pytest.mark.parametrize(
+    "value", [np.float32(99), np.full(4, 99.0), np.full((1, 8), 99.0), [["a"]]]
+)
+def test_what_has_no_batch_is_not_judged(value: Any) -> None:
+    assert isinstance(outcome_of(value), NotEvaluated)
+
+
+def test_evaluation_is_not_judged_and_global_is() -> None:
+    assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.EVAL), NotEvaluated)
+    assert isinstance(outcome_of(with_saturated(9), mode=ModeKeys.GLOBAL), IssueFound)
+
+
+def test_parameters() -> None:
+    rule = create_rule(
+        "SaturatedActivation",
+        {"threshold_tanh_min": "-5", "threshold_tanh_max": "5", "collection_names": "mine"},
+    )
+    assert rule == SaturatedActivation(
+        threshold_tanh_min=-5, threshold_tanh_max=5, collection_names=("mine",)
+    )
+    assert [config.name for config in rule.requires()] == ["tanh_input", "sigmoid_input", "mine"]
+    assert {config.parameters["save_raw_tensor"] for config in rule.requires()} == {"True"}
+    with pytest.raises(ParameterError, match="threshold_tanh_min is 10, but must be less than"):
+        SaturatedActivation(threshold_tanh_min=10)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.rules.runs import LOSS, found_at
+
+
+def passes(pairs: Iterable[tuple[float, float]], name: str = LOSS) -> list[SavedStep]:
+    """Return a run in which pairs of losses of training and validation take turns, 5 steps each."""
+    steps, number = [], {ModeKeys.TRAIN: 0, ModeKeys.EVAL: 0}
+    for training, validation in pairs:
+        for mode, loss in ((ModeKeys.TRAIN, training), (ModeKeys.EVAL, validation)):
+            for _ in range(5):
+                at = len(steps)
+                steps.append(SavedStep(at, {name: np.float64(loss)}, mode, number[mode]))
+                number[mode] += 1
+    steps.append(SavedStep(len(steps), {name: np.float64(training)}, ModeKeys.TRAIN, 10**4))
+    return steps
+
+
+def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
+    trial = TrialBuilder()
+    for saved in steps:
+        trial.step(saved.step, saved.tensors, mode=saved.mode, mode_step=saved.mode_step)
+    return trial
+
+
+HEALTHY = [(2.3, 2.2), (1.0, 1.1), (0.5, 0.6), (0.2, 0.4), (0.1, 0.4)]
+LEAKING = [(2.3, 1.0), (0.2, 0.03), (0.03, 0.02), (0.01, 0.01), (0.01, 0.01)]
+
+
+class TestSuspiciouslyGoodContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return SuspiciouslyGood()
+
+    def make_steps(self, worker: int) -> Iterable[SavedStep]:  # noqa: ARG002
+        return passes(HEALTHY)
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:  # noqa: ARG002
+        return passes(LEAKING)
+
+
+def test_fires_behind_the_second_pass_that_is_too_good() -> None:
+    trial = trial_of(passes(LEAKING))
+    assert found_at(SuspiciouslyGood(), trial) == [30, 40, 50]
+    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
+    assert found.evidence.mode == "TRAIN"
+    assert found.evidence.value == pytest.approx(0.02)
+    assert found.evidence.threshold == pytest.approx(0.046)
+    assert "of validation is 0.02, below 0.046" in found.evidence.sentence
+    assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 20
+
+
+def test_validation_behind_training_is_as_it_should_be() -> None:
+    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.01, 0.016)] * 5)))
+    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.01, 0.014)] * 5)))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [(LOSS, 0.02), ("L1Loss_output_0", 0.05), ("MSELoss_output_0", 0.0025)],
+)
+def test_the_limit_depends_on_the_kind_of_loss(name: str, limit: float) -> None:
+    for factor, fires in ((0.99, True), (1.01, False)):
+        loss = factor * limit
+        trial = trial_of(passes([(1.0, 1.0)] + [(loss, loss)] * 4, name))
+        assert bool(found_at(SuspiciouslyGood(), trial)) is fires
+
+
+def test_xgboost_has_validation_beside_training() -> None:
+    for validation, fires in ((3.0, True), (20.0, False)):
+        trial = TrialBuilder()
+        trial.collections(losses=("-rmse$",))
+        trial.step(0, {"train-rmse": [77.0], "validation-rmse": [76.0]})
+        for step in (1, 2, 3, 4):
+            trial.step(step, {"train-rmse": [3.0], "validation-rmse": [validation]})
+        assert bool(found_at(SuspiciouslyGood(), trial)) is fires
+        if fires:
+            found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
+            assert "validation-rmse of validation is 3" in found.evidence.sentence
+
+
+def test_what_cannot_be_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {LOSS: [1.0]}, mode=ModeKeys.TRAIN)
+    trial.step(1, {LOSS: [1.0]}, mode=ModeKeys.PREDICT)
+    trial.step(2, {LOSS: [np.nan]}, mode=ModeKeys.TRAIN)
+    trial.step(3, {LOSS: [1.0]}, mode=ModeKeys.EVAL)
+    outcomes = trial.outcomes(SuspiciouslyGood())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+    assert outcomes[-1] == NotEvaluated("validation is judged when training goes on")
+
+
+def test_a_negative_loss_has_no_zero_to_be_near() -> None:
+    assert not found_at(SuspiciouslyGood(), trial_of(passes([(1.0, 1.0)] + [(-5.0, -5.0)] * 4)))
+
+
+def test_more_losses_than_can_be_followed_do_not_break_it() -> None:
+    trial = TrialBuilder()
+    for step in range(30):
+        mode = ModeKeys.EVAL if step % 2 else ModeKeys.TRAIN
+        losses = {f"{at:02d}_loss_output_0": [1.0 if step < 2 else 0.001] for at in range(40)}
+        trial.step(step, losses, mode=mode)
+    assert found_at(SuspiciouslyGood(), trial)

@@ -1,0 +1,299 @@
+"""Write rule_runtime/rules/README.md, the documentation of the built-in rules, from their code.
+
+`python tools/rule_documentation.py` writes the file; with `--check` it only tells, by its exit
+status, whether the file is what the code says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import rule_runtime.rules
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.constraints import Regex
+from rule_runtime.evaluation.parameters import Parameter, ParameterError
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.rule import Rule
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "rule_runtime" / "rules" / "README.md"
+RESULTS = ROOT / "benchmarks" / "detection" / "RESULTS.md"
+BAR = "\\|"  # within a table
+COMMAND = "python tools/rule_documentation.py"
+
+SECTIONS = (
+    "What it detects",
+    "Why it matters",
+    "How it decides",
+    "Parameters",
+    "What to try",
+    "Known false alarms",
+    "Source",
+)
+OF_ANY_FRAMEWORK = frozenset({"losses", "metrics", "labels", "predictions", "hyperparameters"})
+OF_XGBOOST = frozenset({"trees", "feature_importance", "average_shap", "full_shap"})
+NAMED = "the tensors that you name"
+SOME_PARAMETERS = {"collection_names": (NAMED,), "max_threshold": 1.0, "other_trials": ("job",)}
+"""Enough for the rules that cannot be made without parameters."""
+
+INTRODUCTION = f"""# The rules
+
+Written by `{COMMAND}` from the code; change the rules' docstrings, not this file.
+
+A rule looks at every saved step of a run. `stepwatch evaluate ROOT --rule Name:parameter=value`
+judges a run by one rule, `--pack recommended` by a pack of them. Parameters may be strings, as a
+training API passes them: lists are separated by commas.
+
+*Needs* names the collections that the hook must save. Most rules are content with the statistics
+that the hook computes anyway; *values* says that this one reads the tensors themselves. A rule that
+lacks what it needs says so: its status is then `Error` with the reason, not `NoIssuesFound`.
+"""
+
+
+def document() -> str:
+    """Return the text of the file."""
+    rules = {
+        name: rule
+        for name, rule in available_rules().items()
+        if rule.__module__.startswith(f"{rule_runtime.rules.__name__}.")
+    }
+    parts = [INTRODUCTION, _overview(rules), _packs(), _detection(), "## Each rule\n"]
+    parts += [_section(name, rule) for name, rule in rules.items()]
+    return "\n".join(part for part in parts if part)
+
+
+# ---------------------------------------------------------------------------------- the first table
+
+
+def _overview(rules: dict[str, type[Rule]]) -> str:
+    head = ("rule", "what it finds", "parameters", "needs", "framework", "pack")
+    rows = [
+        (
+            f"[{name}](#{name.lower()})",
+            _escaped(rule.summary()),
+            "<br>".join(f"`{p.name}` = {_default(p)}" for p in rule.parameters()) or "none",
+            _needs(rule),
+            _framework(rule),
+            ", ".join(_packs_of(rule)),
+        )
+        for name, rule in rules.items()
+    ]
+    return f"## All of them\n\n{_table(head, rows)}\n"
+
+
+def _needs(rule: type[Rule]) -> str:
+    told = []
+    for config in _required(rule):
+        is_raw = config.parameters.get("save_raw_tensor", "").casefold() == "true"
+        told.append(f"{_name(config)}{', values' if is_raw else ''}")
+    if not told:
+        names = {parameter.name for parameter in rule.parameters()}
+        told.append(NAMED if "tensor_regex" in names else "any tensor")
+    return "<br>".join(told)
+
+
+def _framework(rule: type[Rule]) -> str:
+    names = {config.name for config in _required(rule)} - {NAMED}
+    if names & OF_XGBOOST:
+        return "XGBoost"
+    return "deep learning" if names - OF_ANY_FRAMEWORK else "any"
+
+
+def _required(rule: type[Rule]) -> tuple[CollectionConfig, ...]:
+    try:
+        return rule().requires()
+    except ParameterError:  # it cannot do without some
+        names = {parameter.name for parameter in rule.parameters()}
+        given = {name: value for name, value in SOME_PARAMETERS.items() if name in names}
+        return rule(**given).requires()
+
+
+def _name(config: CollectionConfig) -> str:
+    return NAMED if config.name == NAMED else f"`{config.name}`"
+
+
+def _packs() -> str:
+    rows = [
+        (f"`{name}`", pack.summary, str(len(pack.parameters)), ", ".join(sorted(pack.stops)))
+        for name, pack in PACKS.items()
+    ]
+    head = ("pack", "what it is for", "rules", "of which these are reason enough to stop a job")
+    return f"## Packs\n\n{_table(head, rows)}\n"
+
+
+def _packs_of(rule: type[Rule]) -> dict[str, list[Rule]]:
+    """Return the rules of this class in each pack that has any."""
+    found = {
+        name: [own for own in pack.rules().values() if type(own) is rule]
+        for name, pack in PACKS.items()
+    }
+    return {name: own for name, own in found.items() if own}
+
+
+# ------------------------------------------------------------------------------- how well they find
+
+
+def _detection() -> str:
+    if not RESULTS.exists():
+        return ""
+    link = "../../benchmarks/detection/RESULTS.md"
+    return (
+        "## How well they find\n\n"
+        "Training programs, healthy and with injected faults, are judged by both packs; "
+        f"[RESULTS.md]({link}) has all tables, and says on which half of the programs the defaults "
+        f"were calibrated.\n\n{summary(RESULTS.read_text())}\n"
+    )
+
+
+def summary(results: str) -> str:
+    """Return what stands below the heading `Summary` of the detection benchmark's results."""
+    found = re.search(
+        r"^(#+) Summary[^\n]*\n(.*?)(?=^\1 |^#{1,2} |\Z)", results, re.MULTILINE | re.DOTALL
+    )
+    return found[2].strip() + "\n" if found else ""
+
+
+# --------------------------------------------------------------------------------- a rule's section
+
+
+def _section(name: str, rule: type[Rule]) -> str:
+    texts = sections_of(rule)
+    parts = [f"### {name}\n", f"{_escaped(rule.summary())}\n"]
+    for title in SECTIONS:
+        if title == "Parameters":
+            parts += [_parameters(rule, texts[title]), _saved(rule), _in_packs(rule)]
+        else:
+            paragraphs = (_escaped(text) for text in texts[title])
+            parts.append(f"**{title}.** " + "\n\n".join(paragraphs) + "\n")
+    return "\n".join(part for part in parts if part)
+
+
+def sections_of(rule: type[Rule]) -> dict[str, list[str]]:
+    """Return the paragraphs of a rule's documentation by heading.
+
+    Those of `Parameters` are the parameters' descriptions.
+
+    Raises:
+        ValueError: If a heading is missing.
+    """
+    text = inspect.getdoc(rule) or ""
+    titles = "|".join(SECTIONS)
+    pieces = re.split(rf"^({titles}):\n", text, flags=re.MULTILINE)[1:]
+    found = dict(zip(pieces[::2], pieces[1::2], strict=True))
+    missing = [title for title in SECTIONS if title not in found]
+    if missing:
+        raise ValueError(f"the documentation of {rule.__name__} lacks {', '.join(missing)}")
+    between = {title: r"\n(?=\w)" if title == "Parameters" else r"\n\s*\n" for title in SECTIONS}
+    return {
+        title: [" ".join(part.split()) for part in re.split(between[title], inspect.cleandoc(text))]
+        for title, text in found.items()
+    }
+
+
+def _parameters(rule: type[Rule], described: Sequence[str]) -> str:
+    if not rule.parameters():
+        return "**Parameters.** None.\n"
+    texts = dict(text.split(": ", maxsplit=1) for text in described if ": " in text)
+    rows = [
+        (
+            f"`{parameter.name}`",
+            _type(parameter.type),
+            _default(parameter),
+            ", ".join([str(c) for c in parameter.constraints if not isinstance(c, Regex)]),
+            parameter.unit,
+            _escaped(texts[parameter.name]),
+        )
+        for parameter in rule.parameters()
+    ]
+    head = ("parameter", "type", "default", "must be", "unit", "meaning")
+    return f"**Parameters.**\n\n{_table(head, rows)}\n"
+
+
+def _saved(rule: type[Rule]) -> str:
+    told = []
+    for config in _required(rule):
+        settings = ", ".join(f"`{key}` = `{value}`" for key, value in config.parameters.items())
+        told.append(_name(config) + (f" ({settings})" if settings else ""))
+    return f"**Asks the hook to save** {'; '.join(told)}.\n" if told else ""
+
+
+def _in_packs(rule: type[Rule]) -> str:
+    told = []
+    for pack, rules in _packs_of(rule).items():
+        for own in rules:
+            changed = [
+                f"`{p.name}` = {_shown(getattr(own, p.name))}"
+                for p in rule.parameters()
+                if getattr(own, p.name) != p.default
+            ]
+            told.append(f"`{pack}` with {', '.join(changed) or 'the defaults'}")
+    return f"**Packs.** {'; '.join(told)}.\n" if told else ""
+
+
+# -------------------------------------------------------------------------------------------- words
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', BAR) for cell in line)} |" for line in lines)
+
+
+def _default(parameter: Parameter) -> str:
+    return "required" if parameter.is_required else _shown(parameter.default)
+
+
+def _shown(value: object) -> str:
+    if value is None or value in ((), ""):
+        return "none"
+    if isinstance(value, tuple):
+        return f"`{','.join(map(str, value))}`"
+    return f"`{value:.12g}`" if isinstance(value, float) else f"`{value}`"
+
+
+def _type(kind: Any) -> str:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _type(next(arg for arg in args if arg is not type(None)))
+    if origin is Literal:
+        return " or ".join(f"`{arg}`" for arg in args)
+    if origin is tuple:
+        return f"list of {_type(args[0])}"
+    names = {float: "number", int: "whole number", bool: "True or False", str: "text"}
+    return names[kind]
+
+
+def _escaped(text: str) -> str:
+    """Return a text in which Markdown finds no marks of its own, except code in backticks."""
+    pieces = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        piece if at % 2 else re.sub(r"([*<>\[\]\\])", r"\\\1", piece)
+        for at, piece in enumerate(pieces)
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the file, or check it; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    is_check = parser.parse_args(arguments).check
+    text = document()
+    if README.exists() and README.read_text(encoding="utf-8") == text:
+        return 0
+    if is_check:
+        print(f"{README.relative_to(ROOT)} is stale: run {COMMAND}", file=sys.stderr)
+        return 1
+    README.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
