@@ -1,0 +1,120 @@
+"""Train programs with and without faults, let rules judge, and print who found what.
+
+python -m benchmarks.detection [--half HALF] [--program NAME] [--fault NAME] [--seeds N] [--jobs N]
+
+Runs are kept in a folder and not trained again until their program changes; a rule that judged a
+run is not asked again until its code or parameters change. With `--write`, the tables of all that
+was judged go into RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from benchmarks.detection.judging import judge
+from benchmarks.detection.packs import packs
+from benchmarks.detection.program import HALVES
+from benchmarks.detection.report import as_json, summary, tables
+from benchmarks.detection.results_file import results
+from benchmarks.detection.runs import Plan, obtain, planned
+from benchmarks.detection.scores import Judged
+
+HEALTHY_SEEDS = 10
+FAULT_SEEDS = 5
+RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+
+
+def main(arguments_given: Sequence[str] | None = None) -> None:
+    """Train, judge, tell.
+
+    Args:
+        arguments_given: The command line; None for that of this process.
+    """
+    arguments = _arguments(arguments_given)
+    rules = {} if arguments.no_rules else packs()
+    keys = {pack: list(found) for pack, found in rules.items()}
+    runs = _judged(arguments, _plans(arguments))
+    if arguments.write:
+        RESULTS.write_text(results(runs, keys))
+    if arguments.json:
+        print(json.dumps(as_json(runs, keys), indent=1))
+        return
+    for half in HALVES:
+        own = [run for run in runs if run.plan.half == half]
+        if own:
+            print(f"=== {half}: {len(own)} runs ===\n")
+            shown = [summary(own, keys, "In short"), *tables(own, keys)]
+            print("\n".join(table.as_text() for table in shown))
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.detection", description=__doc__)
+    parser.add_argument("--half", choices=HALVES, action="append", help="default: both")
+    parser.add_argument("--program", action="append", help="only this program")
+    parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
+    parser.add_argument("--seeds", type=int, help="runs of each kind; default: 10 healthy, else 5")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--folder", type=Path, help="where runs are kept")
+    parser.add_argument("--no-rules", action="store_true", help="train only: what faults do")
+    parser.add_argument("--again", action="store_true", help="train and judge in any case")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--write", action="store_true", help="write RESULTS.md")
+    arguments = parser.parse_args(given)
+    if arguments.write and (arguments.half or arguments.program or arguments.fault):
+        parser.error("RESULTS.md is of all runs: --write goes without --half, --program, --fault")
+    if arguments.folder is None:
+        arguments.folder = Path(tempfile.gettempdir()) / "stepwatch-detection"
+    return arguments
+
+
+def _plans(arguments: argparse.Namespace) -> list[Plan]:
+    return [
+        plan
+        for half in arguments.half or HALVES
+        for plan in planned(
+            half,
+            healthy_seeds=arguments.seeds or HEALTHY_SEEDS,
+            fault_seeds=arguments.seeds or FAULT_SEEDS,
+            only_programs=arguments.program,
+            only_faults=arguments.fault,
+        )
+    ]
+
+
+def _judged(arguments: argparse.Namespace, plans: list[Plan]) -> list[Judged]:
+    work = partial(
+        _judge_one,
+        root=arguments.folder,
+        again=arguments.again,
+        is_judged=not arguments.no_rules,
+    )
+    if arguments.jobs == 1:
+        return list(map(work, plans))
+    with ProcessPoolExecutor(arguments.jobs, initializer=_be_quiet) as pool:
+        return list(pool.map(work, plans))
+
+
+def _be_quiet() -> None:
+    os.nice(10)
+    # Rules of all packs over all runs: what they cannot judge is in the tables.
+    logging.disable(logging.WARNING)
+
+
+def _judge_one(plan: Plan, *, root: Path, again: bool, is_judged: bool) -> Judged:
+    run = obtain(plan, root, again=again)
+    if not is_judged:
+        return Judged(plan, run.error, {})
+    rules = {key: rule for found in packs().values() for key, rule in found.items()}
+    return Judged(plan, run.error, judge(run.trial, rules, hung=run.hung, again=again))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Training with XGBoost, and the hook that watches it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import xgboost
+from torch import Tensor
+from xgboost.callback import TrainingCallback
+
+from benchmarks.detection.data import Split
+from benchmarks.detection.program import Hanging, Run
+from hook_layer.xgboost import Hook, SaveConfig
+
+__all__ = ["boost"]
+
+STALLS_AT: Final = 0.6
+_COLLECTIONS: Final = ("losses", "feature_importance", "predictions", "labels", "trees")
+
+
+def boost(
+    run: Run,
+    split: Split,
+    parameters: dict[str, Any],
+    rounds: int,
+    tested_on: Tensor | None = None,
+) -> np.ndarray:
+    """Train, and return what the last model predicts.
+
+    Args:
+        run: The run.
+        split: The data.
+        parameters: The parameters of the training.
+        rounds: Number of boosting rounds.
+        tested_on: What is predicted at the end [B, columns]; the validation data unless given.
+    """
+    train = xgboost.DMatrix(split.inputs.numpy(), split.targets.numpy())
+    valid = xgboost.DMatrix(split.valid_inputs.numpy(), split.valid_targets.numpy())
+    parameters = {"nthread": 1, "seed": run.seed, "subsample": 0.9, **parameters}
+    hook = Hook(
+        run.folder,
+        save_config=SaveConfig(save_interval=2),
+        include_collections=_COLLECTIONS,
+        hyperparameters=parameters,
+        validation_data=valid,
+        stop="flag",
+        termination_timeout_s=None,
+    )
+    callbacks: list[TrainingCallback] = [hook]
+    if run.injects("stalled"):
+        callbacks.insert(0, _Hang(int(STALLS_AT * rounds)))
+    try:
+        booster = xgboost.train(
+            parameters,
+            train,
+            rounds,
+            evals=[(train, "train"), (valid, "validation")],
+            callbacks=callbacks,
+            verbose_eval=False,
+        )
+    finally:
+        hook.close(end_of_training=not run.injects("stalled"))
+    tested = valid if tested_on is None else xgboost.DMatrix(tested_on.numpy())
+    return np.asarray(booster.predict(tested))
+
+
+class _Hang(TrainingCallback):
+    def __init__(self, at: int) -> None:
+        self._at = at
+
+    def before_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:  # noqa: ARG002
+        if epoch >= self._at:
+            raise Hanging
+        return False

@@ -1,0 +1,1 @@
+"""Programs on which the pack `recommended` is calibrated."""

@@ -1,0 +1,97 @@
+"""A network of tanh units learns a photograph: from the place of a pixel to its colour."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.detection.data import Split, photo
+from benchmarks.detection.injecting import scaled_
+from benchmarks.detection.program import Program, Run
+from benchmarks.detection.training import Loop, batches_of, fit, unexplained
+
+
+class Waves(nn.Module):
+    """Sine and cosine of places in directions that are drawn once and not trained.
+
+    Args:
+        count: How many directions.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.directions = nn.Linear(2, count)
+        self.directions.requires_grad_(False)  # noqa: FBT003 - torch's signature
+
+    def forward(self, places: Tensor) -> Tensor:
+        """Return waves [B, 2 count] at places [B, 2]."""
+        angles = 2 * self.directions(places)
+        return torch.cat([angles.sin(), angles.cos()], 1)
+
+
+def train(run: Run) -> float:
+    """Train once; return the share of variance that is not reproduced."""
+    torch.manual_seed(run.seed)
+    data = _pixels(is_scaled=not run.injects("missing_normalisation"))
+
+    def activation() -> nn.Module:
+        return nn.Identity() if run.injects("no_activation") else nn.Tanh()
+
+    model = nn.Sequential(
+        Waves(16),
+        nn.Linear(32, 64),
+        activation(),
+        nn.Linear(64, 64),
+        activation(),
+        nn.Linear(64, 3),
+    )
+    if run.injects("saturated_activation"):
+        scaled_([model[1], model[3]], 60.0)
+    if run.injects("init_too_large"):
+        scaled_(model[1:], 25.0)
+    steps = 400
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=run.pick(1e-2, lr_too_high=3.0, lr_too_low=3e-6)
+    )
+    loop = Loop(
+        model=model,
+        criterion=nn.MSELoss(),
+        optimizer=optimizer,
+        scheduler=torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps),
+        steps=steps,
+        save_interval=10,
+        eval_every=100,
+        is_functional=True,
+    )
+    valid = [(data.valid_inputs, data.valid_targets)]
+    return fit(run, loop, batches_of(data, 256, run.seed), valid, unexplained)
+
+
+def _pixels(*, is_scaled: bool) -> Split:
+    image = photo("china.jpg", 80)
+    rows, columns = torch.meshgrid(
+        torch.arange(float(len(image))), torch.arange(float(image.shape[1])), indexing="ij"
+    )
+    places = torch.stack([rows, columns], -1).view(-1, 2)
+    if is_scaled:
+        places = (places - places.mean(0)) / places.std(0)
+    colours = (image.view(-1, 3) - 0.5) * 2
+    order = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
+    train, valid = order[800:], order[:800]
+    return Split(places[train], colours[train], places[valid], colours[valid])
+
+
+PROGRAM = Program(
+    model="16 fixed waves, MLP 32-64-64-3, tanh, Adam, cosine schedule",
+    data="pixels of scikit-learn's china.jpg",
+    measure="1 - R2",
+    train=train,
+    faults={
+        "lr_too_high": "3 in place of 1e-2",
+        "lr_too_low": "3e-6 in place of 1e-2",
+        "no_activation": "no activation between the layers",
+        "saturated_activation": "weights ahead of the tanh are 60 times as large",
+        "init_too_large": "all weights are 25 times as large",
+        "missing_normalisation": "places in pixels, from 0 to 79",
+    },
+)

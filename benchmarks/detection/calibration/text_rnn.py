@@ -1,0 +1,75 @@
+"""A recurrent network of the plain kind predicts the next letter of Python's help."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.detection.data import docs_text, letters, windows
+from benchmarks.detection.injecting import scaled_
+from benchmarks.detection.program import Program, Run
+from benchmarks.detection.training import Loop, NextLetter, fit, perplexity, text_batches
+
+LETTERS = 48
+LENGTH = 32
+BATCH = 32
+
+
+class Net(nn.Module):
+    """Embedding, recurrent layer, linear layer.
+
+    Args:
+        run: What is injected.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self.embedding = nn.Embedding(LETTERS, 24)
+        kind = run.pick("tanh", exploding_rnn="relu")
+        self.rnn = nn.RNN(24, 64, nonlinearity=kind, batch_first=True)
+        self.head = nn.Linear(64, LETTERS)
+        if run.injects("exploding_rnn"):
+            with torch.no_grad():
+                self.rnn.weight_hh_l0.copy_(1.6 * torch.eye(64))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return scores [B, length, LETTERS] of letters [B, length]."""
+        scores = self.head(self.rnn(self.embedding(tokens))[0])
+        return scores.softmax(-1) if self.run.injects("double_activation") else scores
+
+
+def train(run: Run) -> float:
+    """Train once; return the perplexity of a letter."""
+    torch.manual_seed(run.seed)
+    text = letters("\n".join(docs_text().values())[:200_000], LETTERS)
+    model = Net(run)
+    if run.injects("init_too_large"):
+        scaled_([model], 20.0)
+    loop = Loop(
+        model=model,
+        criterion=NextLetter(),
+        optimizer=torch.optim.Adam(
+            model.parameters(), lr=run.pick(5e-3, lr_too_high=0.5, lr_too_low=2e-6)
+        ),
+        steps=300,
+        clip=None if run.injects("exploding_rnn") else 1.0,
+    )
+    valid = [windows(text, torch.arange(180_000, 199_000, 300), LENGTH)]
+    batches = text_batches(text[:180_000], BATCH, LENGTH, run.seed)
+    return fit(run, loop, batches, valid, perplexity)
+
+
+PROGRAM = Program(
+    model="RNN, 64 tanh units, embedding, Adam, clipped gradients",
+    data="letters of the help that comes with Python (pydoc_data)",
+    measure="perplexity",
+    train=train,
+    faults={
+        "exploding_rnn": "ReLU in place of tanh, recurrent weights 1.6 I, no clipping",
+        "lr_too_high": "0.5 in place of 5e-3",
+        "lr_too_low": "2e-6 in place of 5e-3",
+        "double_activation": "softmax ahead of a cross entropy that has one",
+        "init_too_large": "all weights are 20 times as large",
+    },
+)

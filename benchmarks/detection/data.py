@@ -1,0 +1,152 @@
+"""Real data that comes with installed packages; nothing is downloaded.
+
+B = rows, C = channels, H and W = height and width.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pydoc_data.topics
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+import torch
+from sklearn import datasets
+from torch import Tensor
+
+__all__ = [
+    "Split",
+    "code_text",
+    "digits",
+    "docs_text",
+    "elevation",
+    "letters",
+    "patches",
+    "photo",
+    "table",
+    "windows",
+]
+
+
+class Split(NamedTuple):
+    """Inputs and targets for training and for validation; the split is the same in every run."""
+
+    inputs: Tensor
+    targets: Tensor
+    valid_inputs: Tensor
+    valid_targets: Tensor
+
+
+def digits(*, scaled: bool = True) -> Split:
+    """Return handwritten digits, float32 [B, 64], with their numbers, int64 [B].
+
+    Args:
+        scaled: Whether pixels are of mean 0 and variance 1, else 0 to 16.
+    """
+    images, labels = datasets.load_digits(return_X_y=True)
+    return _split(images, labels, scaled=scaled)
+
+
+def table(name: str, *, scaled: bool = True) -> Split:
+    """Return one of scikit-learn's tables, float32 [B, columns]; numbers of classes are int64.
+
+    Args:
+        name: `breast_cancer`, `wine`, `iris` or `diabetes`.
+        scaled: Whether columns are of mean 0 and variance 1, else as they were measured.
+    """
+    options = {"scaled": False} if name == "diabetes" else {}
+    inputs, targets = getattr(datasets, f"load_{name}")(return_X_y=True, **options)
+    return _split(inputs, targets, scaled=scaled)
+
+
+def photo(name: str, width: int) -> Tensor:
+    """Return a photograph, made smaller by leaving out pixels, float32 [H, W, 3] from 0 to 1.
+
+    Args:
+        name: `china.jpg` or `flower.jpg`.
+        width: The width to make it, pixels.
+    """
+    image = datasets.load_sample_image(name)
+    step = image.shape[1] // width
+    return torch.tensor(image[::step, ::step] / 255.0, dtype=torch.float32)
+
+
+def patches(name: str, size: int, count: int, seed: int = 0) -> Tensor:
+    """Return squares cut out of a photograph, float32 [count, 3, size, size] from 0 to 1.
+
+    Args:
+        name: `china.jpg` or `flower.jpg`.
+        size: Side of a square, pixels.
+        count: How many.
+        seed: Which ones.
+    """
+    image = photo(name, 320).permute(2, 0, 1)
+    random = np.random.default_rng(seed)
+    tops = random.integers(0, image.shape[1] - size, count)
+    lefts = random.integers(0, image.shape[2] - size, count)
+    cut = [image[:, t : t + size, x : x + size] for t, x in zip(tops, lefts, strict=True)]
+    return torch.stack(cut)
+
+
+def elevation() -> Tensor:
+    """Return heights of a piece of land, float32 [H, W], metres."""
+    path = Path(mpl.get_data_path()) / "sample_data" / "jacksboro_fault_dem.npz"
+    with np.load(path) as file:
+        return torch.tensor(file["elevation"][::4, ::4].astype(np.float32))
+
+
+def docs_text() -> dict[str, str]:
+    """Return the pages of Python's own help by topic."""
+    return dict(sorted(pydoc_data.topics.topics.items()))
+
+
+def code_text() -> dict[str, str]:
+    """Return the source of some modules of Python's library by name."""
+    names = ("argparse", "ast", "difflib", "logging", "pickle", "tarfile", "typing", "zipfile")
+    return {name: inspect.getsource(import_module(name)) for name in names}
+
+
+def letters(text: str, size: int) -> Tensor:
+    """Return a text as numbers of its letters, int64 [letters]; rare ones share the last number.
+
+    Args:
+        text: The text.
+        size: How many numbers there are.
+    """
+    kinds, counts = np.unique(np.array(list(text)), return_counts=True)
+    frequent = sorted(kinds[np.argsort(-counts, kind="stable")][: size - 1])
+    numbers = {letter: number for number, letter in enumerate(frequent)}
+    return torch.tensor([numbers.get(letter, size - 1) for letter in text])
+
+
+def windows(text: Tensor, starts: Tensor, length: int) -> tuple[Tensor, Tensor]:
+    """Return pieces of a text, int64 [B, length], and the same one letter later.
+
+    Args:
+        text: Numbers of letters, int64 [letters].
+        starts: Where the pieces begin, int64 [B].
+        length: Their length, letters.
+    """
+    at = starts[:, None] + torch.arange(length)
+    return text[at], text[at + 1]
+
+
+def _split(inputs: np.ndarray, targets: np.ndarray, *, scaled: bool) -> Split:
+    order = np.random.default_rng(0).permutation(len(inputs))
+    inputs, targets = inputs[order], targets[order]
+    held_out = len(inputs) // 4
+    train, valid = inputs[held_out:], inputs[:held_out]
+    if scaled:
+        mean, std = train.mean(axis=0), train.std(axis=0)
+        std[std < 1e-6] = 1.0  # noqa: PLR2004 - a column that is constant
+        train, valid = (train - mean) / std, (valid - mean) / std
+    kind = torch.int64 if np.issubdtype(targets.dtype, np.integer) else torch.float32
+    return Split(
+        torch.tensor(train, dtype=torch.float32),
+        torch.tensor(targets[held_out:], dtype=kind),
+        torch.tensor(valid, dtype=torch.float32),
+        torch.tensor(targets[:held_out], dtype=kind),
+    )

@@ -1,0 +1,82 @@
+"""Which rule fits which fault: a finding of another rule does not count as finding the fault.
+
+A rule fits if what it says is the fault itself, or its textbook symptom. Fixed before the held-out
+programs were first judged. Rules that no pack has yet may be listed; they find nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+__all__ = ["FITTING"]
+
+_NOT_LEARNING: Final = ("PlateauedLoss", "LossNotDecreasing")
+_NOT_FINITE: Final = ("NonFinite", "ExplodingTensor")
+_DIVERGING: Final = (*_NOT_FINITE, "LossSpike", "LossDiverging", "GradientNormExplosion")
+
+FITTING: Final[Mapping[str, tuple[str, ...]]] = {
+    # Units that large steps have killed or driven into saturation are how a rate shows, too.
+    "lr_too_high": (
+        "LearningRateTooHigh",
+        "WeightUpdateRatio",
+        "OscillatingLoss",
+        "DeadRelu",
+        "SaturatedActivation",
+        *_DIVERGING,
+        *_NOT_LEARNING,
+    ),
+    # A step below the precision of a weight leaves it as it is.
+    "lr_too_low": (
+        "LearningRateTooLow",
+        "WeightUpdateRatio",
+        "DeadOptimizer",
+        "UnchangedTensor",
+        *_NOT_LEARNING,
+    ),
+    "no_activation": ("MissingActivation", "InitialLossMismatch"),
+    # A ReLU ahead of another activation cuts off half of its range: it shows as a dead one.
+    "double_activation": ("DoubleActivation", "InitialLossMismatch", "DeadRelu", *_NOT_LEARNING),
+    "init_too_large": (
+        "PoorWeightInitialization",
+        "InitialLossMismatch",
+        "SaturatedActivation",
+        *_DIVERGING,
+    ),
+    "init_constant": (
+        "PoorWeightInitialization",
+        "AllZero",
+        "TensorVariance",
+        "VanishingGradient",
+        "MissingGradient",
+        "DeadRelu",
+        *_NOT_LEARNING,
+    ),
+    "dead_relu": ("DeadRelu", "VanishingGradient", "MissingGradient"),
+    "saturated_activation": ("SaturatedActivation", "VanishingGradient", "MissingGradient"),
+    "missing_normalisation": (
+        "InputStatistics",
+        "CheckInputImages",
+        "InitialLossMismatch",
+        "SaturatedActivation",
+        *_NOT_LEARNING,
+    ),
+    "wrong_loss": ("InitialLossMismatch", "Confusion", *_NOT_LEARNING),
+    # What cannot be learned is learned by heart: validation gets worse while training gets better.
+    "labels_shuffled": (
+        "GeneralisationGap",
+        "Overfit",
+        "Overtraining",
+        "Confusion",
+        *_NOT_LEARNING,
+    ),
+    "labels_constant": ("LabelDegenerate", "ClassImbalance"),
+    "class_imbalance": ("ClassImbalance", "LabelDegenerate"),
+    "frozen_layer": ("MissingGradient", "DeadOptimizer", "UnchangedTensor"),
+    "optimiser_missing_parameters": ("DeadOptimizer", "UnchangedTensor", "WeightUpdateRatio"),
+    "exploding_rnn": ("InitialLossMismatch", "OscillatingLoss", *_DIVERGING),
+    "fp16_overflow": _NOT_FINITE,
+    "data_leak": ("SuspiciouslyGood", "FeatureImportanceOverweight"),
+    "overfit": ("GeneralisationGap", "Overfit", "Overtraining"),
+    "stalled": ("StalledTrainingRule",),
+}

@@ -1,0 +1,92 @@
+"""Faults that several programs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.detection.data import Split
+
+__all__ = [
+    "constant",
+    "few",
+    "filled_",
+    "imbalanced",
+    "imbalanced_throughout",
+    "leaking",
+    "scaled_",
+    "shifted_",
+    "shuffled",
+]
+
+
+def shuffled(split: Split, seed: int) -> Split:
+    """Return data whose training targets are those of other rows."""
+    order = torch.randperm(len(split.targets), generator=torch.Generator().manual_seed(seed))
+    return split._replace(targets=split.targets[order])
+
+
+def constant(split: Split) -> Split:
+    """Return data whose training targets are all that of the first row."""
+    return split._replace(targets=split.targets[:1].expand_as(split.targets).clone())
+
+
+def imbalanced(split: Split, one_in: int) -> Split:
+    """Return data with all rows of class 0 and one in so many of every other class."""
+    keep = split.targets == 0
+    for label in split.targets.unique()[1:]:
+        rows = (split.targets == label).nonzero()[:, 0]
+        keep[rows[: max(len(rows) // one_in, 1)]] = True
+    return split._replace(inputs=split.inputs[keep], targets=split.targets[keep])
+
+
+def imbalanced_throughout(split: Split, one_in: int) -> Split:
+    """Return data that is imbalanced as by `imbalanced`, for validation, too."""
+    swapped = Split(split.valid_inputs, split.valid_targets, split.inputs, split.targets)
+    valid = imbalanced(swapped, one_in)
+    train = imbalanced(split, one_in)
+    return train._replace(valid_inputs=valid.inputs, valid_targets=valid.targets)
+
+
+def few(split: Split, rows: int) -> Split:
+    """Return data with so many rows for training."""
+    return split._replace(inputs=split.inputs[:rows], targets=split.targets[:rows])
+
+
+def leaking(split: Split, scale: float = 1.0) -> Split:
+    """Return data with the target as one more column, of inputs [B, columns]."""
+
+    def beside(inputs: Tensor, targets: Tensor) -> Tensor:
+        return torch.cat([inputs, scale * targets[:, None].float()], 1)
+
+    return split._replace(
+        inputs=beside(split.inputs, split.targets),
+        valid_inputs=beside(split.valid_inputs, split.valid_targets),
+    )
+
+
+@torch.no_grad()
+def filled_(modules: Iterable[nn.Module], value: float) -> None:
+    """Set all parameters to one value."""
+    for module in modules:
+        for parameter in module.parameters():
+            parameter.fill_(value)
+
+
+@torch.no_grad()
+def scaled_(modules: Iterable[nn.Module], factor: float) -> None:
+    """Multiply all weights, which have two dimensions or more."""
+    for module in modules:
+        for parameter in module.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(factor)
+
+
+@torch.no_grad()
+def shifted_(layers: Iterable[nn.Module], by: float) -> None:
+    """Add to the biases of layers."""
+    for layer in layers:
+        if isinstance(layer.bias, Tensor):
+            layer.bias.add_(by)

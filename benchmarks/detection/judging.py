@@ -1,0 +1,124 @@
+"""Letting rules judge a stored run; a rule that judged it before is not asked again."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import rule_runtime
+from hook_layer.storage.base import open_store
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.trial.step_index import list_index_files, load_step_files
+from rule_runtime.trial.step_view import StepReader
+
+__all__ = ["SILENCE_S", "Verdict", "judge"]
+
+SILENCE_S: Final = 7200.0
+"""Seconds for which a run that hangs has been silent when it is looked at."""
+_SHARED: Final = (
+    "numerics",
+    "evaluation/comparing.py",
+    "evaluation/evaluation_phases.py",
+    "evaluation/loss_rule.py",
+    "evaluation/rule.py",
+    "evaluation/selection.py",
+    "evaluation/step_history.py",
+    "evaluation/validation_rule.py",
+)
+"""What rules are made of beside their own modules."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says of a whole run.
+
+    Attributes:
+        step: Global step of the first finding; None without any.
+        sentence: The first finding in one line.
+        count: Number of steps with a finding.
+        evaluated: Number of steps that it judged.
+        reason: Why it could not judge the last one that it could not.
+    """
+
+    step: int | None
+    sentence: str
+    count: int
+    evaluated: int
+    reason: str
+
+
+def judge(
+    trial: Path, rules: Mapping[str, Rule], *, hung: bool = False, again: bool = False
+) -> dict[str, Verdict]:
+    """Return what rules say of a run.
+
+    Args:
+        trial: Where its files are.
+        rules: The rules by name.
+        hung: True if the run hangs: then rules are told of `SILENCE_S` behind its last step.
+        again: Whether all are asked, also those whose verdict is known.
+    """
+    path = trial.parent / "verdicts.json"
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() and not again else {}
+    keys = {name: _content(rule) for name, rule in rules.items()}
+    asked = {name: rule for name, rule in rules.items() if keys[name] not in known}
+    if asked:
+        for name, verdict in _judge(trial, asked, hung=hung).items():
+            known[keys[name]] = asdict(verdict)
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(known))
+        new.replace(path)
+    return {name: Verdict(**known[key]) for name, key in keys.items()}
+
+
+def _judge(trial: Path, rules: Mapping[str, Rule], *, hung: bool) -> dict[str, Verdict]:
+    store = open_store(str(trial))
+    reader = StepReader(store)
+    evaluations = {name: Evaluation.fresh(rule) for name, rule in rules.items()}
+    last = -1
+    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
+        view = reader.view(file.step, [file], num_workers=1)
+        last = file.step
+        for evaluation in evaluations.values():
+            evaluation.feed(view)
+    found = {name: _verdict(evaluation) for name, evaluation in evaluations.items()}
+    if hung:
+        for name, rule in rules.items():
+            ask = getattr(rule, "check_silence", None)
+            silent = ask(SILENCE_S, last) if ask else None
+            if found[name].step is None and isinstance(silent, IssueFound):
+                found[name] = Verdict(last, silent.evidence.sentence, 1, 1, "")
+    return found
+
+
+def _verdict(evaluation: Evaluation) -> Verdict:
+    evidence = evaluation.evidence
+    judged = (evaluation.evaluated, evaluation.last_reason)
+    if evidence is None:
+        return Verdict(None, "", 0, *judged)
+    return Verdict(evidence.first_step, evidence.sentence, evidence.count, *judged)
+
+
+def _content(rule: Rule) -> str:
+    """Return a key that changes with a rule's code and parameters."""
+    own = hashlib.sha256(Path(inspect.getfile(type(rule))).read_bytes())
+    return hashlib.sha256(f"{rule!r} {own.hexdigest()} {_shared()}".encode()).hexdigest()[:16]
+
+
+@lru_cache
+def _shared() -> str:
+    digest = hashlib.sha256()
+    for name in _SHARED:
+        path = Path(rule_runtime.__file__).parent / name
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes() if file.exists() else b"")
+    return digest.hexdigest()

@@ -1,0 +1,32 @@
+"""The packs of rules that are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["SEPARATOR", "class_of", "packs", "stopping"]
+
+SEPARATOR: Final = "/"
+
+
+def packs() -> dict[str, dict[str, Rule]]:
+    """Return the rules of each pack, each under `pack/class`."""
+    return {
+        pack: {f"{pack}{SEPARATOR}{name}": rule for name, rule in content.rules().items()}
+        for pack, content in PACKS.items()
+    }
+
+
+def class_of(key: str) -> str:
+    """Return the name of the class of the rule under a key of `packs`."""
+    return key.partition(SEPARATOR)[2]
+
+
+def stopping(pack: str, keys: Sequence[str]) -> list[str]:
+    """Return those rules of a pack whose findings stop a job; the pack says which."""
+    stops = PACKS[pack].stops if pack in PACKS else frozenset()
+    return [key for key in keys if class_of(key) in stops]
