@@ -151,9 +151,11 @@ class TorchCapture(TorchWorker):
         key = (*self._due_key, model, prefix)
         if key in self._nothing_due:
             return {}
-        named = ((prefix + name, p) for name, p in self._registered.named_parameters(model))
-        due = {name: p for name, p in named if self._plan(name) is not None}
-        if not due:
+        named = [(prefix + name, p) for name, p in self._registered.named_parameters(model)]
+        # A collection names no gradient that will never come: frozen is not cut off.
+        coming = [(name, p) for name, p in named if p.requires_grad or not prefix]
+        due = {name: p for name, p in coming if self._plan(name) is not None}
+        if not due and not any(c.matches(name) for c in self._due for name, _ in named):
             self._nothing_due.add(key)
         return due
 

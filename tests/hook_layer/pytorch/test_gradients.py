@@ -134,3 +134,21 @@ def test_assigned_gradients_under_a_scaler_are_unscaled(trial: WrittenTrial) -> 
     scaler.update()
     hook.close()
     np.testing.assert_equal(saved(trial), [expected])
+
+
+def test_only_gradients_that_are_to_come_are_named(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    hook.register_module(net := nn.Linear(2, 2))
+    named = []
+    for parameters in ((), (net.weight,), (net.weight,), (net.weight, net.bias)):
+        net.requires_grad_(False)
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        loss = loss_of(net)
+        if parameters:
+            loss.backward()
+        named.append(set(hook.get_collection("gradients").tensor_names))
+    assert named == [set(), {WEIGHT}, {WEIGHT}, {WEIGHT, BIAS}]
+    hook.close()
+    assert [set(values) for values in saved(trial)] == [{WEIGHT}, {WEIGHT}, {WEIGHT, BIAS}]
+    assert set(trial.collections().collections["gradients"].tensor_names) == {WEIGHT, BIAS}
