@@ -155,11 +155,10 @@ def _detection() -> str:
 
 
 def summary(results: str) -> str:
-    """Return what stands below the heading `Summary` of the detection benchmark's results."""
-    found = re.search(
-        r"^(#+) Summary[^\n]*\n(.*?)(?=^\1 |^#{1,2} |\Z)", results, re.MULTILINE | re.DOTALL
-    )
-    return found[2].strip() + "\n" if found else ""
+    """Return the tables that stand before the sections of the detection benchmark's results."""
+    head = re.split(r"^## ", results, maxsplit=1, flags=re.MULTILINE)[0]
+    found = re.search(r"^### .*", head, flags=re.MULTILINE | re.DOTALL)
+    return f"{found[0].strip()}\n" if found else ""
 
 
 # --------------------------------------------------------------------------------- a rule's section

@@ -7,6 +7,12 @@ import os
 from functools import cache
 from typing import Any, Final
 
+from aws_lambda_powertools.utilities.batch import (
+    BatchProcessor,
+    EventType,
+    process_partial_response,
+)
+
 from hook_layer.storage.s3 import S3Store
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.job_registry import JobRegistry
@@ -24,6 +30,8 @@ __all__ = ["lambda_handler"]
 
 _FUNCTION: Final = "evaluate_rule"
 _IN_LAMBDA: Final = "AWS_LAMBDA_INITIALIZATION_TYPE"
+
+_processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
 
 
 @cache
@@ -70,8 +78,15 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: math.inf)
     with _telemetry().invocation(context):
         failures = _service().evaluate(event["Records"], remaining_ms)
-    # Said here rather than by the batch utility of powertools, which imports asyncio and more.
-    return {"batchItemFailures": [{"itemIdentifier": name} for name in failures]}
+
+        def report(record: Any) -> None:
+            failure = failures.get(record.message_id)
+            if failure is not None:
+                raise failure
+
+        return process_partial_response(
+            event=event, record_handler=report, processor=_processor, context=context
+        )
 
 
 if _IN_LAMBDA in os.environ:

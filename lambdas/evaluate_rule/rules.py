@@ -76,7 +76,7 @@ class RuleFactory:
 
     def _load(self, custom: CustomRuleFile, name: str, parameters: Mapping[str, Any]) -> Rule:
         """Return a rule out of the package, wherever the job has its own copy of the file."""
-        from rule_runtime.evaluation.custom import load_custom_rule  # noqa: PLC0415 - rarely needed
+        from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - rarely needed
 
         package = Path(os.environ.get(_PACKAGE) or Path(__file__).parents[2])
         given = {key: value for key, value in parameters.items() if key != _SOURCE}

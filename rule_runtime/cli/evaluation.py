@@ -58,7 +58,7 @@ def parse_rule(text: str) -> tuple[str, Rule]:
 
 
 def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
-    from rule_runtime.evaluation.custom import load_custom_rule  # noqa: PLC0415 - few ask for it
+    from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - few ask for it
 
     if "://" in source:
         raise ValueError(f"{source}: only a file of this machine can be given; copy it here first")

@@ -87,7 +87,6 @@ class DeadOptimizer(Rule):
         keys = row_keys(parameters.names, parameters.workers)
         rows = RowMemory(memory.get("rows", ""))
         known = rows.known(keys)
-        is_first = not known
         same = np.array(
             [
                 int(key) in known and known[int(key)][0] == int(mark)
@@ -97,23 +96,23 @@ class DeadOptimizer(Rule):
         streaks = rows.update(keys, prints, same & moves)
         still = memory.get("still", 0) + 1 if same.all() else 0
         memory.update(rows=rows.to_json(), still=min(still, _ALL_AT_ONCE * self.patience))
-        if is_first:
+        if not known:
             return NotEvaluated("there is no earlier step to compare with")
         needed = self.patience * (_ALL_AT_ONCE if same.all() else 1)
         bad = streaks >= needed
         if not bad.any() or (same.all() and still < needed):
             return Passed()
         at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
-        count, share = int(streaks[at]), f"{int(bad.sum())} of {len(parameters)} parameters"
+        share = f"{int(bad.sum())} of {len(parameters)} parameters"
         return IssueFound(
             evidence(
                 step,
                 parameters,
                 at,
                 measure="unchanged_saved_steps",
-                value=count,
+                value=float(streaks[at]),
                 threshold=needed,
-                told=f"has a gradient and has not changed for {count} saved steps ({share})",
+                told=f"has a gradient and has not changed for {streaks[at]} saved steps ({share})",
                 remedy=_REMEDY,
             )
         )

@@ -79,8 +79,7 @@ class LearningRateTooLow(Rule):
         Args:
             step: What was saved at the step.
             memory: `drift`: statistics of at most 64 weights; `losses`: first and latest numbers of
-                at most 32 losses; `since` and `first`: where the small movement began, and what it
-                was there.
+                at most 32 losses; `since`: where the small movement began, and what it was there.
         """
         if not is_training(step):
             return NotEvaluated(f"in mode {step.mode.name} no weight changes")
@@ -98,20 +97,13 @@ class LearningRateTooLow(Rule):
             return NotEvaluated("there is no earlier step to compare the weights with")
         moving = moved[moved > 0]
         middle = float(np.median(moving)) if moving.size else 0.0
-        is_small = 0 < middle < self.min_update_ratio and _has_gradients(step)
-        if not is_small:
-            memory.pop("since", None)
-            return Passed()
-        begin, first = memory.setdefault("since", [since, middle])
-        is_growing = middle > _WARMING_UP * first
-        if is_growing:
-            memory["since"] = [since, middle]
-        if is_growing or has_fallen or step.mode_step - begin < self.num_steps:
+        if not self._is_too_low(step, middle, since, memory) or has_fallen:
             return Passed()
         slowest = names[min(range(len(names)), key=lambda at: (moved[at] or np.inf, names[at]))]
         told = (
             f"moved least; the median weight moves by {middle:.3g} of its size in a step, less "
-            f"than {self.min_update_ratio:g}, since step {begin}, and the loss has not fallen"
+            f"than {self.min_update_ratio:g}, since step {memory['since'][0]}, and the loss has "
+            "not fallen"
         )
         return IssueFound(
             evidence(
@@ -125,6 +117,17 @@ class LearningRateTooLow(Rule):
                 remedy=_REMEDY,
             )
         )
+
+    def _is_too_low(self, step: StepView, moved: float, since: int | None, memory: Memory) -> bool:
+        """Tell whether weights moved too little for long enough, and do not begin to move."""
+        if not 0 < moved < self.min_update_ratio or not _has_gradients(step):
+            memory.pop("since", None)
+            return False
+        begin, first = memory.setdefault("since", [since, moved])
+        if moved > _WARMING_UP * first:
+            memory["since"] = [since, moved]
+            return False
+        return bool(step.mode_step - begin >= self.num_steps)
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool | None:
         """Tell whether any loss has fallen since the beginning; None if there is none."""

@@ -66,12 +66,12 @@ _TRIAL_ERRORS: Final = _of(
     "TensorUnavailableForStep",
     SMDebugError="TrialError",
 )
-_RULE: Final = _of("rule_runtime.evaluation.smdebug_rule", "Rule")
-_INVOKER: Final = _of("rule_runtime.evaluation.smdebug_rule", "invoke_rule")
+_RULE: Final = _of("rule_runtime.custom_rules.smdebug_rule", "Rule")
+_INVOKER: Final = _of("rule_runtime.custom_rules.smdebug_rule", "invoke_rule")
 _REQUIRED: Final = _of(
-    "rule_runtime.evaluation.required_tensors", "RequiredTensors", "RequiredTensorsForTrial"
+    "rule_runtime.custom_rules.required_tensors", "RequiredTensors", "RequiredTensorsForTrial"
 )
-_ACTIONS: Final = _of("rule_runtime.evaluation.rule_actions", "Actions")
+_ACTIONS: Final = _of("rule_runtime.custom_rules.rule_actions", "Actions")
 _TRIALS: Final = {
     **_CREATE_TRIAL,
     **_of("rule_runtime.trial.trial", "Trial"),
@@ -142,7 +142,7 @@ MODULES: Final[Mapping[str, Names]] = {
     "smdebug.exceptions": {
         **_TRIAL_ERRORS,
         **_of(
-            "rule_runtime.evaluation.errors",
+            "rule_runtime.custom_rules.errors",
             "InsufficientInformationForRuleInvocation",
             "NoMoreProfilerData",
             "RuleEvaluationConditionMet",
@@ -169,10 +169,10 @@ MODULES: Final[Mapping[str, Names]] = {
     "smdebug.rules.action": _ACTIONS,
     "smdebug.rules.action.action": _ACTIONS,
     "smdebug.rules.action.message_action": _of(
-        "rule_runtime.evaluation.rule_actions", "MessageAction"
+        "rule_runtime.custom_rules.rule_actions", "MessageAction"
     ),
     "smdebug.rules.action.stop_training_action": _of(
-        "rule_runtime.evaluation.rule_actions", "StopTrainingAction"
+        "rule_runtime.custom_rules.rule_actions", "StopTrainingAction"
     ),
     "smdebug.analysis": {},
     "smdebug.analysis.utils": {

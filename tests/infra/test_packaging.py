@@ -32,7 +32,7 @@ PARTS = (
 )
 LIST_IMPORTS = (
     f"PARTS = {PARTS!r}"
-    + """
+    """
 import sys
 before = set(sys.modules)  # of this environment, not of the handlers
 import importlib, json, pkgutil

@@ -11,14 +11,14 @@ import pytest
 
 from hook_layer.storage.local import LocalStore
 from rule_runtime import smdebug_alias
-from rule_runtime.evaluation.custom import load_custom_rule
+from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.testing.trial_builder import TrialBuilder
 from tests.interop.environment import HERE, OUR_PYTHON, ROOT, SMDEBUG_PYTHON, run_scripts
 
 pytestmark = pytest.mark.interop
 
-RULE_FILE = ROOT / "tests" / "rule_runtime" / "evaluation" / "custom_rules" / "required.py"
+RULE_FILE = ROOT / "tests" / "rule_runtime" / "custom_rules" / "files" / "required.py"
 RULE = "BehindTheOther"
 ALIAS = ROOT / "rule_runtime" / "smdebug_alias" / "__main__.py"
 SCRIPT = HERE / "invoke_script.py"

@@ -19,7 +19,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial, smdebug_alias
 from rule_runtime.configuration import actions, rule_configs
-from rule_runtime.evaluation import required_tensors, smdebug_rule
+from rule_runtime.custom_rules import required_tensors, smdebug_rule
 from rule_runtime.smdebug_alias.names import FRAMEWORKS, MODULES
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial import errors, tensor, tensor_steps, trial

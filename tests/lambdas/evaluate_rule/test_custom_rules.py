@@ -24,7 +24,7 @@ from rule_runtime.testing.trial_builder import TrialBuilder
 if TYPE_CHECKING:
     from tests.lambdas.conftest import Pipeline
 
-SOURCES = Path(__file__).parents[2] / "rule_runtime" / "evaluation" / "custom_rules"
+SOURCES = Path(__file__).parents[2] / "rule_runtime" / "custom_rules" / "files"
 RUN = "01JD0000000000000000000001"
 ROOT = "mnist-7/debug-output/"
 OTHER_ROOT = "mnist-6/debug-output/"

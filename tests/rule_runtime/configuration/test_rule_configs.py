@@ -17,8 +17,8 @@ from rule_runtime.configuration.actions import (
     StopTraining,
     is_valid_action_object,
 )
+from rule_runtime.custom_rules.rule_actions import Actions, MessageAction, StopTrainingAction
 from rule_runtime.evaluation.rule import snake_case
-from rule_runtime.evaluation.rule_actions import Actions, MessageAction, StopTrainingAction
 
 EVERY_500 = {"save_interval": "500"}
 COLLECTIONS: dict[str, list[tuple[str, dict[str, str]]]] = {

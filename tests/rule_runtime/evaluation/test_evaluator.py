@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hook_layer.storage.base import StorageError
+from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.evaluation import registry, run_feed
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import Failed, Outcome, Passed
+from rule_runtime.evaluation.outcome import Failed, Outcome, Passed, status_details
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.state import EvaluationState
@@ -154,6 +154,24 @@ def test_a_storage_that_fails_inside_a_rule_is_passed_on() -> None:
     store.is_away = False
     assert isinstance(evaluation.feed(view), Passed)
     assert (evaluation.memory, evaluation.evaluated) == ({"sum": 3.0}, 1)
+
+
+def test_an_object_that_is_not_there_is_a_reason() -> None:
+    class ReadsTwice(Rule):
+        """Judges the first step, and misses an object at the others."""
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+            if step.step:
+                raise ObjectNotFoundError("events/gone")
+            return Passed()
+
+    trial = TrialBuilder()
+    for step in range(3):
+        trial.step(step, {"a": [1.0]})
+    state = trial.evaluate(ReadsTwice())
+    assert status_details("ReadsTwice", state) == (
+        "1 steps evaluated, 2 not evaluated, the last because events/gone"
+    )
 
 
 def test_a_name_that_is_taken_stays_with_the_built_in_rule(

@@ -75,7 +75,19 @@ def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
     assert tool._table(("a",), [("|x|",)]) == "| a |\n| --- |\n| \\|x\\| |"
 
 
-def test_the_summary_of_the_results_is_what_stands_below_its_heading(tool: ModuleType) -> None:
-    results = "# Detection\n\n## Summary\n\n| a |\n\n### Part\n\nb\n\n## Other\n\nc\n"
-    assert tool.summary(results) == "| a |\n\n### Part\n\nb\n"
+def test_the_summary_of_the_results_are_the_tables_before_their_sections(tool: ModuleType) -> None:
+    results = "# Detection\n\na\n\n### One\n\n| b |\n\n### Two\n\n| c |\n\n## Other\n\n### d\n"
+    assert tool.summary(results) == "### One\n\n| b |\n\n### Two\n\n| c |\n"
     assert tool.summary("# Detection\n") == ""
+
+
+def test_the_results_are_told_with_their_summary(
+    tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tool, "RESULTS", tmp_path / "RESULTS.md")
+    assert "How well they find" not in tool.document()
+    tool.RESULTS.write_text("# D\n\n### Held-out programs\n\n| found |\n\n## Rest\n\nx\n")
+    text = tool.document()
+    assert "## How well they find" in text
+    assert "\n### Held-out programs\n\n| found |\n" in text
+    assert "## Rest" not in text

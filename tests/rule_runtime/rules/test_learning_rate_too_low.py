@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
@@ -82,3 +83,9 @@ def test_losses_and_weights_are_needed() -> None:
     trial.step(1, {LOSS: [1.0]})
     outcomes = trial.outcomes(LearningRateTooLow())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_steps_of_evaluation_are_not_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"Net_a.weight": [1.0, 2.0], LOSS: [1.0]}, mode=ModeKeys.EVAL)
+    assert isinstance(trial.outcomes(LearningRateTooLow())[0], NotEvaluated)

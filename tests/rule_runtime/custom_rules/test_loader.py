@@ -17,12 +17,12 @@ import pytest
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime import smdebug_alias
 from rule_runtime.cli.evaluation import parse_rule
-from rule_runtime.evaluation.custom import CustomRuleError, load_custom_rule
+from rule_runtime.custom_rules.loader import CustomRuleError, load_custom_rule
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.testing.trial_builder import TrialBuilder
 
-RULES = Path(__file__).parent / "custom_rules"
+RULES = Path(__file__).parent / "files"
 PLAIN = """
     from rule_runtime import Rule
     from rule_runtime.evaluation.outcome import Passed

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rule_runtime.evaluation.errors import NoMoreProfilerData, RuleEvaluationConditionMet
-from rule_runtime.evaluation.required_tensors import RequiredTensors
-from rule_runtime.evaluation.rule_actions import Actions
+from rule_runtime.custom_rules.errors import NoMoreProfilerData, RuleEvaluationConditionMet
+from rule_runtime.custom_rules.required_tensors import RequiredTensors
+from rule_runtime.custom_rules.rule_actions import Actions
 from rule_runtime.trial.errors import StepUnavailable, TensorUnavailable, TensorUnavailableForStep
 from rule_runtime.trial.refreshing import no_refresh
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from hook_layer.storage.base import StorageError
-from rule_runtime.evaluation.errors import RuleEvaluationConditionMet
+from rule_runtime.custom_rules.errors import RuleEvaluationConditionMet
+from rule_runtime.custom_rules.kept_attributes import KeptAttributes
+from rule_runtime.custom_rules.kept_values import UnkeepableError
+from rule_runtime.custom_rules.smdebug_rule import condition_holds
+from rule_runtime.custom_rules.trial_at_step import TrialAtStep, other_trial, run_of
 from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
-from rule_runtime.evaluation.kept_attributes import KeptAttributes
-from rule_runtime.evaluation.kept_values import UnkeepableError
 from rule_runtime.evaluation.outcome import (
     Evidence,
     Failed,
@@ -24,11 +26,9 @@ from rule_runtime.evaluation.outcome import (
     Passed,
 )
 from rule_runtime.evaluation.rule import Memory, Rule
-from rule_runtime.evaluation.smdebug_rule import condition_holds
-from rule_runtime.evaluation.trial_at_step import TrialAtStep, other_trial, run_of
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.smdebug_rule import Rule as OriginalRule
+    from rule_runtime.custom_rules.smdebug_rule import Rule as OriginalRule
     from rule_runtime.trial.step_view import StepView
     from rule_runtime.trial.trial import Trial
 

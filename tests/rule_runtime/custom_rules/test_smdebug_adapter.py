@@ -17,7 +17,8 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial, smdebug_alias
-from rule_runtime.evaluation.custom import load_custom_rule
+from rule_runtime.custom_rules.loader import load_custom_rule
+from rule_runtime.custom_rules.smdebug_rule import invoke_rule
 from rule_runtime.evaluation.outcome import (
     Failed,
     IssueFound,
@@ -28,13 +29,12 @@ from rule_runtime.evaluation.outcome import (
 )
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.smdebug_rule import invoke_rule
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.errors import NoMoreData
 from rule_runtime.trial.step_index import load_step_files
 
-RULES = Path(__file__).parent / "custom_rules"
+RULES = Path(__file__).parent / "files"
 STYLES = {
     "native": ("native.py", "QuietGradient", {"threshold": "1e-3", "patience": "1"}),
     "documented": ("documented.py", "QuietGradientRule", {"threshold": "1e-3"}),

@@ -22,7 +22,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from hook_layer.storage.base import ObjectNotFoundError, open_store
-from rule_runtime.evaluation.constructor import constructor_arguments
+from rule_runtime.custom_rules.constructor import constructor_arguments
 from rule_runtime.evaluation.failure import failure_reason
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.registry import instantiate
@@ -175,7 +175,7 @@ def _imported(tree: ast.Module) -> set[str]:
 
 
 def _rule_class(module: ModuleType, name: str) -> type[Any]:
-    from rule_runtime.evaluation.smdebug_rule import Rule as OriginalRule  # noqa: PLC0415
+    from rule_runtime.custom_rules.smdebug_rule import Rule as OriginalRule  # noqa: PLC0415
 
     classes: dict[str, type[Any]] = {
         key: value
@@ -199,7 +199,7 @@ def _rule_class(module: ModuleType, name: str) -> type[Any]:
 
 
 def _adapted(rule_class: type[Any], given: Mapping[str, object], actions: object) -> Rule:
-    from rule_runtime.evaluation.smdebug_adapter import SmdebugRule  # noqa: PLC0415
+    from rule_runtime.custom_rules.smdebug_adapter import SmdebugRule  # noqa: PLC0415
 
     numbers = sorted(
         (int(key.removeprefix(_OTHER_TRIAL)), key)

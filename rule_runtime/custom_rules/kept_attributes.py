@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.kept_values import UnkeepableError, kept, restored
+from rule_runtime.custom_rules.kept_values import UnkeepableError, kept, restored
 from rule_runtime.trial.tensor import Tensor
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.smdebug_rule import Rule
+    from rule_runtime.custom_rules.smdebug_rule import Rule
 
 __all__ = ["MAX_KEPT_CHARACTERS", "KeptAttributes"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.errors import NoMoreProfilerData, RuleEvaluationConditionMet
-from rule_runtime.evaluation.required_tensors import RequiredTensors, RequiredTensorsForTrial
-from rule_runtime.evaluation.rule_actions import Actions
-from rule_runtime.evaluation.smdebug_rule import Rule, invoke_rule
+from rule_runtime.custom_rules.errors import NoMoreProfilerData, RuleEvaluationConditionMet
+from rule_runtime.custom_rules.required_tensors import RequiredTensors, RequiredTensorsForTrial
+from rule_runtime.custom_rules.rule_actions import Actions
+from rule_runtime.custom_rules.smdebug_rule import Rule, invoke_rule
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.errors import (
     NoMoreData,
