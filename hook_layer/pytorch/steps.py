@@ -37,6 +37,7 @@ logger = logging.getLogger("stepwatch")
 
 _WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 _PATIENCE: Final = 10  # steps, for each registered optimiser
+_ADVISED_AFTER: Final = 5  # steps of an optimiser
 
 
 class Pass(Enum):
@@ -62,7 +63,7 @@ class StepBounds:
         self._by_optimizer = False
         self._stepped: set[int] = set()  # in this step, and in the last one that any did in
         self._stepped_before: set[int] = set()
-        self._num_optimizer_steps = 0
+        self._num_optimizer_steps = self._num_passes = self._num_shared = 0
         self._is_open = self._trains_in_evaluation = self._was_in_evaluation = False
 
     @property
@@ -91,6 +92,7 @@ class StepBounds:
         self.is_training = mode not in _WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_aside = False
         if mode in _WITHOUT_TRAINING or not self._by_optimizer:
+            self._num_passes += self.is_training
             return Pass.BEGINS
         if not self.is_training:
             self.is_aside = True
@@ -132,6 +134,7 @@ class StepBounds:
         By default it does once all have that stepped in the step before.
         """
         if not self._by_optimizer:
+            self._advise()
             self._stepped.add(id(optimizer))
             return self._stepped_before <= self._stepped
         if not self._is_open:
@@ -151,6 +154,17 @@ class StepBounds:
             missing = []
         self._is_open = bool(missing)
         return not missing
+
+    def _advise(self) -> None:
+        """Log once that the script's idea of a step is likely to be another one."""
+        self._num_shared += self._num_passes > 1
+        if self._num_shared == _ADVISED_AFTER and self._num_passes > 1:
+            logger.warning(
+                "the model is called %d times for one step of its optimiser, and each call is a"
+                " step of its own; hook.register_optimizer(optimizer) makes them one",
+                self._num_passes,
+            )
+        self._num_passes = 0
 
     def _sharing(self, optimizer: Optimizer) -> set[int]:
         """Return the ids of registered optimisers that train some of its parameters."""

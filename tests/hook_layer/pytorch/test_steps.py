@@ -585,3 +585,17 @@ def test_compiled_models_have_the_same_steps(trial: WrittenTrial, by_optimizer: 
     one = plain_step() | {"Linear_output_0"}
     by_default = [one, one, one - {GRADIENT}] * 2
     assert names(trial) == ([both] * 2 if by_optimizer else by_default)
+
+
+@BY_OPTIMIZER
+@pytest.mark.parametrize("num_calls", [1, 2])
+def test_who_calls_the_model_twice_is_told_of_optimisers(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture, by_optimizer: bool, num_calls: int
+) -> None:
+    hook = make_hook(trial)
+    loop = Loop(hook, by_optimizer=by_optimizer)
+    for _ in range(10):
+        loop.step(*[1.0] * num_calls)
+    hook.close()
+    is_advised = num_calls > 1 and not by_optimizer
+    assert caplog.text.count("hook.register_optimizer(optimizer) makes them one") == is_advised
