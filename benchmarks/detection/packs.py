@@ -26,7 +26,7 @@ def class_of(key: str) -> str:
     return key.partition(SEPARATOR)[2]
 
 
-def stopping(pack: str, keys: Sequence[str]) -> list[str]:
-    """Return those rules of a pack whose findings stop a job; the pack says which."""
+def stopping(pack: str, keys: Sequence[str]) -> list[str] | None:
+    """Return those rules of a pack whose findings stop a job; None if the pack does not say."""
     stops = PACKS[pack].stops if pack in PACKS else frozenset()
-    return [key for key in keys if class_of(key) in stops]
+    return [key for key in keys if class_of(key) in stops] if stops else None

@@ -123,7 +123,8 @@ def _alarms(runs: Sequence[Judged], packs: Packs) -> list[str]:
     for pack, rules in packs.items():
         told.append(_share(sum(bool(run.findings(rules)) for run in runs), len(runs)))
         stops = stopping(pack, rules)
-        told.append(str(sum(bool(run.findings(stops)) for run in runs)))
+        stopped = "-" if stops is None else str(sum(bool(run.findings(stops)) for run in runs))
+        told.append(stopped)
     return told
 
 

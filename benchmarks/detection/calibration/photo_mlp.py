@@ -45,8 +45,6 @@ def train(run: Run) -> float:
         activation(),
         nn.Linear(64, 3),
     )
-    if run.injects("saturated_activation"):
-        scaled_([model[1], model[3]], 60.0)
     if run.injects("init_too_large"):
         scaled_(model[1:], 25.0)
     steps = 400
@@ -90,7 +88,6 @@ PROGRAM = Program(
         "lr_too_high": "3 in place of 1e-2",
         "lr_too_low": "3e-6 in place of 1e-2",
         "no_activation": "no activation between the layers",
-        "saturated_activation": "weights ahead of the tanh are 60 times as large",
         "init_too_large": "all weights are 25 times as large",
         "missing_normalisation": "places in pixels, from 0 to 79",
     },
