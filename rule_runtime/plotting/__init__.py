@@ -2,7 +2,8 @@
 
 Every function takes a trial first and returns a figure: nothing is shown or kept by matplotlib
 itself, so that figures can be made in a server, and again and again while a training runs. A
-notebook shows the figure that a cell ends with; elsewhere there is `figure.savefig("loss.png")`.
+notebook shows the figure that a cell ends with. A script shows one by `figure.show()`, for
+`pyplot.show()` does not know it, and writes one by `figure.savefig("loss.png")`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from io import BytesIO
 from typing import Any, Final
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase, SubFigure
 
-__all__ = ["GREY", "LINE_COLORS", "StandaloneFigure", "figure_of", "new_axes", "new_figure", "text"]
+__all__ = [
+    "GREY",
+    "LINE_COLORS",
+    "StandaloneFigure",
+    "figure_of",
+    "new_axes",
+    "new_figure",
+    "new_grid",
+    "text",
+]
 
 LINE_COLORS: Final = (
     "#0072b2",
@@ -28,9 +38,43 @@ GREY: Final = "#8c8c8c"
 
 _MAX_LABEL_LENGTH: Final = 60
 
+_WITHOUT_WINDOWS: Final = frozenset({"agg", "cairo", "pdf", "pgf", "ps", "svg", "template"})
+"""The backends of matplotlib that show nothing."""
+
 
 class StandaloneFigure(Figure):
-    """A figure that notebooks show though `matplotlib.pyplot` does not know it."""
+    """A figure that notebooks show though `matplotlib.pyplot` does not know it.
+
+    A script shows it by its method `show`; `pyplot.show` shows only what pyplot knows.
+    """
+
+    def show(self, warn: bool = True) -> None:
+        """Show the figure in a window, and wait until it is closed where pyplot does so.
+
+        Figures of pyplot that are open are shown with it. Where there is no window to show it in,
+        a warning says so.
+
+        Args:
+            warn: False to say nothing.
+        """
+        from matplotlib import pyplot as plt  # noqa: PLC0415 - finds out what windows there are
+
+        backend = plt.get_backend()
+        if backend.lower() in _WITHOUT_WINDOWS:
+            if warn:
+                warnings.warn(
+                    f"the figure cannot be shown: matplotlib's backend {backend!r} has no windows; "
+                    'write it by figure.savefig("figure.png")',
+                    stacklevel=2,
+                )
+            return
+        manager: Any = getattr(self.canvas, "manager", None)
+        if manager is None or not plt.fignum_exists(manager.num):
+            # Only pyplot makes windows: the one of an empty figure becomes that of this one.
+            canvas = plt.figure(figsize=self.get_size_inches(), dpi=self.dpi).canvas
+            canvas.figure = self
+            self.set_canvas(canvas)
+        plt.show()
 
     def _repr_png_(self) -> bytes:
         data = BytesIO()
@@ -63,6 +107,30 @@ def new_axes(ax: Axes | None, width: float = 9.0, height: float = 4.5) -> Axes:
     return ax
 
 
+def new_grid(ax: Axes | None, width: float, height: float) -> FigureBase:
+    """Return what takes several axes: a new figure, or the place of axes that were given.
+
+    Args:
+        ax: The axes that were given; they are removed.
+        width: In inches.
+        height: In inches.
+
+    Raises:
+        ValueError: If the axes were not made by `subplots` or the like.
+    """
+    if ax is None:
+        return new_figure(width, height)
+    place = ax.get_subplotspec()
+    if place is None:
+        raise ValueError(
+            "ax must be made by subplots() or add_subplot(), for several pictures take its place"
+        )
+    figure: Any = ax.figure
+    ax.remove()
+    part: FigureBase = figure.add_subfigure(place)
+    return part
+
+
 def figure_of(ax: Axes) -> Figure:
     """Return the figure that axes belong to.
 
@@ -70,6 +138,8 @@ def figure_of(ax: Axes) -> Figure:
         ax: The axes.
     """
     figure: Any = ax.get_figure(root=True) if _knows_root() else ax.get_figure()
+    if isinstance(figure, SubFigure):  # of matplotlib before 3.10, which tells it so
+        figure = figure.figure
     if not isinstance(figure, Figure):
         raise TypeError("the axes belong to no figure")
     return figure

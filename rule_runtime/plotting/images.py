@@ -6,15 +6,18 @@ Shape legend: N = examples, C = channels, H, W = height and width, O, I = channe
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.plotting.figures import new_figure, text
+from rule_runtime.plotting.arguments import OneTensor, check_count, step_list, tensor_name
+from rule_runtime.plotting.figures import figure_of, new_grid, text
+from rule_runtime.trial.modes import Mode, as_mode
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
@@ -30,29 +33,42 @@ _Images = tuple[list[npt.NDArray[Any]], int, str]
 """Pictures [H, W], how many there were in all, and what was chosen of the other axes."""
 
 
+class _Pictures(NamedTuple):
+    """Rows of pictures by step, of what tensor, and what the columns are."""
+
+    tensor: str
+    rows: dict[int, _Images]
+    what: str
+    is_signed: bool = False
+
+
 def plot_activations(
     trial: Trial,
-    tensor: str,
+    tensor: OneTensor,
     *,
-    steps: Iterable[int] | None = None,
+    steps: int | Iterable[int] | None = None,
     example: int = 0,
     channels_last: bool = False,
     max_channels: int = _MAX_IMAGES,
-    mode: ModeKeys = ModeKeys.GLOBAL,
+    mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the outputs of a layer as images: a row for each step, a column for each channel.
 
     Args:
         trial: The trial.
-        tensor: Name of a tensor [N, C, H, W], [N, H, W] or [H, W].
-        steps: Which steps, counted in `mode`; None for six evenly between the first and the last
-            at which the value was saved.
+        tensor: A tensor, or the name of one, [N, C, H, W], [N, H, W] or [H, W].
+        steps: Which step or steps, counted in `mode`; None for six evenly between the first and
+            the last at which the value was saved.
         example: Which example of the batch.
         channels_last: True for a tensor [N, H, W, C].
         max_channels: How many channels are drawn at most.
         mode: The mode.
         worker: Whose; None for the first worker by name.
+        title: Above the pictures; the tensor's name unless given.
+        ax: Axes whose place the pictures take; they have a new figure unless given.
 
     Returns:
         The figure.
@@ -62,12 +78,14 @@ def plot_activations(
         TensorUnavailable: If there is no such tensor.
         TensorUnavailableForStep: If the value was not saved at a step asked for.
     """
+    name, mode = tensor_name(tensor), as_mode(mode)
+    check_count("max_channels", max_channels)
 
     def images(value: npt.NDArray[Any]) -> _Images:
         chosen = value
         if value.ndim > 2:  # noqa: PLR2004
             if not -len(value) <= example < len(value):
-                raise ValueError(f"{tensor}: there is no example {example} among {len(value)}")
+                raise ValueError(f"{name}: there is no example {example} among {len(value)}")
             chosen = value[example]
         if chosen.ndim == 3 and channels_last:  # noqa: PLR2004
             chosen = np.moveaxis(chosen, -1, 0)
@@ -75,19 +93,22 @@ def plot_activations(
         told = f"example {example} of {len(value)}" if value.ndim > 2 else ""  # noqa: PLR2004
         return list(planes[:max_channels]), len(planes), told
 
-    values = _values(trial, tensor, steps, mode, worker)
-    return _grid(trial, tensor, {at: images(v) for at, v in values.items()}, "channel", mode)
+    values = _values(trial, name, steps, mode, worker)
+    pictures = _Pictures(name, {at: images(v) for at, v in values.items()}, "channel")
+    return _grid(trial, pictures, mode, title, ax)
 
 
 def plot_kernels(
     trial: Trial,
-    tensor: str,
+    tensor: OneTensor,
     *,
-    steps: Iterable[int] | None = None,
+    steps: int | Iterable[int] | None = None,
     channel: int = 0,
     max_kernels: int = _MAX_IMAGES,
-    mode: ModeKeys = ModeKeys.GLOBAL,
+    mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the kernels of a convolution: a row for each step, a column for each kernel.
 
@@ -96,13 +117,15 @@ def plot_kernels(
 
     Args:
         trial: The trial.
-        tensor: Name of a tensor [O, I, H, W], [O, I, W] or [O, I].
-        steps: Which steps, counted in `mode`; None for six evenly between the first and the last
-            at which the value was saved.
+        tensor: A tensor, or the name of one, [O, I, H, W], [O, I, W] or [O, I].
+        steps: Which step or steps, counted in `mode`; None for six evenly between the first and
+            the last at which the value was saved.
         channel: Which of the channels in.
         max_kernels: How many kernels are drawn at most.
         mode: The mode.
         worker: Whose; None for the first worker by name.
+        title: Above the pictures; the tensor's name unless given.
+        ax: Axes whose place the pictures take; they have a new figure unless given.
 
     Returns:
         The figure.
@@ -112,30 +135,32 @@ def plot_kernels(
         TensorUnavailable: If there is no such tensor.
         TensorUnavailableForStep: If the value was not saved at a step asked for.
     """
+    name, mode = tensor_name(tensor), as_mode(mode)
+    check_count("max_kernels", max_kernels)
 
     def images(value: npt.NDArray[Any]) -> _Images:
         if value.ndim != 4:  # noqa: PLR2004
             planes = value[None] if value.ndim == 2 else value  # noqa: PLR2004
             return list(planes[:max_kernels]), len(planes), ""
         if not -value.shape[1] <= channel < value.shape[1]:
-            raise ValueError(f"{tensor}: there is no channel {channel} among {value.shape[1]}")
+            raise ValueError(f"{name}: there is no channel {channel} among {value.shape[1]}")
         told = f"channel in {channel} of {value.shape[1]}"
         return list(value[:max_kernels, channel]), len(value), told
 
-    values = _values(trial, tensor, steps, mode, worker)
-    pictures = {at: images(v) for at, v in values.items()}
-    return _grid(trial, tensor, pictures, "kernel", mode, is_signed=True)
+    values = _values(trial, name, steps, mode, worker)
+    rows = {at: images(v) for at, v in values.items()}
+    return _grid(trial, _Pictures(name, rows, "kernel", is_signed=True), mode, title, ax)
 
 
 def _values(
     trial: Trial,
     tensor: str,
-    steps: Iterable[int] | None,
+    steps: int | Iterable[int] | None,
     mode: ModeKeys,
     worker: str | None,
 ) -> dict[int, npt.NDArray[Any]]:
     found = trial.tensor(tensor)
-    chosen = _default_steps(trial, tensor, mode, worker) if steps is None else sorted(set(steps))
+    chosen = _default_steps(trial, tensor, mode, worker) if steps is None else step_list(steps)
     values = {step: np.asarray(found.value(step, mode, worker)) for step in chosen}
     for value in values.values():
         if value.ndim not in _DIMENSIONS or value.dtype.kind not in "biuf" or not value.size:
@@ -163,33 +188,28 @@ def _default_steps(trial: Trial, tensor: str, mode: ModeKeys, worker: str | None
 
 
 def _grid(
-    trial: Trial,
-    tensor: str,
-    rows: dict[int, _Images],
-    what: str,
-    mode: ModeKeys,
-    *,
-    is_signed: bool = False,
+    trial: Trial, pictures: _Pictures, mode: ModeKeys, title: str | None, ax: Axes | None
 ) -> Figure:
+    tensor, rows, what, is_signed = pictures
     columns = max(len(images) for images, _, _ in rows.values())
     low, high = _color_range([image for images, _, _ in rows.values() for image in images])
     if is_signed:
         low, high = -max(abs(low), abs(high)), max(abs(low), abs(high))
     colors = colormaps["RdBu_r" if is_signed else "viridis"].with_extremes(bad="#ff00ff")
-    figure = new_figure(min(1.0 * columns + 2.2, 14.0), min(1.05 * len(rows) + 1.0, 40.0))
+    figure = new_grid(ax, min(1.0 * columns + 2.2, 14.0), min(1.05 * len(rows) + 1.0, 40.0))
     grid = figure.subplots(len(rows), columns, squeeze=False)
     drawn = None
     for row, (step, (images, _, _)) in zip(grid, rows.items(), strict=True):
-        for at, ax in enumerate(row):
-            ax.set_xticks([])
-            ax.set_yticks([])
-            ax.set_frame_on(False)
+        for at, axes in enumerate(row):
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.set_frame_on(False)
             if at < len(images):
                 image = np.where(np.isfinite(images[at]), images[at], np.nan)
-                drawn = ax.imshow(_thinned(image), cmap=colors, vmin=low, vmax=high)
+                drawn = axes.imshow(_thinned(image), cmap=colors, vmin=low, vmax=high)
         row[0].set_ylabel(f"{step}", rotation=0, ha="right", va="center")
-    for at, ax in enumerate(grid[0]):
-        ax.set_title(f"{at}", fontsize="small")
+    for at, axes in enumerate(grid[0]):
+        axes.set_title(f"{at}", fontsize="small")
     if drawn is not None:
         figure.colorbar(drawn, ax=grid, shrink=0.8, pad=0.02)
     _, total, told = next(iter(rows.values()))
@@ -197,10 +217,12 @@ def _grid(
     if all(np.isfinite(image).all() for images, _, _ in rows.values() for image in images):
         notes.pop()
     note = ", ".join(filter(None, notes))
-    figure.suptitle(text(tensor) + (f" ({note})" if note else ""), x=0.01, ha="left")
+    figure.suptitle(
+        text(tensor if title is None else title) + (f" ({note})" if note else ""), x=0.01, ha="left"
+    )
     figure.supylabel("step" if mode is ModeKeys.GLOBAL else f"step of {mode.name}")
     figure.supxlabel(f"{what} (numbers above the columns), {text(trial.name)}", fontsize="small")
-    return figure
+    return figure_of(grid[0][0])
 
 
 def _color_range(images: Sequence[npt.NDArray[Any]]) -> tuple[float, float]:

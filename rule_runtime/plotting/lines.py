@@ -13,8 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.plotting.arguments import OneTensor, tensor_list
 from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
 from rule_runtime.plotting.series import Series, series_of
+from rule_runtime.trial.modes import Mode, as_mode
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
@@ -46,12 +48,12 @@ _UNITS: Final = {
 
 def plot_tensors(
     trial: Trial,
-    tensors: str | Iterable[str] | None = None,
+    tensors: OneTensor | Iterable[OneTensor] | None = None,
     *,
     regex: str | Sequence[str] | None = None,
     collection: str | TrialCollection | None = None,
     statistic: str | None = None,
-    mode: ModeKeys = ModeKeys.GLOBAL,
+    mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
     log: bool = False,
     title: str | None = None,
@@ -65,7 +67,7 @@ def plot_tensors(
 
     Args:
         trial: The trial.
-        tensors: Names of tensors.
+        tensors: Tensors, or their names.
         regex: Also the tensors in whose name one of these regular expressions is found.
         collection: Also the tensors of this collection; with `regex` those that fit both.
         statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2; None for the
@@ -84,6 +86,7 @@ def plot_tensors(
         TensorUnavailable: If there is no tensor of a name.
         InvalidWorker: If there is no such worker.
     """
+    mode = as_mode(mode)
     names = _chosen(trial, tensors, regex, collection)
     statistic, lines = series_of(trial, names, statistic, mode=mode, worker=worker)
     axes = new_axes(ax)
@@ -101,9 +104,10 @@ def plot_collection(
     regex: str = ".*",
     *,
     statistic: str | None = None,
-    mode: ModeKeys = ModeKeys.GLOBAL,
+    mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
     log: bool = False,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the tensors of a collection whose name a regular expression is found in.
@@ -116,6 +120,7 @@ def plot_collection(
         mode: As in `plot_tensors`.
         worker: As in `plot_tensors`.
         log: True for a logarithmic scale.
+        title: Above the picture; the names of the trial and the collection unless given.
         ax: Axes to draw on; those of a new figure unless given.
 
     Returns:
@@ -139,7 +144,7 @@ def plot_collection(
         mode=mode,
         worker=worker,
         log=log,
-        title=f"{trial.name}: {name}",
+        title=f"{trial.name}: {name}" if title is None else title,
         ax=ax,
     )
 
@@ -181,7 +186,7 @@ def draw_lines(axes: Axes, lines: Sequence[Series], *, log: bool = False) -> Non
 
 def _chosen(
     trial: Trial,
-    tensors: str | Iterable[str] | None,
+    tensors: OneTensor | Iterable[OneTensor] | None,
     regex: str | Sequence[str] | None,
     collection: str | TrialCollection | None,
 ) -> list[str]:
@@ -194,8 +199,7 @@ def _chosen(
             f"no loss was saved in {trial.path} so far; choose tensors= or regex=, e.g. of "
             f"{', '.join(trial.tensor_names()[:5]) or 'those that come'}"
         )
-    chosen = [] if tensors is None else [tensors] if isinstance(tensors, str) else list(tensors)
-    names = {trial.tensor(name).name for name in chosen}
+    names = {trial.tensor(name).name for name in tensor_list(tensors)}
     if regex is not None or collection is not None:
         names.update(trial.select_tensors(regex, collection))
     if not names:

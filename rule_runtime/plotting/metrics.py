@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rule_runtime.plotting.figures import new_figure, text
+from rule_runtime.plotting.figures import figure_of, new_grid, text
 from rule_runtime.plotting.lines import draw_lines
 from rule_runtime.plotting.series import Series, series_of
 
@@ -19,12 +20,20 @@ __all__ = ["draw_metrics", "metric_names", "plot_metrics", "split_metric"]
 _COLUMNS: Final = 2
 
 
-def plot_metrics(trial: Trial, *, worker: str | None = None) -> Figure:
+def plot_metrics(
+    trial: Trial,
+    *,
+    worker: str | None = None,
+    title: str | None = None,
+    ax: Axes | None = None,
+) -> Figure:
     """Draw the metrics of a training with XGBoost, one picture for each metric.
 
     Args:
         trial: The trial.
         worker: Of this worker only; None for all.
+        title: Above the pictures; the trial's name unless given.
+        ax: Axes whose place the pictures take; they have a new figure unless given.
 
     Returns:
         The figure; its axes are in the order of the metrics' names.
@@ -36,33 +45,38 @@ def plot_metrics(trial: Trial, *, worker: str | None = None) -> Figure:
     names = metric_names(trial)
     if not names:
         raise ValueError(f"no metric was saved in {trial.path} so far")
-    figure = draw_metrics(series_of(trial, names, None, worker=worker)[1])
-    figure.suptitle(text(trial.name), x=0.01, ha="left")
-    return figure
+    lines = series_of(trial, names, None, worker=worker)[1]
+    return draw_metrics(lines, title=trial.name if title is None else title, ax=ax)
 
 
-def draw_metrics(lines: Sequence[Series]) -> Figure:
+def draw_metrics(
+    lines: Sequence[Series], *, title: str | None = None, ax: Axes | None = None
+) -> Figure:
     """Draw metrics, one picture for each metric with a line for each data.
 
     Args:
         lines: The metrics, at least one.
+        title: Above the pictures.
+        ax: Axes whose place the pictures take; they have a new figure unless given.
     """
     by_metric: dict[str, list[Series]] = {}
     for line in lines:
         by_metric.setdefault(split_metric(line.tensor)[1], []).append(line)
     columns = min(_COLUMNS, len(by_metric))
     rows = -(-len(by_metric) // columns)
-    figure = new_figure(9.0 if columns > 1 else 7.0, 3.4 * rows)
+    figure = new_grid(ax, 9.0 if columns > 1 else 7.0, 3.4 * rows)
     grid = figure.subplots(rows, columns, squeeze=False).reshape(-1)
-    for ax in grid[len(by_metric) :]:
-        ax.remove()
-    for ax, (metric, of_metric) in zip(grid, sorted(by_metric.items()), strict=False):
-        draw_lines(ax, of_metric)
-        ax.grid(visible=True, alpha=0.3)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_ylabel(text(metric))
-        ax.set_xlabel("round")
-    return figure
+    for unused in grid[len(by_metric) :]:
+        unused.remove()
+    for axes, (metric, of_metric) in zip(grid, sorted(by_metric.items()), strict=False):
+        draw_lines(axes, of_metric)
+        axes.grid(visible=True, alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylabel(text(metric))
+        axes.set_xlabel("round")
+    if title is not None:
+        figure.suptitle(text(title), x=0.01, ha="left")
+    return figure_of(grid[0])
 
 
 def metric_names(trial: Trial) -> list[str]:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.plotting.arguments import check_statistic
+from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.tidy_table import VALUE, TidyTable, tidy_table
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def series_of(
     names: Iterable[str],
     statistic: str | None,
     *,
-    mode: ModeKeys = ModeKeys.GLOBAL,
+    mode: Mode = ModeKeys.GLOBAL,
     worker: str | None = None,
 ) -> tuple[str, list[Series]]:
     """Return which number it is, and its course for each tensor, mode and worker.
@@ -62,6 +64,8 @@ def series_of(
         ValueError: If there is no such statistic.
         InvalidWorker: If there is no such worker.
     """
+    check_statistic(statistic)
+    mode = as_mode(mode)
     files = trial.step_files(mode, worker)
     if statistic in {None, VALUE}:
         wanted = [VALUE, "size", *(["mean"] if statistic is None else [])]

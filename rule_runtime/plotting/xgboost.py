@@ -12,6 +12,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from rule_runtime.plotting.arguments import check_count
 from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
 from rule_runtime.plotting.xgboost_tensors import (
     IMPORTANCE_TYPES,
@@ -42,6 +43,7 @@ def plot_feature_importance(
     *,
     step: int | None = None,
     max_features: int = _MAX_FEATURES,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the importance of the features as bars, the most important above.
@@ -51,6 +53,7 @@ def plot_feature_importance(
         importance_type: One of `IMPORTANCE_TYPES`.
         step: Of which round; None for the last one that was saved.
         max_features: How many features are drawn at most.
+        title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
 
     Returns:
@@ -59,16 +62,16 @@ def plot_feature_importance(
     Raises:
         ValueError: If there is no such type, or nothing was saved of it.
     """
+    check_count("max_features", max_features)
     if importance_type not in IMPORTANCE_TYPES:
         raise ValueError(
             f"there is no importance_type {importance_type!r}; valid are "
             f"{', '.join(IMPORTANCE_TYPES)}"
         )
     found, numbers = numbers_at(trial, f"feature_importance/{importance_type}/", step)
-    title = _title(trial, found, max_features, len(numbers))
     axes = draw_bars(numbers, max_features, ax)
     axes.set_xlabel(f"importance by {importance_type}, share of all")
-    axes.set_title(title, loc="left")
+    _set_title(axes, title, _title(trial, found, max_features, len(numbers)))
     return figure_of(axes)
 
 
@@ -77,6 +80,7 @@ def plot_average_shap(
     *,
     step: int | None = None,
     max_features: int = _MAX_FEATURES,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the average SHAP value of the features as bars, the largest magnitude above.
@@ -87,6 +91,7 @@ def plot_average_shap(
         trial: The trial.
         step: Of which round; None for the last one that was saved.
         max_features: How many features are drawn at most.
+        title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
 
     Returns:
@@ -95,12 +100,12 @@ def plot_average_shap(
     Raises:
         ValueError: If none was saved.
     """
+    check_count("max_features", max_features)
     found, numbers = numbers_at(trial, "average_shap/", step)
     numbers.pop("bias", None)
-    title = _title(trial, found, max_features, len(numbers))
     axes = draw_bars(numbers, max_features, ax, colors=_SIGN_COLORS)
     axes.set_xlabel("average SHAP value, in units of the prediction's margin")
-    axes.set_title(title, loc="left")
+    _set_title(axes, title, _title(trial, found, max_features, len(numbers)))
     return figure_of(axes)
 
 
@@ -110,6 +115,7 @@ def plot_full_shap(
     step: int | None = None,
     class_index: int = 0,
     max_features: int = _MAX_FEATURES,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Figure:
     """Draw the SHAP values of every row of the data, a swarm of points for each feature.
@@ -121,6 +127,7 @@ def plot_full_shap(
         step: Of which round; None for the last one that was saved.
         class_index: Of which class, where a model has several.
         max_features: How many features are drawn at most.
+        title: Above the picture; the trial's name and the round unless given.
         ax: Axes to draw on; those of a new figure unless given.
 
     Returns:
@@ -129,6 +136,7 @@ def plot_full_shap(
     Raises:
         ValueError: If none were saved, or there is no such class.
     """
+    check_count("max_features", max_features)
     found, names, values, num_classes = shap_values(trial, step, class_index)
     order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")[:max_features]
     rows = values[:: max(-(-len(values) // _MAX_POINTS), 1)]
@@ -141,8 +149,7 @@ def plot_full_shap(
     thinned = f"; {len(rows)} of {len(values)} rows" if len(rows) < len(values) else ""
     axes.set_xlabel(f"SHAP value, in units of the prediction's margin{thinned}")
     of_class = f", class {class_index} of {num_classes}" if num_classes > 1 else ""
-    title = _title(trial, found, len(order), len(names))
-    axes.set_title(title + of_class, loc="left")
+    _set_title(axes, title, _title(trial, found, len(order), len(names)) + of_class)
     return figure_of(axes)
 
 
@@ -175,6 +182,10 @@ def _label_features(axes: Axes, names: list[str]) -> None:
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.grid(visible=False, axis="y")
     axes.set_axisbelow(True)
+
+
+def _set_title(axes: Axes, given: str | None, told: str) -> None:
+    axes.set_title(told if given is None else text(given), loc="left")
 
 
 def _title(trial: Trial, step: int, shown: int, total: int) -> str:

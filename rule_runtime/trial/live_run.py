@@ -168,6 +168,11 @@ class LiveRun:
         """Take in a file that has come."""
 
     @property
+    def _has_begun(self) -> bool:
+        """True once anything of a run was found."""
+        return self._index is not None or bool(self.worker_set)
+
+    @property
     def _files(self) -> dict[int, dict[str, StepFile]]:
         return {} if self._index is None else self._index.files
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.trial.modes import Mode
 
 if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
@@ -19,7 +20,7 @@ __all__ = ["ModelValues"]
 class ModelValues:
     """Inputs, labels and predictions of a trial."""
 
-    def inputs(self, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+    def inputs(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
         """Return the model's inputs at a step: the tensors of the collection `inputs`.
 
         Args:
@@ -31,7 +32,7 @@ class ModelValues:
         )
         return self._values_of(names, step, mode)
 
-    def labels(self, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+    def labels(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
         """Return the labels at a step: the tensors with `label` in their names.
 
         Args:
@@ -40,7 +41,7 @@ class ModelValues:
         """
         return self._outputs("labels*", step, mode)
 
-    def predictions(self, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
+    def predictions(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> list[npt.NDArray[Any]]:
         """Return the model's outputs at a step: the tensors with `prediction` in their names.
 
         Args:
@@ -49,13 +50,13 @@ class ModelValues:
         """
         return self._outputs("predictions*", step, mode)
 
-    def _outputs(self, regex: str, step: int, mode: ModeKeys) -> list[npt.NDArray[Any]]:
+    def _outputs(self, regex: str, step: int, mode: Mode) -> list[npt.NDArray[Any]]:
         names = self._trial.tensor_names(
             show_prefixed_tensors=True, step=step, mode=mode, regex=regex
         )
         return self._values_of(names, step, mode)
 
-    def _values_of(self, names: Iterable[str], step: int, mode: ModeKeys) -> list[npt.NDArray[Any]]:
+    def _values_of(self, names: Iterable[str], step: int, mode: Mode) -> list[npt.NDArray[Any]]:
         # With the mode, which the original forgets.
         return [
             self._trial.tensor(name).value(step, mode) for name in sorted(names, key=_number_in)

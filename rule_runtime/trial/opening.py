@@ -6,6 +6,7 @@ import logging
 import os
 from pathlib import PurePath
 from typing import Final, TypeAlias
+from urllib.parse import unquote
 
 from hook_layer.storage.base import open_store
 from rule_runtime.trial.trial import Trial
@@ -30,7 +31,7 @@ class LocalTrial(Trial):
         cache: True to keep the values that were read in memory.
 
     Raises:
-        ValueError: If the range is empty or negative.
+        ValueError: If the path is empty or a file, or the range is empty or negative.
         StorageError: If the storage cannot be read.
     """
 
@@ -46,6 +47,7 @@ class LocalTrial(Trial):
     ) -> None:
         del parallel, check, index_mode
         folder = os.path.expanduser(os.fspath(dirname))  # noqa: PTH111 - stays as it was given
+        _check_folder(folder, folder)
         _announce(name, folder, range_steps)
         super().__init__(open_store(folder), name=name, range_steps=range_steps, cache=cache)
         self.path = self.trial_dir = folder
@@ -113,17 +115,20 @@ def create_trial(
         cache: True to keep the values that were read in memory.
 
     Raises:
-        ValueError: If `profiler` is asked for, or the range is empty or negative, or there is no
-            store for the URI.
+        ValueError: If `profiler` is asked for, or the path is empty or a file, or the range is
+            empty or negative, or there is no store for the URI.
         StorageError: If the storage cannot be read.
     """
     del output_dir, parallel, check, index_mode
     if profiler:
         raise ValueError("create_trial: profiler trials are not supported; leave profiler False")
     text = os.fspath(path).strip()
+    scheme, has_scheme, rest = text.partition("://")
+    if scheme == "file" or not has_scheme:
+        folder = unquote(rest) if has_scheme else text
+        _check_folder(os.path.expanduser(folder), text)  # noqa: PTH111 - stays as it was given
     if name is None:
         name = PurePath(text.rstrip("/")).name
-    scheme, has_scheme, rest = text.partition("://")
     if not has_scheme:
         return LocalTrial(name, text, range_steps, cache=cache)
     if scheme == "s3":
@@ -131,6 +136,19 @@ def create_trial(
         return S3Trial(name, bucket, prefix, range_steps, cache=cache)
     _announce(name, text, range_steps)
     return Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
+
+
+def _check_folder(folder: str, given: str) -> None:
+    """Refuse what can never be the folder of a trial."""
+    if not folder.strip():
+        raise ValueError(
+            f"create_trial: the path is empty: {given!r}; give the folder that the hook writes to, "
+            "'.' for the working directory"
+        )
+    if os.path.isfile(folder.rstrip("/")):  # noqa: PTH113 - a text, as it was given
+        raise ValueError(
+            f"create_trial: {given!r} is a file; give the folder that the hook writes to"
+        )
 
 
 def _announce(name: str, path: str, range_steps: _Range | None) -> None:

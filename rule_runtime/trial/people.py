@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +12,7 @@ import numpy as np
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.optional_extra import require_report_extra
 from rule_runtime.trial.errors import InvalidWorker
+from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.notebook import (
     MAX_TENSORS,
     collections_html,
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from rule_runtime.plotting.arguments import OneTensor
+    from rule_runtime.reporting.xgboost_report import XgboostReportPaths
     from rule_runtime.trial.step_index import StepFile
     from rule_runtime.trial.trial import Trial
     from rule_runtime.trial.trial_collections import TrialCollection
@@ -44,9 +48,7 @@ class TrialForPeople(RunSteps):
 
     _tensors: Mapping[str, TensorForPeople]
 
-    def step_files(
-        self, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
-    ) -> list[StepFile]:
+    def step_files(self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None) -> list[StepFile]:
         """Return the index files of the saved steps that are complete, by step and worker.
 
         Args:
@@ -56,6 +58,7 @@ class TrialForPeople(RunSteps):
         Raises:
             InvalidWorker: If there is no such worker.
         """
+        mode = as_mode(mode)
         steps = self.steps()
         if worker is not None and worker not in self.worker_set:
             raise InvalidWorker(worker)
@@ -98,7 +101,7 @@ class TrialForPeople(RunSteps):
         regex: str | Sequence[str] | None = None,
         collection: str | TrialCollection | None = None,
         statistics: str | Iterable[str] | None = None,
-        mode: ModeKeys = ModeKeys.GLOBAL,
+        mode: Mode = ModeKeys.GLOBAL,
         worker: str | None = None,
     ) -> Any:
         """Return a table with one row for each (step, tensor, worker), in that order.
@@ -148,12 +151,12 @@ class TrialForPeople(RunSteps):
 
     def plot(
         self,
-        tensors: str | Iterable[str] | None = None,
+        tensors: OneTensor | Iterable[OneTensor] | None = None,
         *,
         regex: str | Sequence[str] | None = None,
         collection: str | TrialCollection | None = None,
         statistic: str | None = None,
-        mode: ModeKeys = ModeKeys.GLOBAL,
+        mode: Mode = ModeKeys.GLOBAL,
         worker: str | None = None,
         log: bool = False,
         title: str | None = None,
@@ -205,32 +208,37 @@ class TrialForPeople(RunSteps):
 
         return plotting.plot_full_shap(self._trial, **options)
 
-    def plot_activations(self, tensor: str, **options: Any) -> Figure:
+    def plot_activations(self, tensor: OneTensor, **options: Any) -> Figure:
         """Draw a layer's outputs as images; see `rule_runtime.plotting.plot_activations`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_activations(self._trial, tensor, **options)
 
-    def plot_kernels(self, tensor: str, **options: Any) -> Figure:
+    def plot_kernels(self, tensor: OneTensor, **options: Any) -> Figure:
         """Draw kernels over the steps; see `rule_runtime.plotting.plot_kernels`."""
         from rule_runtime import plotting  # noqa: PLC0415 - needs matplotlib
 
         return plotting.plot_kernels(self._trial, tensor, **options)
 
+    def create_xgboost_report(self, out_dir: str | os.PathLike[str]) -> XgboostReportPaths:
+        """Write a report about XGBoost; see `rule_runtime.reporting.xgboost_report`."""
+        from rule_runtime.reporting import xgboost_report  # noqa: PLC0415 - needs matplotlib
+
+        return xgboost_report.create_xgboost_report(self._trial, out_dir)
+
     # ------------------------------------------------------------------ how it looks
 
     def __repr__(self) -> str:
-        state = "training has ended" if self.loaded_all_steps else "training goes on"
         return (
             f"<Trial {self._trial.name!r} at {self._trial.path}: {len(self._files)} steps, "
-            f"{len(self.workers_seen)} workers, {state}>"
+            f"{len(self.workers_seen)} workers, {self._state}>"
         )
 
     def _repr_html_(self) -> str:
         trial, tensors = self._trial, self._tensors
         facts = {
             "path": trial.path,
-            "state": "training has ended" if self.loaded_all_steps else "training goes on",
+            "state": self._state,
             "steps": steps_text(self._mode_to_global),
             "workers": few(self.workers_seen),
             "tensors": str(len(tensors)),
@@ -239,6 +247,12 @@ class TrialForPeople(RunSteps):
             facts["unreadable"] = f"{len(self.problems)} index files, see trial.problems"
         shown = [(name, tensors[name].facts()) for name in sorted(tensors)[:MAX_TENSORS]]
         return trial_html(trial.name, facts, shown)
+
+    @property
+    def _state(self) -> str:
+        if self.loaded_all_steps:
+            return "training has ended"
+        return "training goes on" if self._has_begun else "nothing found yet"
 
     @property
     def _trial(self) -> Trial:

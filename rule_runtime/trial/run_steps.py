@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import NoMoreData, StepUnavailable
 from rule_runtime.trial.live_run import POLL_SECONDS, LiveRun
+from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.refreshing import refresh
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor_steps import StepState
 
 __all__ = ["RunSteps"]
+
+_SECONDS_BETWEEN_WARNINGS: Final = 60.0
+
+_logger: Final = logging.getLogger("stepwatch")
 
 
 class RunSteps(LiveRun):
@@ -40,15 +47,14 @@ class RunSteps(LiveRun):
             modes = self._mode_to_global.setdefault(file.index.mode, {})
             modes.setdefault(file.index.mode_step, file.step)
 
-    def steps(
-        self, mode: ModeKeys = ModeKeys.GLOBAL, show_incomplete_steps: bool = False
-    ) -> list[int]:
+    def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Return the saved steps, sorted; of GLOBAL the global steps of all modes.
 
         Args:
             mode: The mode whose steps are counted.
             show_incomplete_steps: True to see steps that a worker may still write.
         """
+        mode = as_mode(mode)
         self.maybe_refresh()
         steps = self._all_steps(mode)
         if show_incomplete_steps or self.loaded_all_steps:
@@ -91,26 +97,28 @@ class RunSteps(LiveRun):
                 return file.index.mode, file.index.mode_step
         return None, None
 
-    def global_step(self, mode: ModeKeys, mode_step: int) -> int | None:
+    def global_step(self, mode: Mode, mode_step: int) -> int | None:
         """Return the global step of a step within a mode, None if it was not saved.
 
         Args:
             mode: The mode.
             mode_step: The step within it.
         """
+        mode = as_mode(mode)
         if mode is ModeKeys.GLOBAL:
             return mode_step
         if mode_step not in self._mode_to_global.get(mode, {}):
             self.maybe_refresh()
         return self._mode_to_global.get(mode, {}).get(mode_step)
 
-    def has_passed_step(self, step: int, mode: ModeKeys = ModeKeys.GLOBAL) -> StepState:
+    def has_passed_step(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> StepState:
         """Tell whether a step can be read, may still come, or will never come.
 
         Args:
             step: The step, counted in `mode`.
             mode: The mode.
         """
+        mode = as_mode(mode)
         self.maybe_refresh()
         steps = self._all_steps(mode)
         if step in steps:
@@ -122,10 +130,10 @@ class RunSteps(LiveRun):
         is_passed = any(later > step and is_complete(g) for later, g in steps.items())
         return StepState.UNAVAILABLE if is_passed else StepState.NOT_YET_AVAILABLE
 
-    def wait_for_steps(
-        self, required_steps: Iterable[int], mode: ModeKeys = ModeKeys.GLOBAL
-    ) -> None:
+    def wait_for_steps(self, required_steps: Iterable[int], mode: Mode = ModeKeys.GLOBAL) -> None:
         """Wait until steps can be read, also within `no_refresh`.
+
+        While nothing at all is found, a warning is logged at once and every minute.
 
         Args:
             required_steps: The steps, counted in `mode`.
@@ -135,18 +143,29 @@ class RunSteps(LiveRun):
             StepUnavailable: If a step was passed without being saved.
             NoMoreData: If the training ended before a step.
         """
+        mode = as_mode(mode)
         with refresh(self):
             for step in required_steps:
                 self._wait_for(step, mode)
 
     def _wait_for(self, step: int, mode: ModeKeys) -> None:
+        waited = 0.0
         while (state := self.has_passed_step(step, mode)) is not StepState.AVAILABLE:
             if state is StepState.UNAVAILABLE:
                 last = max(self._all_steps(mode), default=-1)
                 if self.loaded_all_steps and step >= last:
                     raise NoMoreData(step, mode, last)
                 raise StepUnavailable(step, mode)
+            if not self._has_begun and waited % _SECONDS_BETWEEN_WARNINGS < POLL_SECONDS:
+                _logger.warning(
+                    "nothing was found at %s so far, while step %s of mode %s is waited for; "
+                    "is the path right?",
+                    self.store.uri,
+                    step,
+                    mode.name,
+                )
             self._sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
 
     def _all_steps(self, mode: ModeKeys) -> dict[int, int]:
         """Return the global step of every saved step of a mode."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
+import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
@@ -14,9 +15,13 @@ from rule_runtime.trial.errors import (
     SMDebugNotImplementedError,
     TensorUnavailableForStep,
 )
-from rule_runtime.trial.tensor_reading import TensorReading
+from rule_runtime.trial.modes import Mode, as_mode
+from rule_runtime.trial.tensor_reading import TensorReading, own
 
 __all__ = ["Tensor"]
+
+_KINDS_OF_NUMBERS: Final = frozenset("biufc")
+_REDUCTIONS_OF_NOTHING: Final = frozenset({"sum", "prod", "l1", "l2"})
 
 
 class Tensor(TensorReading):
@@ -28,9 +33,9 @@ class Tensor(TensorReading):
     """
 
     def value(
-        self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+        self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> npt.NDArray[Any]:
-        """Return the tensor's value at a step.
+        """Return the tensor's value at a step, as an array that may be changed.
 
         Args:
             step_num: The step, counted in `mode`.
@@ -44,15 +49,16 @@ class Tensor(TensorReading):
             TensorUnavailableForStep: If the tensor's value was not saved at the step.
             RecordError: If the event file is damaged.
         """
+        mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
-        value = self._read(file)
+        value = self._read_own(file)
         if value is None:
             has_reductions = bool(self._reduction_names(file))
             raise TensorUnavailableForStep(self.name, step_num, mode, has_reductions)
         return value
 
     def step(
-        self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+        self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> NoReturn:
         """Raise an error: the original had this method once.
 
@@ -71,9 +77,9 @@ class Tensor(TensorReading):
         )
 
     def values(
-        self, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+        self, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[int, npt.NDArray[Any]]:
-        """Return the tensor's values at all its steps, by step.
+        """Return the tensor's values at all its steps, by step; the arrays may be changed.
 
         Args:
             mode: The mode.
@@ -84,6 +90,7 @@ class Tensor(TensorReading):
             TensorUnavailableForStep: If the tensor's value was not saved at one of the steps.
             RecordError: If an event file is damaged.
         """
+        mode = as_mode(mode)
         steps = self.steps(mode)
         files = [self._file(step, mode, worker) for step in steps]
         values = {}
@@ -95,7 +102,7 @@ class Tensor(TensorReading):
         return values
 
     def shape(
-        self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+        self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> tuple[int, ...]:
         """Return the tensor's shape at a step; the value is read only if nothing else tells it.
 
@@ -107,6 +114,7 @@ class Tensor(TensorReading):
         Raises:
             ShapeUnavailableForStep: If neither shape nor value was saved.
         """
+        mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
         index = file.index
         for row in index.shapes if index is not None else ():
@@ -126,14 +134,15 @@ class Tensor(TensorReading):
         self,
         step_num: int,
         reduction_name: str,
-        mode: ModeKeys = ModeKeys.GLOBAL,
+        mode: Mode = ModeKeys.GLOBAL,
         worker: str | None = None,
         abs: bool = False,  # noqa: A002 - the original's keyword
     ) -> Any:
         """Return a reduction: as stored, else from the statistics, else from the value.
 
         Statistics are good to a relative error of 1e-5, and cost no request; they are left aside
-        where some elements are not finite.
+        where some elements are not finite. Of no elements sum, l1 and l2 are 0, prod is 1, and all
+        others are NaN.
 
         Args:
             step_num: The step, counted in `mode`.
@@ -143,25 +152,33 @@ class Tensor(TensorReading):
             abs: True for the reduction of the absolute values.
 
         Raises:
-            ValueError: If there is no such reduction.
+            ValueError: If there is no such reduction, or the elements are no numbers.
             TensorUnavailableForStep: If nothing that was saved tells it.
         """
         check_reduction(reduction_name)
+        mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
         stored_name = reduction_tensor_name(self.name, reduction_name, absolute=abs)
         stored = self._stored_reduction(file, stored_name)
         if stored is not None:
-            return stored
+            return own(stored)
         told = self._told_by_statistics(file, reduction_name, absolute=abs)
         if told is not None:
             return told
         value = self._read(file)
         if value is None:
             raise TensorUnavailableForStep(reduction_name, step_num, mode)
+        if value.dtype.kind not in _KINDS_OF_NUMBERS:
+            raise ValueError(
+                f"{self.name!r} holds elements of the type {value.dtype}, of which there is no "
+                f"{reduction_name}; reductions are of numbers"
+            )
+        if not value.size and reduction_name not in _REDUCTIONS_OF_NOTHING:
+            return np.float64(np.nan)
         return reduce_tensor(value, reduction_name, absolute=abs)
 
     def reduction_values(
-        self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL, worker: str | None = None
+        self, step_num: int, mode: Mode = ModeKeys.GLOBAL, worker: str | None = None
     ) -> dict[tuple[str, bool], npt.NDArray[Any]]:
         """Return the stored reductions by (name, of absolute values).
 
@@ -170,7 +187,7 @@ class Tensor(TensorReading):
             mode: The mode.
             worker: Whose; None for the first worker by name.
         """
-        file = self._file(step_num, mode, worker)
+        file = self._file(step_num, as_mode(mode), worker)
         names = self._reduction_names(file)
         found = self._read_reductions(file, names)
-        return {names[stored_name]: value for stored_name, value in found.items()}
+        return {names[stored_name]: own(value) for stored_name, value in found.items()}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_index import StepFile
     from rule_runtime.trial.trial import Trial
 
-__all__ = ["TensorReading"]
+__all__ = ["TensorReading", "own"]
 
 _PARALLEL_READS: Final = 10
 """As many connections as a boto3 client keeps."""
@@ -54,21 +54,29 @@ class TensorReading(TensorForPeople):
         """Return the value at a step, None if it was not saved; an event file may be waited for."""
         return self._patiently(file, lambda: self._read_now(file))
 
+    def _read_own(self, file: StepFile) -> npt.NDArray[Any] | None:
+        return self._as_own(self._read(file))
+
+    def _as_own(self, value: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+        if value is None:
+            return None
+        return value.copy() if self.cache else own(value)
+
     def _read_all(self, files: list[StepFile]) -> list[npt.NDArray[Any] | None]:
-        """Return the value of each step, None where it was not saved."""
+        """Return the value of each step as the caller's own, None where it was not saved."""
         if len(files) <= 1 or not is_remote(self.trial.store):
-            return [self._read(file) for file in files]
+            return [self._read_own(file) for file in files]
         with ThreadPoolExecutor(max_workers=min(_PARALLEL_READS, len(files))) as pool:
             values = list(pool.map(self._read_if_there, files))
         # Only this thread may look for new files.
         return [
-            self._read(file) if value is None else value
+            self._read_own(file) if value is None else value
             for file, value in zip(files, values, strict=True)
         ]
 
     def _read_if_there(self, file: StepFile) -> npt.NDArray[Any] | None:
         try:
-            return self._read_now(file)
+            return self._as_own(self._read_now(file))
         except ObjectNotFoundError:
             return None
 
@@ -134,3 +142,12 @@ class TensorReading(TensorForPeople):
         with suppress(ObjectNotFoundError):
             return read()
         return None
+
+
+def own(value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array that may be changed: the same one, or a copy of what a file's bytes hold.
+
+    Args:
+        value: The array.
+    """
+    return value if value.flags.writeable else value.copy()

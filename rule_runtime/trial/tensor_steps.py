@@ -13,6 +13,7 @@ from rule_runtime.trial.errors import (
     StepUnavailable,
     TensorUnavailableForStep,
 )
+from rule_runtime.trial.modes import Mode, as_mode
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_index import StepFile
@@ -119,15 +120,14 @@ class TensorSteps:
         is_in_mode = mode is ModeKeys.GLOBAL or mode in self._modes
         return is_in_mode and (global_step is None or global_step in self._files)
 
-    def steps(
-        self, mode: ModeKeys = ModeKeys.GLOBAL, show_incomplete_steps: bool = False
-    ) -> list[int]:
+    def steps(self, mode: Mode = ModeKeys.GLOBAL, show_incomplete_steps: bool = False) -> list[int]:
         """Return the steps at which the tensor was saved, sorted.
 
         Args:
             mode: The mode whose steps are counted; GLOBAL for global steps of all modes.
             show_incomplete_steps: True to see steps that a worker may still write.
         """
+        mode = as_mode(mode)
         self.trial.maybe_refresh()
         steps = self._steps(mode)
         if show_incomplete_steps or self.trial.loaded_all_steps:
@@ -136,7 +136,7 @@ class TensorSteps:
         return sorted(step for step, global_step in steps.items() if is_complete(global_step))
 
     def prev_steps(
-        self, step: int, n: int | None = None, mode: ModeKeys = ModeKeys.GLOBAL
+        self, step: int, n: int | None = None, mode: Mode = ModeKeys.GLOBAL
     ) -> list[int]:
         """Return the last saved steps up to a step, that step included.
 
@@ -149,7 +149,7 @@ class TensorSteps:
         steps = steps[: bisect_right(steps, step)]
         return steps[-n:] if n else steps
 
-    def workers(self, step_num: int, mode: ModeKeys = ModeKeys.GLOBAL) -> list[str]:
+    def workers(self, step_num: int, mode: Mode = ModeKeys.GLOBAL) -> list[str]:
         """Return the workers that saved the tensor at a step, sorted.
 
         Args:
@@ -159,6 +159,7 @@ class TensorSteps:
         Raises:
             TensorUnavailableForStep: If none did.
         """
+        mode = as_mode(mode)
         files = self._files.get(self._global_step(step_num, mode))
         if not files:
             raise TensorUnavailableForStep(self.name, step_num, mode)

@@ -18,6 +18,7 @@ from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.model_values import ModelValues
+from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.people import CollectionsByName, TrialForPeople
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor import Tensor
@@ -68,6 +69,8 @@ class Trial(TrialForPeople, ModelValues):
         self.cache = cache
         self._tensors: dict[str, Tensor] = {}
         self._groups: dict[tuple[Any, ...], TensorGroup] = {}
+        self._collections: list[CollectionsFile] = []
+        self._are_collections_old = True
         self._has_final_collections = False
         self._last_added = (IndexFile(ModeKeys.GLOBAL, 0, None), TensorGroup())
         self._collection_reader.workers()
@@ -78,6 +81,7 @@ class Trial(TrialForPeople, ModelValues):
         index = file.index
         if index is None:
             return
+        self._are_collections_old = True
         last, group = self._last_added
         block = () if index.statistics is None else index.statistics.tensors
         last_block = () if last.statistics is None else last.statistics.tensors
@@ -143,7 +147,7 @@ class Trial(TrialForPeople, ModelValues):
         show_prefixed_tensors: bool = False,
         *,
         step: int | None = None,
-        mode: ModeKeys = ModeKeys.GLOBAL,
+        mode: Mode = ModeKeys.GLOBAL,
         regex: _Regex | None = None,
         collection: object = None,
     ) -> list[str]:
@@ -164,6 +168,7 @@ class Trial(TrialForPeople, ModelValues):
         """
         if regex is not None and collection is not None:
             raise ValueError("Only one of `regex` or `collection` can be passed to this method")
+        mode = as_mode(mode)
         self.maybe_refresh()
         global_step = None if step is None else self.global_step(mode, step)
         if step is not None and global_step is None:
@@ -188,6 +193,7 @@ class Trial(TrialForPeople, ModelValues):
 
     def collections(self) -> CollectionsByName:
         """Return the collections of all workers by name."""
+        self.maybe_refresh()
         files = self._collection_files()
         reader = self._collection_reader
         return CollectionsByName(merged_collections(files, self._tensors, reader.matcher))
@@ -222,11 +228,20 @@ class Trial(TrialForPeople, ModelValues):
         return sorted(found)
 
     def _collection_files(self) -> list[CollectionsFile]:
-        """Return the collections files as they are by now: a worker writes its file again."""
-        reader = self._collection_reader
-        workers = self.worker_set or reader.workers()
-        is_final, self._has_final_collections = self._has_final_collections, self.loaded_all_steps
-        return reader.load_all(workers, again=not is_final)
+        """Return the collections files as they were when index files came last.
+
+        A worker writes its file again, with what its next steps have, so each is read again when
+        some have come, and once more at the end.
+        """
+        reader, has_ended = self._collection_reader, self.loaded_all_steps
+        if self._are_collections_old or (has_ended and not self._has_final_collections):
+            workers = self.worker_set or reader.workers()
+            self._collections = reader.load_all(workers, again=True)
+            self._are_collections_old, self._has_final_collections = False, has_ended
+        elif self.dynamic_refresh and not has_ended:
+            # A file that was not there, or not yet as a whole, may come after the steps.
+            self._collections = reader.load_all(self.worker_set or reader.workers())
+        return self._collections
 
 
 def _patterns(regex: _Regex | None) -> Iterator[str]:

@@ -15,14 +15,16 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 
 from hook_layer.format.modes import ModeKeys
-from hook_layer.format.paths import event_key
+from hook_layer.format.paths import collections_key, event_key
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.storage.s3 import S3Store
+from rule_runtime.custom_rules.trial_at_step import TrialAtStep
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.refreshing import no_refresh
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.trial import Trial
 
@@ -144,6 +146,42 @@ def test_a_query_of_a_live_trial_lists_once(store: S3Store) -> None:
     trial.tensor("gradient/a").reduction_value(3, "mean", abs=True)
     trial.tensor("gradient/a").shape(3)
     assert requests.take() == {}  # the index told it
+
+
+def test_collections_of_a_live_trial_are_read_again_when_files_have_come(store: S3Store) -> None:
+    builder = run_of(3)
+    requests = copied(builder, store)
+    trial = Trial(store, name="t")
+    requests.take()
+    with no_refresh(trial):
+        for _ in range(5):
+            trial.tensor_names(collection="gradients")
+        trial.collections()
+        assert requests.take() == {(GET, "collections"): 1}
+    for _ in range(5):
+        trial.tensor_names(collection="gradients")
+    assert (GET, "collections") not in requests.take()
+    key = builder.step(3, {"mine": [1.0]}, save_values=False)
+    store.put(key, builder.store.get(key))
+    builder.collections(late=("^mine",))
+    key = collections_key("worker_0")
+    store.put(key, builder.store.get(key))
+    requests.take()
+    assert trial.tensor_names(collection="late") == ["mine"]
+    assert requests.take()[GET, "collections"] == 1
+
+
+def test_a_step_that_is_judged_costs_its_collections_once(store: S3Store) -> None:
+    builder = run_of(3)
+    requests = copied(builder, store)
+    first, *later = TrialBuilder.views(_moved(builder, store))
+    trial = TrialAtStep(first)
+    requests.take()
+    for view in later:
+        trial.go_to(view, is_next=True)
+        for _ in range(5):
+            assert trial.tensor_names(collection="gradients") == ["gradient/a"]
+        assert requests.take()[GET, "collections"] == 1
 
 
 @pytest.mark.parametrize("run", ["run-1", None])

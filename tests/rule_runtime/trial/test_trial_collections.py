@@ -7,6 +7,7 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.refreshing import no_refresh
 from rule_runtime.trial.trial import Trial
 
 RUNS = pytest.mark.parametrize("run", ["run-1", None])
@@ -29,9 +30,23 @@ def test_a_collection_has_what_its_regex_matches_later(run: str | None) -> None:
     assert trial.collections()["weights"].tensor_names == {"fc.weight"}
     assert trial.tensor_names(collection=trial.collection("weights")) == ["fc.weight"]
     builder.collections(relu=("^relu",), mine=("fc",))  # a worker writes its file again
+    builder.step(2, {"fc.weight": [1.0]})
     assert trial.collection("mine").tensor_names == {"fc.weight"}
+    builder.collections(mine=("fc", "last"))
     builder.end()
-    assert trial.collection("mine").include_regex == ["fc"]
+    trial.refresh()
+    assert trial.collection("mine").include_regex == ["fc", "last"]
+
+
+def test_a_collections_file_that_comes_after_the_steps_is_found() -> None:
+    builder = TrialBuilder()
+    builder.step(0, {"a": [1.0]})
+    trial = follow(builder)
+    with no_refresh(trial):
+        assert trial.tensor_names(collection="mine") == []
+        builder.collections(mine=("^a",))
+        assert trial.tensor_names(collection="mine") == []
+    assert trial.tensor_names(collection="mine") == ["a"]
 
 
 def test_a_collection_that_nobody_wrote() -> None:

@@ -1,0 +1,32 @@
+"""A report that is asked for as the original's rules are, or of the trial."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.trial import Trial
+
+
+def test_asked_for_as_a_rule_it_is_said_what_it_is_and_how_it_is_made() -> None:
+    with pytest.raises(UnknownRuleError) as raised:
+        create_rule("CreateXgboostReport", {"base_trial": "s3://bucket/job"})
+    told = str(raised.value)
+    assert "CreateXgboostReport is no rule but a report" in told
+    assert "Trial.create_xgboost_report(out_dir)" in told
+    assert "rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)" in told
+
+
+def test_a_trial_writes_its_report(tmp_path: Path) -> None:
+    builder = TrialBuilder()
+    builder.collections(metrics=("^validation-",))
+    builder.step(0, {"validation-rmse": np.float32([0.5])})
+    paths = Trial(builder.store, name="boosted").create_xgboost_report(tmp_path)
+    assert Path(paths.html).parent == tmp_path / "CreateXgboostReport"
+    assert "boosted" in Path(paths.html).read_text()
+    assert "metrics" in json.loads(Path(paths.json).read_text())["sections"]
