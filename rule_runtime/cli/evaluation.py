@@ -62,7 +62,7 @@ def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
 
     if "://" in source:
         raise ValueError(f"{source}: only a file of this machine can be given; copy it here first")
-    folder = Path(source).parent
+    folder = Path(source).expanduser().resolve().parent  # where a link leads to
     return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
 
 

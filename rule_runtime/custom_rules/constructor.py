@@ -14,6 +14,8 @@ from rule_runtime.evaluation.parameters import Parameter, ParameterError, coerce
 __all__ = ["constructor_arguments"]
 
 _GIVEN_BY_US: Final = frozenset({"other_trials", "action_str"})
+_NUM_BEFORE: Final = 2
+"""`self` and the trial."""
 _LISTS: Final = (list, set, frozenset)
 
 
@@ -30,10 +32,15 @@ def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[s
         ParameterError: If the class does not take a parameter, misses one, or a value is not valid;
             the message names it.
     """
-    _, _, *accepted = inspect.signature(cls.__init__).parameters.values()
+    accepted = _beside_the_trial(cls)
     named = {p.name: p for p in accepted if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted)
     for name in given:
+        if name == "other_trials":
+            raise ParameterError(
+                f"{cls.__name__}: other_trials is not given as a parameter; name the trials one by "
+                "one as other_trial_0, other_trial_1, ..."
+            )
         if name not in named and not takes_any:
             hint = nearest(name, named.keys() - _GIVEN_BY_US)
             raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
@@ -43,6 +50,19 @@ def constructor_arguments(cls: type[Any], given: Mapping[str, object]) -> dict[s
             raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
     hints = _hints(cls.__init__)
     return {name: _coerced(cls.__name__, name, hints.get(name), v) for name, v in given.items()}
+
+
+def _beside_the_trial(cls: type[Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a constructor behind `self` and the trial."""
+    parameters = list(inspect.signature(cls.__init__).parameters.values())
+    for num_taken, parameter in enumerate(parameters[:_NUM_BEFORE], start=1):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return parameters[num_taken - 1 :]
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            break
+        if num_taken == _NUM_BEFORE:
+            return parameters[_NUM_BEFORE:]
+    raise ParameterError(f"{cls.__name__}.__init__ must take base_trial first: (self, base_trial)")
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

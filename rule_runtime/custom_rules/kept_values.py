@@ -9,6 +9,7 @@ import base64
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta, timezone
 from typing import Any, Final
 
 import numpy as np
@@ -62,8 +63,9 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
     """Return a value as JSON.
 
     Args:
-        value: Numbers, strings, None, bytes, the containers of Python and its `collections`, modes,
-            regular expressions, and numbers and arrays of numpy.
+        value: Numbers, strings, None, bytes, dates, times with no zone or a fixed one, the
+            containers of Python and its `collections`, modes, regular expressions, and numbers and
+            arrays of numpy.
         refer: Returns `["reference", ...]` for a value that is to be found again elsewhere, e.g. a
             trial; None for any other.
         depth: How deep in another value it is.
@@ -84,13 +86,7 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
     if _MAPPINGS.get(name) is kind:
         return [name, _pairs(value, refer, depth)]
     if kind is defaultdict:
-        factory = getattr(value.default_factory, "__name__", "")
-        if (
-            value.default_factory is not None
-            and _FACTORIES.get(factory) is not value.default_factory
-        ):
-            raise UnkeepableError("a defaultdict whose factory is no type of Python")
-        return ["defaultdict", factory, _pairs(value, refer, depth)]
+        return ["defaultdict", _kept_factory(value, refer), _pairs(value, refer, depth)]
     if kind is deque:
         return ["deque", kept(list(value), refer, depth + 1), value.maxlen]
     return refer(value) or _kept_leaf(value)
@@ -113,8 +109,26 @@ def restored(data: Any, find: Find | None = None) -> Any:
     if name in _MAPPINGS:
         return _MAPPINGS[name](_items(rest[0], find))
     if name == "defaultdict":
-        return defaultdict(_FACTORIES[rest[0]] if rest[0] else None, _items(rest[1], find))
+        return defaultdict(_factory(rest[0], find), _items(rest[1], find))
     return find(data) if name == "reference" and find is not None else _LEAVES[name](*rest)
+
+
+def _kept_factory(value: defaultdict[Any, Any], refer: Refer) -> Any:
+    factory = value.default_factory
+    name = getattr(factory, "__name__", "")
+    if factory is None or _FACTORIES.get(name) is factory:
+        return name
+    reference = refer(factory)
+    if reference is None:
+        raise UnkeepableError("a defaultdict whose factory is no type of Python")
+    return reference
+
+
+def _factory(data: Any, find: Find | None) -> Callable[[], Any] | None:
+    if isinstance(data, list):
+        made: Callable[[], Any] = restored(data, find)
+        return made
+    return _FACTORIES[data] if data else None
 
 
 def _pairs(value: Mapping[Any, Any], refer: Refer, depth: int) -> list[list[Any]]:
@@ -138,7 +152,19 @@ def _kept_leaf(value: Any) -> list[Any]:
         return ["complex", value.real, value.imag]
     if type(value) is bytes:
         return ["bytes", base64.b64encode(value).decode()]
-    raise UnkeepableError(f"a {type(value).__qualname__}")
+    time = _kept_time(value)
+    if time is None:
+        raise UnkeepableError(f"a {type(value).__qualname__}")
+    return time
+
+
+def _kept_time(value: Any) -> list[Any] | None:
+    kind = type(value)
+    if kind is timedelta:
+        return ["timedelta", value.days, value.seconds, value.microseconds]
+    if kind is date or (kind is datetime and type(value.tzinfo) in (type(None), timezone)):
+        return [kind.__name__, value.isoformat()]
+    return None
 
 
 def _kept_array(value: Any) -> list[Any]:
@@ -169,4 +195,7 @@ _LEAVES: Final[Mapping[str, Callable[..., Any]]] = {
     "pattern": re.compile,
     "complex": complex,
     "bytes": base64.b64decode,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "timedelta": timedelta,
 }

@@ -12,10 +12,9 @@ import ast
 import hashlib
 import inspect
 import linecache
-import math
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -27,6 +26,7 @@ from rule_runtime.evaluation.failure import failure_reason
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.registry import instantiate
 from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.step_bounds import bound, split_bounds
 
 __all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
 
@@ -62,11 +62,12 @@ def load_custom_rule(
             class say; without an annotation a string stays one. `other_trial_0`, `other_trial_1`
             and so on name the trials that a class takes as `other_trials`. `start_step` and
             `end_step` bound the judged steps, unless the class takes them itself.
-        allowed: Folders and URIs below which files may be loaded; of nowhere else.
+        allowed: Folders, absolute, and URIs below which files may be loaded; of nowhere else.
         sha256: SHA-256 that the file must have, in hexadecimal digits.
         hide_smdebug: True to let `smdebug` mean ours from now on where the real one is installed.
 
     Raises:
+        TypeError: If `allowed` is one place and no list of them.
         CustomRuleError: If the file may not be loaded, does not exist, is too long or another than
             the pinned one, or if its code fails or has no such rule.
         ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
@@ -87,10 +88,12 @@ def load_custom_rule(
 
 
 def _read(source: str, allowed: Collection[str | os.PathLike[str]]) -> bytes:
+    if isinstance(allowed, (str, bytes, os.PathLike)):  # a text would allow its characters
+        raise TypeError(f"allowed is {allowed!r}, but must be a list of folders and URIs")
+    places = [_allowed_folder(os.fspath(place)) for place in allowed]
     folder, name, found = _place(source)
     if not name.endswith(".py"):
         raise CustomRuleError(f"custom rule {source!r}: a Python file is expected, NAME.py")
-    places = [_place(f"{os.fspath(place).rstrip('/')}/x.py")[0] for place in allowed]
     if not any(folder.startswith(place) for place in places):
         shown = ", ".join([os.fspath(place) for place in allowed]) or "none is"
         raise CustomRuleError(
@@ -106,6 +109,20 @@ def _read(source: str, allowed: Collection[str | os.PathLike[str]]) -> bytes:
             f"custom rule {source!r} is longer than {MAX_SOURCE_BYTES} bytes: is it a rule?"
         )
     return data
+
+
+def _allowed_folder(place: str) -> str:
+    """Return what the folders of files below a place begin with."""
+    scheme, is_uri, path = place.partition("://")
+    is_local = not is_uri or scheme == "file"
+    is_absolute = path.startswith("/") if is_uri else Path(place).expanduser().is_absolute()
+    if not (is_absolute if is_local else path.strip("/ ")):
+        raise CustomRuleError(
+            f"rules cannot be allowed to be loaded from {place!r}: an absolute folder or a URI is "
+            "expected"
+        )
+    start = f"{scheme}://{path.rstrip('/')}" if is_uri else place.rstrip("/")
+    return _place(f"{start}/x.py")[0]
 
 
 def _place(source: str) -> tuple[str, str, str]:
@@ -208,35 +225,24 @@ def _adapted(rule_class: type[Any], given: Mapping[str, object], actions: object
     )
     others = [str(given[key]) for _, key in numbers]
     accepted = inspect.signature(rule_class.__init__).parameters
-    if others and "other_trials" not in accepted:
-        raise ParameterError(f"{rule_class.__name__} takes no other trials, but {others} are given")
-    values = {key: value for key, value in given.items() if not key.startswith(_OTHER_TRIAL)}
-    steps: dict[str, object] = {
-        key: values.pop(key)
-        for key in ("start_step", "end_step")
-        if key in values and key not in accepted
-    }
+    _check_other_trials(rule_class, others)
+    named = {key for _, key in numbers}
+    values = {key: value for key, value in given.items() if key not in named}
+    values, steps = split_bounds(rule_class.__name__, values, accepted)
     if actions is not None and "action_str" in accepted:
         values["action_str"] = actions
     arguments = constructor_arguments(rule_class, values)
     takes_others = others or "other_trials" in accepted
-    return SmdebugRule(
-        rule_class,
-        arguments,
-        other_trials=others if takes_others else None,
-        steps=_bounds(rule_class.__name__, steps),
-    )
+    rule = SmdebugRule(rule_class, arguments, other_trials=others if takes_others else None)
+    return bound(rule, steps)
 
 
-def _bounds(owner: str, steps: Mapping[str, object]) -> tuple[int, float]:
-    numbers = {}
-    for key, value in steps.items():
-        text = str(value).strip()
-        if text.lower() in ("", "none"):
-            continue
-        if not text.isdecimal():
-            raise ParameterError(
-                f"{owner}: parameter {key} is {value!r}, but must be a step number"
-            )
-        numbers[key] = int(text)
-    return numbers.get("start_step", 0), numbers.get("end_step", math.inf)
+def _check_other_trials(rule_class: type[Any], others: Sequence[str]) -> None:
+    accepted = inspect.signature(rule_class.__init__).parameters
+    name = rule_class.__name__
+    taken = accepted.get("other_trials")
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in accepted.values())
+    if others and taken is None and not takes_any:
+        raise ParameterError(f"{name} takes no other trials, but {others} are given")
+    if not others and taken is not None and taken.default is taken.empty:
+        raise ParameterError(f"{name} needs another trial: give its root or job as other_trial_0")

@@ -48,7 +48,6 @@ class _Settings:
     rule_class: type[OriginalRule]
     arguments: Mapping[str, Any]
     other_trials: Sequence[str] | None
-    steps: tuple[int, float]
 
 
 class _Made(NamedTuple):
@@ -90,7 +89,6 @@ class SmdebugRule(Rule):
         arguments: Arguments of its constructor beside `base_trial` and `other_trials`.
         other_trials: Paths, URIs or job names of the trials that it is given as `other_trials`;
             None for a class that takes none.
-        steps: Global steps to judge, from the first to before the second.
     """
 
     _settings: ClassVar[_Settings]  # a class variable in name, for it is no parameter of the rule
@@ -101,9 +99,8 @@ class SmdebugRule(Rule):
         arguments: Mapping[str, Any] | None = None,
         *,
         other_trials: Sequence[str] | None = None,
-        steps: tuple[int, float] = (0, math.inf),
     ) -> None:
-        settings = _Settings(rule_class, dict(arguments or {}), other_trials, steps)
+        settings = _Settings(rule_class, dict(arguments or {}), other_trials)
         object.__setattr__(self, "_settings", settings)
 
     def __repr__(self) -> str:
@@ -121,9 +118,6 @@ class SmdebugRule(Rule):
         """
         if _FAILURE in memory:
             return Failed(memory[_FAILURE])
-        first, end = self._settings.steps
-        if not first <= step.step < end:
-            return NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
         made: _Made | None = None
         try:
             made = self._object(step, memory)

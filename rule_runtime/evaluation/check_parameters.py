@@ -25,6 +25,7 @@ from rule_runtime.evaluation.registry import (
     create_rule,
 )
 from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.step_bounds import split_bounds
 
 __all__ = ["check_parameters", "main"]
 
@@ -85,6 +86,11 @@ def _mistakes(
 
 def _of_value(key: str, value: str, accepted: Mapping[str, Parameter]) -> dict[str, Any] | None:
     """Return the mistake in one parameter's name or value, if there is any."""
+    try:
+        if not split_bounds("", {key: value}, accepted)[0]:
+            return None
+    except ParameterError:
+        return _mistake(key, "the number of a step")
     if key not in accepted:
         nearest = nearest_name(key, accepted)
         return _mistake(key, f"the parameters {', '.join(accepted)}", nearest)

@@ -20,6 +20,7 @@ from rule_runtime.evaluation.outcome import (
 )
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
+from rule_runtime.evaluation.step_bounds import bounds_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -87,7 +88,12 @@ class Evaluation:
         """
         if self.failure:
             return Failed(self.failure)
-        outcome = self._check(step)
+        first, end = bounds_of(self._rule)
+        outcome = (
+            self._check(step)
+            if first <= step.step < end
+            else NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
+        )
         if isinstance(outcome, (NotEvaluated, Failed)):
             self.not_evaluated += 1
             self.last_reason = outcome.reason

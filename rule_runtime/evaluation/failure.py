@@ -58,12 +58,12 @@ def failure_reason(error: BaseException, rule: type) -> str:
 
 
 def _files_of(rule: type) -> set[str]:
-    """Return the files of a class and its bases, without those of the bases of all rules."""
+    """Return the files of a class and its bases, without the bases that this package gives."""
     modules = {cls.__module__ for cls in rule.__mro__}
     files = {
         getattr(sys.modules.get(name), "__file__", None)
         for name in modules
-        if not name.startswith("rule_runtime.evaluation.")
+        if name == rule.__module__ or not name.startswith("rule_runtime.")
     }
     return {file for file in files if file}
 

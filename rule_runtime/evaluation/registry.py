@@ -19,6 +19,7 @@ from typing import Final, TypeGuard
 import rule_runtime.rules
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.rule import Rule, snake_case
+from rule_runtime.evaluation.step_bounds import bound, split_bounds
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -34,6 +35,14 @@ ENTRY_POINT_GROUP: Final = "stepwatch.rules"
 
 SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
 """Keys among a rule's parameters that are addressed to the service, not to the rule."""
+
+_REPORTS: Final = {
+    "CreateXgboostReport": (
+        "a report, which judges nothing; it is made by Trial.create_xgboost_report(out_dir), or "
+        "by rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
+    )
+}
+"""What is asked for like a rule of the original, and what makes it here."""
 
 _logger = logging.getLogger(__name__)
 
@@ -79,20 +88,22 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
 
     Args:
         cls: The rule's class.
-        parameters: Its parameters by name.
+        parameters: Its parameters by name. `start_step` and `end_step` bound the steps that are
+            judged, unless the class takes them itself.
 
     Raises:
         ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
     """
     accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
-    for name in parameters:
+    values, steps = split_bounds(cls.__name__, parameters, accepted)
+    for name in values:
         if name not in accepted:
             hint = nearest(name, accepted)
             raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
     for parameter in cls.parameters():
         if parameter.is_required and parameter.name not in parameters:
             raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
-    return cls(**parameters)
+    return bound(cls(**values), steps)
 
 
 def _find(name: str) -> type[Rule]:
@@ -103,6 +114,8 @@ def _find(name: str) -> type[Rule]:
                 return rule
     rules = available_rules()
     if name not in rules:
+        if name in _REPORTS:
+            raise UnknownRuleError(f"{name} is no rule but {_REPORTS[name]}")
         raise UnknownRuleError(f"there is no rule {name!r}{nearest(name, rules)}")
     return rules[name]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rule_runtime.smdebug_alias import AliasError, install
+from rule_runtime.smdebug_alias.child_processes import aliased_child_processes
 
 __all__ = ["main"]
 
@@ -20,6 +21,8 @@ _USAGE: Final = (
 
 def main(arguments: Sequence[str]) -> None:
     """Run a script or a module as `python` does, under the original's names.
+
+    Processes that it starts have them too.
 
     Args:
         arguments: The command line without the program.
@@ -40,11 +43,12 @@ def main(arguments: Sequence[str]) -> None:
     except AliasError as error:
         raise SystemExit(f"smdebug_alias: {error}") from None
     sys.argv = rest
-    if is_module:
-        runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-    else:
-        sys.path[0] = str(Path(rest[0]).resolve().parent)
-        runpy.run_path(rest[0], run_name="__main__")
+    with aliased_child_processes(replace=replace):
+        if is_module:
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.path[0] = str(Path(rest[0]).resolve().parent)
+            runpy.run_path(rest[0], run_name="__main__")
 
 
 if __name__ == "__main__":

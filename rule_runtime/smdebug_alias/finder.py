@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from rule_runtime.smdebug_alias.names import FRAMEWORKS, INTERNAL, MODULES, Home
+from rule_runtime.smdebug_alias.names import FRAMEWORKS, INTERNAL, MODULES
 
 __all__ = ["AliasFinder", "AliasLoader"]
 
@@ -33,13 +33,17 @@ class AliasFinder(MetaPathFinder):
 
         Raises:
             ModuleNotFoundError: If the original may have the module and we have not.
+            ImportError: If it is a name of a module, whose framework is not there.
         """
         del path, target
         if fullname.partition(".")[0] not in self._roots:
             return None
         if fullname in MODULES:
-            is_package = any(name.startswith(f"{fullname}.") for name in MODULES)
-            return ModuleSpec(fullname, AliasLoader(), is_package=is_package)
+            # A package, for Python looks for the names of those in here when they lack one.
+            return ModuleSpec(fullname, AliasLoader(), is_package=True)
+        missing = _what_is_missing(*fullname.rpartition(".")[::2])
+        if missing:
+            raise ImportError(missing, name=fullname)
         raise ModuleNotFoundError(
             f"Stepwatch stands in for smdebug here, and has no {fullname}{_why(fullname)}",
             name=fullname,
@@ -55,49 +59,51 @@ class AliasLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Note which names `from ... import *` means."""
-        names = MODULES[module.__name__]
-        public = [name for name in names if not name.startswith("_")]
-        vars(module)["__all__"] = sorted(public)
+        vars(module)["__all__"] = [
+            name
+            for name in sorted(MODULES[module.__name__])
+            if not name.startswith("_") and not _what_is_missing(module.__name__, name)
+        ]
 
 
 class _AliasModule(ModuleType):
     """A module whose names are looked up when they are used."""
 
     def __getattr__(self, name: str) -> Any:
-        alias = f"{self.__name__}.{name}"
+        missing = _what_is_missing(self.__name__, name)
+        if missing:
+            raise AttributeError(missing, name=name, obj=self)
         home = MODULES[self.__name__].get(name)
         if home is not None:
-            value = _value(alias, home)
-            vars(self)[name] = value
+            value = vars(self)[name] = getattr(importlib.import_module(home.module), home.attribute)
             return value
+        alias = f"{self.__name__}.{name}"
         if alias in MODULES:
             return importlib.import_module(alias)
-        if name in INTERNAL.get(self.__name__, ()):
-            raise ImportError(
-                f"{alias} is an internal part of the original client that Stepwatch does not have; "
-                "hook_layer.format reads and writes its files"
-            )
         raise AttributeError(f"module {self.__name__!r} (of Stepwatch) has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *MODULES[self.__name__]})
 
 
-def _value(alias: str, home: Home) -> Any:
-    if home.framework:
-        _require(alias, home)
-    return getattr(importlib.import_module(home.module), home.attribute)
-
-
-def _require(alias: str, home: Home) -> None:
-    """Refuse a name whose framework is not there, and say what to install."""
+def _what_is_missing(module: str, name: str) -> str:
+    """Return why a name that the original has cannot be used here; empty if there is no reason."""
+    if name in INTERNAL.get(module, ()):
+        return (
+            f"{module}.{name} is an internal part of the original client that Stepwatch does not "
+            "have; hook_layer.format reads and writes its files"
+        )
+    home = MODULES.get(module, {}).get(name)
+    if home is None or not home.framework:
+        return ""
     framework = FRAMEWORKS[home.framework]
     if not _can_be_imported(home.module):
-        raise ImportError(f"{alias}: this version of Stepwatch has no hook for {framework.title}")
+        return f"{module}.{name}: this version of Stepwatch has no hook for {framework.title}"
     if not _can_be_imported(home.framework):
-        raise ImportError(
-            f"{alias} needs {framework.title}, which is not installed: {framework.remedy}"
+        return (
+            f"{module}.{name} needs {framework.title}, which is not installed: {framework.remedy}"
         )
+    return ""
 
 
 def _can_be_imported(name: str) -> bool:

@@ -41,6 +41,7 @@ def _of(module: str, *names: str, framework: str = "", **renamed: str) -> Names:
 _PARTS: Final = "rule_runtime.smdebug_alias.parts"
 _FILES: Final = "rule_runtime.smdebug_alias.files"
 _COLLECTIONS: Final = "hook_layer.collections"
+_OPENING: Final = "rule_runtime.trial.opening"
 
 _MODES: Final = _of("hook_layer.format.modes", modes="ModeKeys")
 _COMMON: Final = {
@@ -49,7 +50,7 @@ _COMMON: Final = {
     **_of("hook_layer.save_config", "SaveConfig", "SaveConfigMode"),
 }
 _REDUCTION_CONFIG: Final = _of("hook_layer.reductions", "ReductionConfig")
-_CREATE_TRIAL: Final = _of("rule_runtime.trial.opening", "create_trial")
+_CREATE_TRIAL: Final = _of(_OPENING, "create_trial")
 _SINGLETON: Final = ("del_hook", "get_hook", "set_hook")
 _TRIAL_ERRORS: Final = _of(
     "rule_runtime.trial.errors",
@@ -75,7 +76,7 @@ _ACTIONS: Final = _of("rule_runtime.custom_rules.rule_actions", "Actions")
 _TRIALS: Final = {
     **_CREATE_TRIAL,
     **_of("rule_runtime.trial.trial", "Trial"),
-    **_of(_PARTS, "LocalTrial", "S3Trial"),
+    **_of(_OPENING, "LocalTrial", "S3Trial"),
 }
 _RULE_CONFIGS: Final = _of(
     "rule_runtime.configuration.rule_configs",
@@ -158,8 +159,8 @@ MODULES: Final[Mapping[str, Names]] = {
     },
     "smdebug.trials": _TRIALS,
     "smdebug.trials.trial": _of("rule_runtime.trial.trial", "Trial"),
-    "smdebug.trials.local_trial": _of(_PARTS, "LocalTrial"),
-    "smdebug.trials.s3_trial": _of(_PARTS, "S3Trial"),
+    "smdebug.trials.local_trial": _of(_OPENING, "LocalTrial"),
+    "smdebug.trials.s3_trial": _of(_OPENING, "S3Trial"),
     "smdebug.trials.utils": _CREATE_TRIAL,
     "smdebug.rules": {**_RULE, **_INVOKER, **_REQUIRED},
     "smdebug.rules.rule": _RULE,

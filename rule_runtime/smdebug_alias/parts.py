@@ -11,7 +11,6 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import open_store
 from rule_runtime.trial.errors import TrialError
-from rule_runtime.trial.trial import Trial
 
 __all__ = [
     "ALLOWED_MODES",
@@ -23,8 +22,6 @@ __all__ = [
     "DEFAULT_WORKER_NAME",
     "END_OF_JOB_FILENAME",
     "VERSION",
-    "LocalTrial",
-    "S3Trial",
     "SMDebugCustomerError",
     "SMDebugRuntimeError",
     "SMDebugTypeError",
@@ -54,7 +51,6 @@ END_OF_JOB_FILENAME: Final = END_MARKER
 
 _S3: Final = "s3://"
 _FLAGS: Final[Mapping[str, bool]] = {"False": False, "false": False, "True": True, "true": True}
-_Range = tuple["int | None", "int | None"]
 
 
 class SMDebugCustomerError(TrialError):
@@ -71,62 +67,6 @@ class SMDebugRuntimeError(TrialError, RuntimeError):
 
 class SMDebugValueError(TrialError, ValueError):
     """For scripts that catch it; we raise none."""
-
-
-class LocalTrial(Trial):
-    """A trial in a folder; `create_trial` opens any.
-
-    Args:
-        name: Name of the trial.
-        dirname: The folder.
-        range_steps: Global steps to look at, from the first to before the second.
-        parallel: Taken for compatibility.
-        check: Taken for compatibility; checksums are verified wherever there are any.
-        index_mode: Taken for compatibility.
-        cache: True to keep the values that were read in memory.
-    """
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        name: str,
-        dirname: str,
-        range_steps: _Range | None = None,
-        parallel: bool = True,
-        check: bool | str = False,
-        index_mode: bool = True,
-        cache: bool = False,
-    ) -> None:
-        del parallel, check, index_mode
-        store = open_store(os.path.expanduser(dirname))  # noqa: PTH111 - a text, as the original's
-        super().__init__(store, name=name, range_steps=range_steps, cache=cache)
-
-
-class S3Trial(Trial):
-    """A trial in a bucket; `create_trial` opens any.
-
-    Args:
-        name: Name of the trial.
-        bucket_name: The bucket.
-        prefix_name: Key prefix of the trial's root.
-        range_steps: Global steps to look at, from the first to before the second.
-        check: Taken for compatibility; checksums are verified wherever there are any.
-        index_mode: Taken for compatibility.
-        cache: True to keep the values that were read in memory.
-    """
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        name: str,
-        bucket_name: str,
-        prefix_name: str,
-        range_steps: _Range | None = None,
-        check: bool | str = False,
-        index_mode: bool = True,
-        cache: bool = False,
-    ) -> None:
-        del check, index_mode
-        store = open_store(f"{_S3}{bucket_name}/{prefix_name}")
-        super().__init__(store, name=name, range_steps=range_steps, cache=cache)
 
 
 def create_hook_from_json_config(

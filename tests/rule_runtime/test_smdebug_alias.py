@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 import textwrap
@@ -22,7 +23,7 @@ from rule_runtime.configuration import actions, rule_configs
 from rule_runtime.custom_rules import required_tensors, smdebug_rule
 from rule_runtime.smdebug_alias.names import FRAMEWORKS, MODULES
 from rule_runtime.testing.trial_builder import TrialBuilder
-from rule_runtime.trial import errors, tensor, tensor_steps, trial
+from rule_runtime.trial import errors, opening, tensor, tensor_steps, trial
 
 FRAMEWORK_MODULES = ["smdebug.pytorch", "smdebug.tensorflow", "smdebug.mxnet", "smdebug.xgboost"]
 
@@ -35,15 +36,20 @@ def _alias() -> Iterator[None]:
     smdebug_alias.uninstall()
 
 
-def run(code: str, *arguments: str, cwd: Path | None = None) -> str:
-    """Return what a fresh process prints."""
+def run(code: str, *arguments: str, cwd: Path | None = None, also: Path | None = None) -> str:
+    """Return what a fresh process prints; `also` is where it looks for modules too."""
+    root = Path(hook_layer.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, *(arguments or ("-c", textwrap.dedent(code)))],
         capture_output=True,
         text=True,
         check=False,
         cwd=cwd,
-        env={"PYTHONPATH": str(Path(hook_layer.__file__).parents[1]), "PATH": "/usr/bin:/bin"},
+        timeout=60,
+        env={
+            "PYTHONPATH": os.pathsep.join(str(one) for one in (also, root) if one is not None),
+            "PATH": "/usr/bin:/bin",
+        },
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -97,7 +103,7 @@ def test_every_name_leads_somewhere_or_says_what_is_missing(module: str) -> None
     for name in MODULES[module]:
         try:
             assert getattr(found, name) is not None
-        except ImportError as error:
+        except AttributeError as error:
             told = str(error)
             assert told.startswith(f"{module}.{name}")
             assert "is not installed: pip install" in told or "has no hook for" in told
@@ -109,6 +115,31 @@ def test_everything_of_a_module_can_be_imported() -> None:
     assert names["StepUnavailable"] is errors.StepUnavailable
     assert names["Rule"] is smdebug_rule.Rule
     assert names["InsufficientInformationForRuleInvocation"]("A", "b").message == "b"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_everything_that_is_there_can_be_imported(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in FRAMEWORKS:
+        monkeypatch.setitem(sys.modules, package, None)
+    names: dict[str, Any] = {}
+    exec(f"from {module} import *", names)
+    assert "Hook" not in names
+    public = {name for name in MODULES[module] if not name.startswith("_")}
+    found = importlib.import_module(module)
+    for name in public - names.keys():
+        assert not hasattr(found, name)
+        assert getattr(found, name, None) is None
+        with pytest.raises(ImportError, match=r"is not installed|has no hook for"):
+            exec(f"from {module} import {name}")
+
+
+def test_trials_are_those_that_create_trial_makes(tmp_path: Path) -> None:
+    found = importlib.import_module("smdebug.trials")
+    assert type(create_trial(tmp_path)) is found.LocalTrial
+    assert importlib.import_module("smdebug.trials.s3_trial").S3Trial is found.S3Trial
+    assert found.S3Trial is opening.S3Trial
 
 
 def test_submodules_are_attributes() -> None:
@@ -299,6 +330,65 @@ class TestCommand:
         assert capsys.readouterr().out == f"{[script, '-x']} {tmp_path}\n"
         main([*flags, "-m", "told", "y"])
         assert "told" in capsys.readouterr().out
+
+    SPAWNS = """
+        import multiprocessing, os, sys
+        from concurrent.futures import ProcessPoolExecutor
+        from smdebug.core.modes import ModeKeys
+
+        def told(mode):
+            return mode is ModeKeys.EVAL, os.environ.get("HIDDEN_ONE_RAN"), sys.argv[1:]
+
+        if __name__ == "__main__":
+            os.environ.pop("HIDDEN_ONE_RAN", None)
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                print(list(pool.map(told, [ModeKeys.EVAL])))
+        """
+
+    @pytest.mark.parametrize("is_module", [False, True])
+    def test_processes_that_a_script_spawns_have_the_names_too(
+        self, tmp_path: Path, is_module: bool
+    ) -> None:
+        script = tmp_path / "spawns.py"
+        script.write_text(textwrap.dedent(self.SPAWNS))
+        site = tmp_path / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(
+            "import os, sys\nos.environ['HIDDEN_ONE_RAN'] = str('smdebug' in sys.modules)\n"
+        )
+        what = ("-m", "spawns") if is_module else (str(script),)
+        alias = ("-m", "rule_runtime.smdebug_alias", *what, "--flag")
+        assert run("", *alias, cwd=tmp_path, also=site) == "[(True, 'False', ['--flag'])]"
+
+    def test_the_real_one_is_hidden_in_spawned_processes_if_it_is_in_the_first(
+        self, tmp_path: Path
+    ) -> None:
+        script = tmp_path / "spawns.py"
+        script.write_text(textwrap.dedent(self.SPAWNS))
+        (tmp_path / "site" / "smdebug").mkdir(parents=True)
+        (tmp_path / "site" / "smdebug" / "__init__.py").write_text("")
+        alias = ("-m", "rule_runtime.smdebug_alias", "--replace", str(script))
+        assert run("", *alias, also=tmp_path / "site") == "[(True, None, [])]"
+
+    def test_the_environment_is_given_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from rule_runtime.smdebug_alias.__main__ import main
+
+        (tmp_path / "told.py").write_text("import os\nprint(os.environ['PYTHONPATH'])\n")
+        monkeypatch.setattr(sys, "argv", [])
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+        for before in (None, "/a"):
+            if before is not None:
+                monkeypatch.setenv("PYTHONPATH", before)
+            else:
+                monkeypatch.delenv("PYTHONPATH", raising=False)
+            main(["--replace", str(tmp_path / "told.py")])
+            first, _, rest = capsys.readouterr().out.strip().partition(os.pathsep)
+            assert (Path(first).name, rest) == ("child_processes", before or "")
+            assert os.environ.get("PYTHONPATH") == before
+            assert "STEPWATCH_SMDEBUG_ALIAS_REPLACE" not in os.environ
 
     @pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["-x"], 2)])
     def test_it_tells_how_it_is_used(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime import smdebug_alias
 from rule_runtime.cli.evaluation import parse_rule
@@ -133,6 +134,25 @@ class TestPlaces:
             with pytest.raises(CustomRuleError, match="lies in no place"):
                 load_custom_rule(uri, "Fine", allowed=[allowed])
 
+    def test_one_place_is_no_list_of_places(self, write: Callable[..., Path]) -> None:
+        path = write()
+        for allowed in (str(path.parent), path.parent, b"/rules"):
+            with pytest.raises(TypeError, match=r"allowed is .*a list of folders and URIs"):
+                load_custom_rule(path, "Fine", allowed=allowed)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("place", ["", " ", ".", "rules", "..", "s3://", "file://", "file://a"])
+    def test_a_place_is_named_in_full(
+        self, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        path = write()
+        monkeypatch.chdir(path.parent)
+        with pytest.raises(CustomRuleError, match="an absolute folder or a URI"):
+            load_custom_rule(path, "Fine", allowed=[place])
+
+    def test_everything_may_be_allowed(self, write: Callable[..., Path]) -> None:
+        for place in ("/", "file:///"):
+            assert load_custom_rule(write(), "Fine", allowed=[place])
+
     @pytest.mark.parametrize("path", ["team/../x.py", "team//x.py", "team/%2e%2e/x.py"])
     def test_a_uri_is_written_plainly(self, path: str) -> None:
         with pytest.raises(CustomRuleError, match="write the URI plainly"):
@@ -241,6 +261,8 @@ class TestParameters:
             ({"bound": "1", "odd": "x"}, "parameter odd is 'x', but must be dict: .*not supported"),
             ({"bound": "1", "boundd": "1"}, "no parameter 'boundd'; did you mean 'bound'"),
             ({"bound": "1", "other_trial_0": "x"}, "Mine takes no other trials"),
+            ({"bound": "1", "other_trials": "x"}, "other_trials.*other_trial_0, other_trial_1"),
+            ({"bound": "1", "other_trial_x": "x"}, "Mine takes no parameter 'other_trial_x'"),
             ({"bound": "1", "start_step": "-1"}, "parameter start_step is '-1'"),
             ({"bound": "1", "action_json": "{"}, None),
         ],
@@ -256,6 +278,53 @@ class TestParameters:
         else:
             with pytest.raises(ParameterError, match=told):
                 load(path, **parameters)
+
+    def test_other_trials_are_named_one_by_one(self) -> None:
+        for parameters in ({}, {"other_trials": "a,b"}, {"other_trials": ["a"]}):
+            with pytest.raises(ParameterError, match="other_trial_0"):
+                load(RULES / "required.py", "BehindTheOther", **parameters)
+        assert load(RULES / "required.py", "BehindTheOther", other_trial_0="a")
+
+    @pytest.mark.parametrize(
+        "arguments", ["self", "self, **more", "self, *, base_trial", "", "*, a"]
+    )
+    def test_a_constructor_takes_the_trial(
+        self, write: Callable[..., Path], arguments: str
+    ) -> None:
+        path = write(
+            f"""
+            from smdebug.rules import Rule
+
+            class Mine(Rule):
+                def __init__({arguments}):
+                    pass
+
+                def invoke_at_step(self, step):
+                    return False
+            """
+        )
+        with pytest.raises(ParameterError, match=r"Mine\.__init__ must take base_trial first"):
+            load(path)
+
+    def test_a_constructor_may_take_any_arguments(self, write: Callable[..., Path]) -> None:
+        path = write(
+            """
+            from smdebug.rules import Rule
+
+            class Mine(Rule):
+                def __init__(self, *arguments, **more):
+                    super().__init__(*arguments, **more)
+
+                def invoke_at_step(self, step):
+                    return len(self.other_trials) == 2
+            """
+        )
+        rule = load(path, other_trial_0="a", other_trial_1="b")
+        jobs = {}
+        for name in ("a", "b", "mine"):
+            jobs[name] = TrialBuilder(LocalStore(path.parent / "jobs" / name))
+            jobs[name].step(0, {"w": [1.0]})
+        assert jobs["mine"].evaluate(rule).status is RuleStatus.ISSUES_FOUND
 
     def test_keywords_of_any_name_may_be_taken(self, write: Callable[..., Path]) -> None:
         path = write(
@@ -286,6 +355,15 @@ class TestCommandLine:
         relative = os.path.relpath(path)
         assert parse_rule(f"{relative}:Fine")[1].threshold == 1.0  # type: ignore[attr-defined]
 
+    def test_a_link_to_a_rule_is_followed(
+        self, write: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        link = tmp_path / "link.py"
+        link.symlink_to(write())
+        assert parse_rule(f"{link}:Fine")[0] == f"{link}:Fine"
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert parse_rule("~/rules/mine.py:Fine")[0] == "~/rules/mine.py:Fine"
+
     def test_other_rules_are_named_as_before(self) -> None:
         name, _ = parse_rule("VanishingGradient:threshold=1e-8")
         assert name == "VanishingGradient:threshold=1e-8"
@@ -304,8 +382,6 @@ class TestCommandLine:
             parse_rule(text)
 
     def test_the_command_judges_by_it(self, tmp_path: Path) -> None:
-        from hook_layer.storage.local import LocalStore
-
         run = TrialBuilder(LocalStore(tmp_path / "run"))
         run.collections(gradients=("^gradient",))
         run.step(0, {"gradient/a": [1e-9]})

@@ -419,9 +419,10 @@ class TestAttributes:
         body = f"""
             def __init__(self, base_trial):
                 super().__init__(base_trial)
-                self.helper = {value}
+                self.helper = []
 
             def invoke_at_step(self, step):
+                self.helper = {value}
                 return False
             """
         state = judged(jobs, inline(tmp_path, body), [])
@@ -493,6 +494,10 @@ class TestErrors:
         [
             ("def __init__(self, base_trial):\n    pass", "must call super().__init__(base_trial)"),
             ("def __init__(self, base_trial):\n    exit(1)", "SystemExit: 1 (mine.py, line 6"),
+            (
+                "def __init__(self, base_trial):\n    super().__init__(base_trial, '{')",
+                "(mine.py, line 6: super().__init__(base_trial, '{'))",
+            ),
         ],
     )
     def test_a_constructor_that_fails(

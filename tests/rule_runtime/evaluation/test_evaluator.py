@@ -16,9 +16,11 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime.evaluation import registry, run_feed
 from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import Failed, Outcome, Passed, status_details
+from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.evaluation.step_bounds import bounds_of
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
@@ -154,6 +156,26 @@ def test_a_storage_that_fails_inside_a_rule_is_passed_on() -> None:
     store.is_away = False
     assert isinstance(evaluation.feed(view), Passed)
     assert (evaluation.memory, evaluation.evaluated) == ({"sum": 3.0}, 1)
+
+
+def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
+    trial = TrialBuilder()
+    for step in range(10):
+        trial.step(step, {"a": [np.nan]})
+    bounds = {"start_step": "3", "end_step": "5"}
+    state = trial.evaluate(registry.create_rule("ExplodingTensor", bounds))
+    assert state.evidence is not None
+    assert (state.evidence.first_step, state.evidence.last_step) == (3, 4)
+    assert (state.counts.evaluated, state.counts.not_evaluated) == (2, 8)
+    assert state.counts.last_reason == "the rule is to judge steps from 3 to before 5 only"
+    assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
+        trial.evaluate(ExplodingTensor())
+    )
+    with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is '-1'"):
+        registry.create_rule("ExplodingTensor", {"start_step": "-1"})
+    overfit = registry.create_rule("Overfit", bounds | {"start_step": "7", "end_step": "9"})
+    assert overfit.start_step == 7  # type: ignore[attr-defined]
+    assert bounds_of(overfit) == (0, 9)
 
 
 def test_an_object_that_is_not_there_is_a_reason() -> None:

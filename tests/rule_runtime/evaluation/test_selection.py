@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.merging import merged
+from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
@@ -77,3 +79,32 @@ def test_a_mean_beside_elements_that_are_not_finite_counts_as_unknown() -> None:
     assert means["b"] == 1.0
     assert np.isnan(means["a"])
     assert np.isnan(means["c"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "more"),
+    [
+        ("AllZero", {}),
+        ("ExplodingTensor", {}),
+        ("LossNotDecreasing", {"use_losses_collection": "False"}),
+        ("SaturatedActivation", {}),
+        ("SimilarAcrossRuns", {"other_trials": "s3://bucket/other"}),
+        ("TensorVariance", {"max_threshold": "1"}),
+        ("UnchangedTensor", {}),
+    ],
+)
+def test_what_a_rule_was_told_to_judge_is_asked_for(rule: str, more: dict[str, str]) -> None:
+    given = {"collection_names": "metrics", "tensor_regex": "relu_\\d$,^my", **more}
+    asked = create_rule(rule, given).requires()
+    of_name = {config.name: config.parameters for config in merged(asked)}
+    assert "metrics" in of_name
+    assert of_name[f"{rule}_tensors"]["include_regex"] == "relu_\\d$|^my"
+    if more.get("use_losses_collection"):
+        assert "losses" not in of_name
+
+
+def test_overfit_asks_for_the_losses_it_was_told_to_judge() -> None:
+    (asked,) = create_rule("Overfit", {"tensor_regex": "my_loss"}).requires()
+    assert asked.parameters["include_regex"] == "my_loss"
+    (asked,) = create_rule("Overfit", {}).requires()
+    assert asked.name == "losses"
