@@ -44,7 +44,8 @@ def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
     table = Table("rule", "status", "step", "details", show_lines=True)
     for name, state in states.items():
         evidence = state.evidence
-        details = status_details(name, state).rpartition("\n")[2]
+        told = status_details(name, state).rpartition("\n")[2]
+        details = state.reason if _is_not_evaluated(state) else told
         if evidence is not None:
             details += (
                 f"\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
@@ -52,7 +53,7 @@ def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
             )
         table.add_row(
             Text(name),
-            Text(state.status.value, style=_COLOURS.get(state.status, "")),
+            Text(_status(state), style=_COLOURS.get(state.status, "")),
             Text("" if evidence is None else str(evidence.step)),
             Text(details),
         )
@@ -76,6 +77,16 @@ def verdicts_json(states: Mapping[str, EvaluationState]) -> str:
         for name, state in states.items()
     ]
     return json.dumps(verdicts, indent=2)
+
+
+def _is_not_evaluated(state: EvaluationState) -> bool:
+    """Tell whether a rule found nothing to judge, which is no mistake of anybody."""
+    has_failed = state.counts.failure or state.blocked_by
+    return state.status is RuleStatus.ERROR and not has_failed and bool(state.reason)
+
+
+def _status(state: EvaluationState) -> str:
+    return "not evaluated" if _is_not_evaluated(state) else state.status.value
 
 
 def _parameter(parameter: Parameter) -> str:

@@ -11,7 +11,7 @@ __all__ = ["merged"]
 
 _MODES: Final = ("", "train.", "eval.", "predict.", "global.")
 _FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
-_LISTS: Final = ("include_regex", "reductions")
+_LISTS: Final = {"include_regex": "|", "reductions": ","}
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 
 Given = Sequence[Mapping[str, str]]
@@ -47,7 +47,7 @@ def _joined(name: str, given: Given) -> dict[str, str]:
     for key in keys:
         values = [parameters[key] for parameters in given if key in parameters]
         if key in _LISTS:
-            result[key] = ",".join(sorted(set(values)))
+            result[key] = _LISTS[key].join(sorted(set(values)))
         elif key in _FLAGS:
             result[key] = str(any(value.strip().casefold() in _TRUE for value in values))
         elif not _is_of_steps(key):

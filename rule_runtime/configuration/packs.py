@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,7 @@ from rule_runtime.evaluation.rule import Rule
 
 __all__ = ["PACKS", "Pack", "find_pack"]
 
+_OF_ACTIVATIONS: Final = re.compile(r"^(relu|tanh|sigmoid)_(input|output)$")
 _PATTERNS: Final[Mapping[str, str]] = {
     "weights": "^(?!gradient|feature_importance).*weight",
     "biases": "^(?!gradient|feature_importance).*bias$",
@@ -38,6 +40,8 @@ class Pack:
         parameters: Names of rules, and the parameters in which each differs from its defaults.
         save_interval: Steps between two that are saved, for all collections; None to save what each
             rule asks for by itself.
+        activations_interval: Steps between two at which values of activations are saved, which are
+            most of what a run stores; None for `save_interval`.
         statistics_only: Whether values are stored only where a rule asks for them by
             `save_raw_tensor`.
         stops: Names of those rules whose findings are reason enough to stop a job.
@@ -47,6 +51,7 @@ class Pack:
     summary: str
     parameters: Mapping[str, Mapping[str, object]]
     save_interval: int | None = None
+    activations_interval: int | None = None
     statistics_only: bool = False
     stops: frozenset[str] = frozenset()
 
@@ -61,7 +66,16 @@ class Pack:
     def collections(self) -> tuple[CollectionConfig, ...]:
         """Return what the hook should save for the rules together."""
         asked = [config for rule in self.rules().values() for config in rule.requires()]
-        return merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
+        joined = merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
+        return tuple(CollectionConfig(of.name, self._rarer(of)) for of in joined)
+
+    def _rarer(self, config: CollectionConfig) -> dict[str, str]:
+        """Return the parameters with the interval of activations, if their values are saved."""
+        parameters = dict(config.parameters)
+        has_values = parameters.get("save_raw_tensor") == "True"
+        if self.activations_interval and has_values and _OF_ACTIVATIONS.match(config.name):
+            parameters["save_interval"] = str(self.activations_interval)
+        return parameters
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
         adapted = dict(config.parameters)
@@ -137,10 +151,13 @@ _RECOMMENDED: Final = Pack(
             "tensor_regex": ".*feature_importance/total_gain",
             "nfeatures": 1,
             "threshold": 0.9,
+            "start_step": 10,
+            "min_features": 3,
         },
-        "StalledTrainingRule": {},
+        "StalledTrainingRule": {"judge_gaps": False},
     },
     save_interval=10,
+    activations_interval=100,
     statistics_only=True,
     stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["MAX_PAIRS", "Phase", "finished_phases"]
+__all__ = ["MAX_PAIRS", "Phase", "finished_phases", "loss_side"]
 
 MAX_PAIRS: Final = 32
 """Validation losses that are followed, tensor x worker; further ones are passed over."""
@@ -120,14 +120,21 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
     found = []
     for at in np.flatnonzero(np.isfinite(means)):
         name = rows.names[at]
-        key, is_training = _side(name, step.mode)
+        key, is_training = loss_side(name, step.mode)
         if key is not None:
             found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
     return sorted(found), "" if found else f"the loss {min(rows.names)} is not finite, or no loss"
 
 
-def _side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:
-    """Return what pairs a loss with others, and whether it is one of training."""
+def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:
+    """Return what pairs a loss with others, and whether it is one of training.
+
+    The first is None for a metric of XGBoost that is better the larger it is: that is no loss.
+
+    Args:
+        name: Name of the tensor.
+        mode: Mode of its step.
+    """
     named = _NAMED.fullmatch(name)
     if named is None:
         return name, mode is not ModeKeys.EVAL

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
@@ -16,9 +18,13 @@ from rule_runtime.numerics.binned_means import BinnedMeans
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["Finding", "LossRule"]
+__all__ = ["Finding", "LossRule", "training_losses"]
+
+
+_FEW: Final = 5
+_FALLEN: Final = 0.1
 
 
 class Finding(NamedTuple):
@@ -41,8 +47,9 @@ class LossRule(Rule):
     """Judges each training loss by its first and its latest numbers.
 
     A subclass sets the class attributes, may have a parameter `patience`, and answers in `judge`.
-    The losses of EVAL and PREDICT steps are passed over. Of more than 32 losses the first that
-    came are judged; the memory is as large however long the run.
+    The losses of EVAL and PREDICT steps are passed over, and so are XGBoost's of other data sets
+    than `train`, and its metrics that are better the larger they are. Of more than 32 losses the
+    first that came are judged; the memory is as large however long the run.
 
     Attributes:
         measure: Name of what is measured.
@@ -85,6 +92,15 @@ class LossRule(Rule):
             num_steps: Steps since the first one with a loss.
         """
 
+    def elapsed(self, step: StepView, memory: Memory) -> int:
+        """Return how many steps the training had to show what it learns.
+
+        Args:
+            step: What was saved at the step.
+            memory: `begin`, the first step with a loss.
+        """
+        return int(step.mode_step - memory["begin"])
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the losses of the step to those seen before, and judge each of them.
 
@@ -99,20 +115,18 @@ class LossRule(Rule):
         if not len(rows):
             return NotEvaluated("no loss was saved")
         means = finite_means(rows)
-        present = {
-            (rows.names[at], rows.workers[at]): int(at) for at in np.flatnonzero(np.isfinite(means))
-        }
+        present = training_losses(step, rows, means)
         if not present:
-            return NotEvaluated(f"the loss {min(rows.names)} is not finite")
+            return NotEvaluated(f"the loss {min(rows.names)} is not finite, or none of training")
         numbers = {names: float(means[at]) for names, at in present.items()}
         memory.setdefault("begin", step.mode_step)
+        num_steps = self.elapsed(step, memory)
         if self.bin_steps > 1:
             bins = BinnedMeans(memory.get("bin", {}), self.bin_steps)
             numbers = bins.add(step.mode_step, numbers)
             memory["bin"] = bins.to_json()
             if not numbers:
                 return NotEvaluated(f"the losses of {self.bin_steps} steps are judged together")
-        num_steps = step.mode_step - memory["begin"]
         found, reason = self._judge_all(numbers, num_steps, memory)
         found = {names: finding for names, finding in found.items() if names in present}
         if not found:
@@ -131,6 +145,15 @@ class LossRule(Rule):
             )
         )
 
+    def _excused(self, history: SeriesMemory, worker: str) -> bool:
+        """Tell whether a worker has several losses, and one of them has fallen.
+
+        Then the others may do what they like: they are weighed against it (the two sides of an
+        adversarial training, the prior of a variational one).
+        """
+        several = [history.of(names) for names in history.names if names[1] == worker]
+        return len(several) > 1 and any(_has_fallen(series) for series in several)
+
     def _judge_all(
         self, numbers: Mapping[Series, float], num_steps: int, memory: Memory
     ) -> tuple[dict[Series, Finding], str]:
@@ -140,13 +163,15 @@ class LossRule(Rule):
         )
         found = {}
         num_judged = most = 0
-        for names in history.add(numbers):
+        added = history.add(numbers)
+        of_worker = {worker: self._excused(history, worker) for _, worker in added}
+        for names in added:
             series = history.of(names)
             most = max(most, series.count)
             if series.count < self.num_needed:
                 continue
             num_judged += 1
-            finding = self.judge(series, num_steps)
+            finding = None if of_worker[names[1]] else self.judge(series, num_steps)
             streak = history.streak(names, is_bad=finding is not None)
             if finding is not None and streak >= self.num_bad:
                 found[names] = finding
@@ -154,3 +179,31 @@ class LossRule(Rule):
         if num_judged:
             return found, ""
         return found, f"only {most} of the {self.num_needed} losses needed were saved so far"
+
+
+def _has_fallen(series: NumberSeries) -> bool:
+    """Tell whether the latest numbers are clearly below the first ones."""
+    first, latest = series.first[:_FEW], series.latest[-_FEW:]
+    return (
+        series.count >= 2 * _FEW
+        and float(latest.max()) < float(first.min())
+        and float(np.median(first) - np.median(latest)) > _FALLEN * abs(float(np.median(first)))
+    )
+
+
+def training_losses(
+    step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
+) -> dict[Series, int]:
+    """Return the rows of finite training losses: what should fall while a model learns.
+
+    Args:
+        step: A step of training.
+        rows: Its losses [R].
+        means: Their values [R].
+    """
+    found = {}
+    for at in np.flatnonzero(np.isfinite(means)):
+        key, of_training = loss_side(rows.names[at], step.mode)
+        if key is not None and of_training:
+            found[rows.names[at], rows.workers[at]] = int(at)
+    return found

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import Evidence
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["declared", "evidence", "finite_means", "is_training", "worst"]
+__all__ = ["declared", "evidence", "finite_means", "is_training", "selected_collections", "worst"]
 
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
+
+
+def selected_collections(
+    rule: str,
+    names: Sequence[str],
+    regex: Sequence[str],
+    parameters: Mapping[str, str] | None = None,
+) -> tuple[CollectionConfig, ...]:
+    """Return what the hook must save of the tensors that a rule was told to judge.
+
+    Args:
+        rule: Name of the rule; the collection of the regular expressions is called after it.
+        names: Collections that were named.
+        regex: Regular expressions of further tensors.
+        parameters: Parameters of all these collections, e.g. `save_raw_tensor`.
+    """
+    given = dict(parameters or {})
+    found = [CollectionConfig(name, given) for name in names]
+    if regex:
+        found.append(
+            CollectionConfig(f"{rule}_tensors", {"include_regex": "|".join(regex), **given})
+        )
+    return tuple(found)
 
 
 def is_training(step: StepView) -> bool:

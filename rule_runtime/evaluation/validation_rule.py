@@ -4,35 +4,55 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["ValidationRule"]
+__all__ = ["Training", "ValidationRule"]
 
-_NUM_LATEST: Final = 5
+_NUM_FIRST: Final = 5
+_NUM_LATEST: Final = 20
+_NUM_NOW: Final = 5
 _TRAIN_PREFIX: Final = "train-"
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
+
+
+class Training(NamedTuple):
+    """The losses of training that a loss of validation is compared with.
+
+    Attributes:
+        now: Median of the latest 5.
+        start: How large they were at the beginning: the first, or the median of 5 if larger.
+        noise: How much the latest 20 scatter.
+    """
+
+    now: float
+    start: float
+    noise: float
 
 
 class ValidationRule(Rule):
     """Judges each loss of validation beside the loss of training.
 
     A pass of validation is the EVAL steps between two training steps; its losses are averaged, and
-    judged at the training step behind it. With XGBoost, the losses of other data sets stand beside
-    `train-...` in every step. Of more than 32 losses the first that came are judged.
+    judged at the training step behind it, or at its last step once it is as long as the pass
+    before: so the last one of a run is judged, too. With XGBoost, the losses of other data sets
+    stand beside `train-...` in every step; metrics that are better the larger they are, are passed
+    over. Of more than 32 losses the first that came are judged.
 
     Attributes:
         measure: Name of what is measured.
@@ -45,14 +65,13 @@ class ValidationRule(Rule):
     collections = (CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),)
 
     @abstractmethod
-    def judge(self, name: str, validation: float, training: float, first: float) -> Finding | None:
+    def judge(self, name: str, validation: float, training: Training) -> Finding | None:
         """Return what is wrong with a loss of validation, None if nothing is.
 
         Args:
             name: Name of the loss of validation.
             validation: The loss of validation.
-            training: Median of the latest losses of training.
-            first: The first loss of training.
+            training: The losses of training.
         """
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -61,27 +80,35 @@ class ValidationRule(Rule):
         Args:
             step: What was saved at the step.
             memory: `training`, first and latest numbers of at most 32 losses; `passes`, sum and
-                number of their losses of validation since; `streaks`, findings in a row.
+                number of their losses of validation since; `length`, steps of the pass before;
+                `steps`, of this one; `streaks`, findings in a row.
         """
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         at_row = {
-            (rows.names[at], rows.workers[at]): int(at) for at in np.flatnonzero(np.isfinite(means))
+            (rows.names[at], rows.workers[at]): int(at)
+            for at in np.flatnonzero(np.isfinite(means))
+            if loss_side(rows.names[at], step.mode)[0] is not None
         }
         if not at_row:
             return NotEvaluated("no finite loss was saved")
         losses = {names: float(means[at]) for names, at in at_row.items()}
         if step.mode is ModeKeys.EVAL:
             _add_to_pass(memory, losses)
-            return NotEvaluated("validation is judged when training goes on")
-        if not is_training(step):
+            if not 0 < memory.get("length", 0) == memory["steps"]:
+                return NotEvaluated("validation is judged when training goes on")
+            found = self._judge_all({}, memory)
+        elif is_training(step):
+            found = self._judge_all(losses, memory)
+            memory["length"] = memory.pop("steps", 0) or memory.get("length", 0)
+        else:
             return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
-        found = self._judge_all(losses, memory)
         if found is None:
             return NotEvaluated("there is no loss of validation to judge")
+        found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}
         if not found:
             return Passed()
-        (tensor, worker, _), finding = min(found.items(), key=lambda item: (-item[1].excess, item))
+        (_, worker, tensor), finding = min(found.items(), key=lambda item: (-item[1].excess, item))
         return IssueFound(
             evidence(
                 step,
@@ -99,14 +126,17 @@ class ValidationRule(Rule):
         self, losses: Mapping[Series, float], memory: Memory
     ) -> dict[_Passed, Finding] | None:
         """Return the findings; None if there is no loss of validation."""
-        training = SeriesMemory(memory.get("training", {}), num_first=1, num_latest=_NUM_LATEST)
+        training = SeriesMemory(
+            memory.get("training", {}), num_first=_NUM_FIRST, num_latest=_NUM_LATEST
+        )
         beside = _beside(losses)
         kept = training.add({names: x for names, x in losses.items() if names not in beside})
         memory["training"] = training.to_json()
         passed = _of_passes(memory) | {
             (*beside[names], names[0]): losses[names] for names in beside
         }
-        judged = {key: x for key, x in passed.items() if key[:2] in kept}
+        known = training.names if not losses else kept
+        judged = {key: x for key, x in passed.items() if key[:2] in known}
         if not judged:
             return None
         patience = int(getattr(self, "patience", 1))
@@ -114,8 +144,10 @@ class ValidationRule(Rule):
         streaks, found = {}, {}
         for key in sorted(judged):
             series = training.of(key[:2])
-            now, first = float(np.median(series.latest)), float(series.first[0])
-            finding = self.judge(key[2], judged[key], now, first)
+            training_now = Training(
+                float(np.median(series.latest[-_NUM_NOW:])), series.start, noise(series.latest)
+            )
+            finding = self.judge(key[2], judged[key], training_now)
             place = "\n".join(key)
             streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
             if finding is not None and streaks[place] >= patience:
@@ -136,6 +168,7 @@ def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
 
 def _add_to_pass(memory: Memory, losses: Mapping[Series, float]) -> None:
     passes: list[list[Any]] = memory.setdefault("passes", [])
+    memory["steps"] = memory.get("steps", 0) + 1
     places = {(name, worker): at for at, (name, worker, *_) in enumerate(passes)}
     for names in sorted(losses):
         if names in places:

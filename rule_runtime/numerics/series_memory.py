@@ -38,9 +38,15 @@ class NumberSeries:
 
     @property
     def start(self) -> float:
-        """How large the numbers were at the beginning: the first one, or the median if smaller."""
+        """How large the numbers were at the beginning: the first one, or the median if larger."""
         sizes = np.abs(self.first)
-        return float(min(sizes[0], np.median(sizes)))
+        return float(max(sizes[0], np.median(sizes)))
+
+    @property
+    def whole(self) -> npt.NDArray[np.float64]:
+        """The first numbers and the latest, each once [at most F + W]."""
+        num_between = self.count - len(self.latest)
+        return np.concatenate([self.first[: max(num_between, 0)], self.latest])
 
 
 class SeriesMemory:
@@ -64,6 +70,11 @@ class SeriesMemory:
         self._numbers: dict[Series, npt.NDArray[np.float64]] = dict(zip(names, rows, strict=True))
         self._counts: dict[Series, int] = dict(zip(names, data.get("counts", ()), strict=True))
         self._streaks: dict[Series, int] = dict(zip(names, data.get("streaks", ()), strict=True))
+
+    @property
+    def names(self) -> list[Series]:
+        """The series that are kept, sorted."""
+        return sorted(self._numbers)
 
     def to_json(self) -> dict[str, Any]:
         """Return the memory as JSON."""

@@ -11,7 +11,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, selected_collections, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class AllZero(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the named collections, with values if statistics may not suffice."""
+        """Return what was chosen, with values if statistics may not suffice."""
         values = {"save_raw_tensor": "True"} if self.threshold < _ALL else {}
-        return tuple(CollectionConfig(name, values) for name in self.collection_names)
+        return selected_collections("AllZero", self.collection_names, self.tensor_regex, values)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of zero elements with the threshold.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ __all__ = ["ClassImbalance"]
 _MAX_CLASSES: Final = 1024
 _MAX_PAIRS: Final = 4
 """Pairs of labels and predictions, by mode; further ones are passed over."""
+
+_MAX_WORKERS: Final = 256
+_MIN_ROWS: Final = 16
 
 _REMEDY: Final = (
     "Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often, "
@@ -63,18 +67,20 @@ class ClassImbalance(Rule):
 
     How it decides:
         The labels of all saved steps and all workers are counted, those of each mode by themselves;
-        from `samples` of them on it is judged at each step. The ratio is that of the largest count
-        to the smallest of the classes seen. A class that never came cannot be seen; but if only one
-        came while the predictions tell of more classes, the ratio is infinite. The mispredictions
-        of a class are counted over all steps likewise. Strictly larger fires. The ratio comes first
-        as evidence, for it does not depend on the model.
-        Labels are the tensors that `labels_regex` finds, predictions those of `predictions_regex`;
-        if there are several, they are paired in the order of their names. Labels are classes or
-        one-hot rows; predictions are classes, probabilities (0.5 and more is class 1), or a number
-        for each class, of which the largest counts. Negative labels mark examples to ignore. Labels
-        without predictions are judged by the ratio alone; what is neither classes nor
-        probabilities, like the predictions of a regression, is not evaluated. Counted are at most
-        1,024 classes and 4 pairs of tensors, by mode.
+        from `samples` of them on it is judged at each step. Labels that a worker saved just so at
+        the step before, 16 or more of several classes, are the same rows again, as the validation
+        rows of boosted trees are in each round: they are not counted again. The ratio is that of
+        the largest count to the smallest of the classes seen. A class that never came cannot be
+        seen; but if only one came while the predictions tell of more classes, the ratio is
+        infinite. The mispredictions of a class are counted over all steps likewise. Strictly larger
+        fires. The ratio comes first as evidence, for it does not depend on the model. Labels are
+        the tensors that `labels_regex` finds, predictions those of `predictions_regex`; if there
+        are several, they are paired in the order of their names. Labels are classes or one-hot
+        rows; predictions are classes, probabilities (0.5 and more is class 1), or a number for each
+        class, of which the largest counts. Negative labels mark examples to ignore. Labels without
+        predictions are judged by the ratio alone; what is neither classes nor probabilities, like
+        the predictions of a regression, is not evaluated. Counted are at most 1,024 classes and 4
+        pairs of tensors, by mode.
 
     Parameters:
         threshold_imbalance: The largest ratio of the counts of two classes that is no issue.
@@ -126,7 +132,8 @@ class ClassImbalance(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `tallies` of at most 4 tensors of labels, with 1,024 classes at most in each.
+            memory: `tallies` of at most 4 tensors of labels, with 1,024 classes at most in each;
+                `latest`, a number that stands for the latest labels, of at most 256 workers.
         """
         tallies: dict[str, list[list[int]]] = memory.setdefault("tallies", {})
         counted: dict[str, tuple[str, str, int]] = {}
@@ -143,6 +150,8 @@ class ClassImbalance(Rule):
                         step.values({labels, predictions} - {""}, worker),
                         (labels, predictions),
                         _read(tallies.get(key)),
+                        memory.setdefault("latest", {}),
+                        f"{key}/{worker}",
                     )
                 except ValueError as error:
                     reason = f"{labels}: {error}"
@@ -167,7 +176,12 @@ class ClassImbalance(Rule):
         return list(zip(labels, predictions, strict=False))[:_MAX_PAIRS], ""
 
     def _count(
-        self, values: dict[str, npt.NDArray[Any]], names: tuple[str, str], tally: _Tally
+        self,
+        values: dict[str, npt.NDArray[Any]],
+        names: tuple[str, str],
+        tally: _Tally,
+        latest: dict[str, int],
+        key: str,
     ) -> tuple[_Tally, int]:
         """Return a tally with the labels of one worker added, and of how many classes is known."""
         labels, predictions = names
@@ -187,7 +201,12 @@ class ClassImbalance(Rule):
             raise ValueError(f"there are more than {_MAX_CLASSES} classes")
         where, at = np.searchsorted(classes, tally.classes), np.searchsorted(classes, true)
         added = np.bincount(at, minlength=len(classes))
-        of_step = added, added * bool(predictions), np.bincount(at[wrong], minlength=len(classes))
+        is_new = not _is_repeated(true, latest, key)
+        of_step = (
+            added * is_new,
+            added * bool(predictions),
+            np.bincount(at[wrong], minlength=len(classes)),
+        )
         columns = []
         for before, now in zip(tally[1:], of_step, strict=True):
             column = now.astype(np.int64)
@@ -261,6 +280,16 @@ class ClassImbalance(Rule):
             limit = self.threshold_misprediction
             found.append((1, "misprediction", float(shares[at]), limit, told))
         return found
+
+
+def _is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
+    """Tell whether these labels [N] are the latest ones of this key, and remember them."""
+    number = zlib.crc32(labels.astype(np.int64).tobytes())
+    before = latest.get(key)
+    if before is not None or len(latest) < _MAX_WORKERS:
+        latest[key] = number
+    # A few labels, or labels of one class, are often equal by chance.
+    return before == number and len(labels) >= _MIN_ROWS and bool((labels != labels[0]).any())
 
 
 def _read(columns: list[list[int]] | None) -> _Tally:

@@ -20,6 +20,7 @@ __all__ = ["DeadOptimizer"]
 
 _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _ALL_AT_ONCE: Final = 5
+_ACCUMULATED: Final = 250
 _REMEDY: Final = (
     "Give the optimiser all parameters (build it after the model is complete), check that "
     "optimizer.step() is called and that the learning rate of the parameter's group is not 0."
@@ -42,9 +43,10 @@ class DeadOptimizer(Rule):
         the training step saved before. It fires for a parameter that has not changed over
         `patience` saved steps in a row, at each of which its gradient was neither zero nor without
         finite elements. If not a single parameter of the run changes, five times as many are
-        needed: with gradients that are accumulated the optimiser steps only now and then.
-        Parameters without a gradient (frozen ones) are not judged. Of more than 2,048 parameters,
-        of all workers together, as many are followed.
+        needed, and 250 steps from the first to the last of them, saved or not: with gradients that
+        are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
+        ones) are not judged. Of more than 2,048 parameters, of all workers together, as many are
+        followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -54,8 +56,9 @@ class DeadOptimizer(Rule):
         its parameter groups and at the loss scaler.
 
     Known false alarms:
-        A phase that trains part of the model and lets the other part's gradients be computed;
-        learning rates so small that float16 or bfloat16 parameters do not move.
+        Gradients that are accumulated over more than 250 steps. A phase that trains part of the
+        model and lets the other part's gradients be computed; learning rates so small that float16
+        or bfloat16 parameters do not move.
 
     Source:
         Stepwatch.
@@ -75,7 +78,7 @@ class DeadOptimizer(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`: fingerprints and streaks of at most 2,048 parameters; `still`: for how
-                many saved steps none has changed.
+                many saved steps none has changed; `since`: the step before the first of them.
         """
         if not is_training(step):
             return NotEvaluated(f"in mode {step.mode.name} no parameter changes")
@@ -95,12 +98,15 @@ class DeadOptimizer(Rule):
         )
         streaks = rows.update(keys, prints, same & moves)
         still = memory.get("still", 0) + 1 if same.all() else 0
-        memory.update(rows=rows.to_json(), still=min(still, _ALL_AT_ONCE * self.patience))
+        since = memory.get("since", step.mode_step) if still else step.mode_step
+        num_still = min(still, _ALL_AT_ONCE * self.patience)
+        memory.update(rows=rows.to_json(), still=num_still, since=since)
         if not known:
             return NotEvaluated("there is no earlier step to compare with")
         needed = self.patience * (_ALL_AT_ONCE if same.all() else 1)
         bad = streaks >= needed
-        if not bad.any() or (same.all() and still < needed):
+        is_early = still < needed or step.mode_step - since < _ACCUMULATED
+        if not bad.any() or (same.all() and is_early):
             return Passed()
         at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
         share = f"{int(bad.sum())} of {len(parameters)} parameters"

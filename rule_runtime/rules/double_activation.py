@@ -24,7 +24,11 @@ _KINDS: Final = ("relu", "sigmoid", "tanh")
 _OF_SCORES: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
+_EXACT: Final = 1e-4
 _SLOWLY: Final = 10
+_RANGE_STEPS: Final = 50
+_LOW_END: Final = 0.1
+_HIGH_END: Final = 0.9
 _TAKES_PROBABILITIES: Final = re.compile(r"^(NLL|BCE|MSE|L1|SmoothL1|Huber|KLDiv)")
 _REMEDY: Final = (
     "Take one of the two away: CrossEntropyLoss and BCEWithLogitsLoss want raw scores, without "
@@ -44,15 +48,18 @@ class DoubleActivation(Rule):
         ReLU ahead of a sigmoid keeps its outputs above 0.5. The model learns slowly, or never.
 
     How it decides:
-        The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is 0 or
-        more and its maximum is 1 or less, or its minimum is exactly 0. That of a loss of another
-        name is suspect if it is what softmax gives (between 0 and 1, with mean 1 / C in the last
-        dimension C) while the loss is not below ln(e + C - 1) - 1, which is the least that cross
-        entropy can be after a second softmax; ten times the patience is needed then. A layer's
-        input is suspect if size, minimum, maximum, mean, standard deviation and l2 norm equal those
-        of the output of another layer, of the collections `relu_output`, `tanh_output`,
-        `sigmoid_output`; two ReLUs in a row do no harm and pass. It fires at the `patience`-th
-        saved training step in a row.
+        The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is
+        exactly 0; if it is what softmax gives (between 0 and 1, with mean 1 / C for C classes); or
+        if it equals the output of an activation layer. If it only lies between 0 and 1, as scores
+        may by chance, it must do so at 50 saved steps in a row (or `patience`, if that is more),
+        and reach below 0.1 and above 0.9 at the last of them. That of a loss of another name is
+        suspect if it is what softmax gives while the loss is not below ln(e + C - 1) - 1, which is
+        the least that cross entropy can be after a second softmax; ten times the patience is needed
+        then. Losses that take probabilities or numbers, such as BCELoss and MSELoss, are not
+        judged. A layer's input is suspect if size, minimum, maximum, mean, standard deviation and
+        l2 norm equal those of the output of another layer, of the collections `relu_output`,
+        `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass. It fires at the
+        `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -61,7 +68,7 @@ class DoubleActivation(Rule):
         Give the loss the outputs of the last linear layer.
 
     Known false alarms:
-        Targets that are probabilities and a model that ends in a normalisation on purpose.
+        Scores that are never negative, and sometimes exactly 0, on purpose.
 
     Source:
         Stepwatch; "softmax missing or doubled" is a finding of UMLAUT (2021) and NeuraLint (2021).
@@ -87,7 +94,8 @@ class DoubleActivation(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 inputs was suspect.
+            memory: `rows`, `between`: for how many saved steps each of at most 2,048 inputs was
+                suspect, and lay between 0 and 1 as activations do.
         """
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
@@ -95,13 +103,19 @@ class DoubleActivation(Rule):
         rows = step.tensors(collections=names, regex=_inputs_of_losses(step))
         if not len(rows):
             return NotEvaluated("neither inputs of losses nor of activations were saved")
+        is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
         slowly = _probabilities(step, rows)
-        suspect = _scores_that_are_none(rows) | _activated(step, rows) | slowly
-        memory_of_rows = RowMemory(memory.get("rows", ""))
+        suspect = (is_scores & _surely_activated(rows)) | _activated(step, rows, is_scores) | slowly
+        between = is_scores & _between_0_and_1(rows)
         keys = row_keys(rows.names, rows.workers)
-        streaks = memory_of_rows.update(keys, np.zeros(len(keys), np.uint32), suspect)
-        memory["rows"] = memory_of_rows.to_json()
-        found = streaks >= self.patience * np.where(slowly, _SLOWLY, 1)
+        streaks = []
+        for key, bad in (("rows", suspect), ("between", between)):
+            remembered = RowMemory(memory.get(key, ""))
+            streaks.append(remembered.update(keys, np.zeros(len(keys), np.uint32), bad))
+            memory[key] = remembered.to_json()
+        at_both_ends = (rows.column("min") < _LOW_END) & (rows.column("max") > _HIGH_END)
+        sure = streaks[0] >= self.patience * np.where(slowly, _SLOWLY, 1)
+        found = sure | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
@@ -115,21 +129,35 @@ class DoubleActivation(Rule):
                 value=low,
                 threshold=0.0,
                 told=(
-                    f"lies between {low:.3g} and {high:.3g}: it went through an activation already,"
-                    " and goes through another one"
+                    f"lies between {low:.3g} and {high:.3g}: it "
+                    f"{'' if sure[at] else 'looks as if it '}went through an activation already, "
+                    "and goes through another one"
                 ),
                 remedy=_REMEDY,
             )
         )
 
 
-def _scores_that_are_none(rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are inputs of a loss for scores and look like activations."""
-    low, high, std = rows.column("min"), rows.column("max"), rows.column("std")
-    is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
-    looks_activated = ((low >= 0) & (high <= 1 + _CLOSE)) | (low == 0)
-    suspect: npt.NDArray[np.bool_] = is_scores & looks_activated & (std > 0)
-    return suspect
+def _between_0_and_1(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] lie between 0 and 1 and vary."""
+    low, high, std = (rows.column(name) for name in ("min", "max", "std"))
+    lies: npt.NDArray[np.bool_] = (low >= 0) & (high <= 1 + _CLOSE) & (std > 0)
+    return lies
+
+
+def _surely_activated(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are what ReLU or softmax gives, and scores hardly ever are."""
+    means = rows.column("mean")
+    is_softmax = np.zeros(len(rows), dtype=bool)
+    for at in np.flatnonzero(_between_0_and_1(rows)):
+        # Classes are the second dimension of (N, C, ...), and often the last one; some files do not
+        # tell the shape.
+        shape = rows.shapes[at]
+        classes = {round(1 / means[at])} if shape is None else {*shape[1:2], *shape[-1:]} - {1}
+        is_softmax[at] = any(abs(means[at] * size - 1) < _EXACT for size in classes)
+    is_relu = (rows.column("min") == 0) & (rows.column("std") > 0)
+    sure: npt.NDArray[np.bool_] = is_softmax | is_relu
+    return sure
 
 
 def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
@@ -157,9 +185,13 @@ def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     return suspect
 
 
-def _activated(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are inputs of an activation and equal the output of another one."""
+def _activated(
+    step: StepView, rows: TensorRows, is_scores: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] equal the output of an activation, and go through another one."""
     suspect = np.zeros(len(rows), dtype=bool)
+    inputs = step.tensors(collections=[f"{kind}_input" for kind in _KINDS]).names
+    is_judged = is_scores | np.isin(rows.names, inputs)
     prints = fingerprints([rows.column(name) for name in _COLUMNS])
     varies = rows.column("std") > 0
     for kind in _KINDS:
@@ -171,7 +203,7 @@ def _activated(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
         fine = step.tensors(collections=("relu_input",)).names if kind == "relu" else ()
         is_fine = np.isin(rows.names, fine)
         is_same = [pair in known for pair in zip(prints.tolist(), rows.workers, strict=True)]
-        suspect |= np.array(is_same, dtype=bool) & varies & ~is_fine
+        suspect |= np.array(is_same, dtype=bool) & varies & ~is_fine & is_judged
     return suspect
 
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Regex, Rule
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, selected_collections, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -60,6 +61,10 @@ class ExplodingTensor(Rule):
     collection_names: tuple[str, ...] = ()
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     only_nan: bool = False
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return what was chosen; nothing where all saved tensors are judged."""
+        return selected_collections("ExplodingTensor", self.collection_names, self.tensor_regex)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Look for tensors with non-finite elements.

@@ -8,7 +8,7 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule
+from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 
 if TYPE_CHECKING:
@@ -41,19 +41,23 @@ class FeatureImportanceOverweight(Rule):
         divided by their sum, and the `nfeatures` largest are added. Strictly more than `threshold`
         fires. Where the pattern selects several types of importance (weight, gain, cover, ...),
         each is judged by itself, and the largest share is the evidence. A type with `nfeatures`
-        features or fewer is not evaluated, for their share is 1 whatever the model is like. XGBoost
+        features or fewer, or fewer than `min_features`, is not evaluated, for the share of many
+        among few is large whatever the model is like; nor are rounds before `start_step`. XGBoost
         saves the features in use only. Importances that are negative or not finite are left out.
 
     Parameters:
         threshold: The largest share that is no issue.
         nfeatures: How many features are added up.
         tensor_regex: Regular expression of the importances.
+        start_step: First round that is judged.
+        min_features: How many features must have an importance.
 
     What to try:
         Look for a leak of the label; drop or regularise the features at the top.
 
     Known false alarms:
-        The first rounds, whose trees use few features; data of few features.
+        The first rounds, whose trees use few features: raise start_step. Data of few features:
+        raise min_features. Data in which one feature tells nearly everything, and rightly so.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger.
@@ -62,6 +66,8 @@ class FeatureImportanceOverweight(Rule):
     threshold: Annotated[float, GreaterThan(0), AtMost(1)] = 0.8
     nfeatures: Annotated[int, AtLeast(1)] = 3
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*feature_importance/weight",)
+    start_step: Annotated[int, AtLeast(0), Unit("rounds")] = 0
+    min_features: Annotated[int, AtLeast(0), Unit("features")] = 0
 
     collections = (CollectionConfig("feature_importance", {"save_interval": "500"}),)
 
@@ -72,6 +78,8 @@ class FeatureImportanceOverweight(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
+        if step.mode_step < self.start_step:
+            return NotEvaluated(f"rounds before {self.start_step} are not judged")
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
             return NotEvaluated("no feature importance was saved")
@@ -81,7 +89,8 @@ class FeatureImportanceOverweight(Rule):
             if (share := self._share([value for value, _ in members])) is not None
         }
         if not shares:
-            return NotEvaluated(f"no more than {self.nfeatures} features have an importance")
+            least = max(self.nfeatures + 1, self.min_features)
+            return NotEvaluated(f"no more than {least - 1} features have an importance")
         negative, kind, _ = worst = min(shares)
         if -negative <= self.threshold:
             return Passed()
@@ -105,7 +114,8 @@ class FeatureImportanceOverweight(Rule):
 
     def _share(self, importances: list[float]) -> float | None:
         """Return the share of the first importances; None if there are too few, or all are 0."""
-        if len(importances) <= self.nfeatures or not importances[0]:
+        too_few = len(importances) < max(self.nfeatures + 1, self.min_features)
+        if too_few or not importances[0]:
             return None
         # In units of the largest, for a sum could overflow.
         values = np.array(importances) / importances[0]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.evaluation.validation_rule import ValidationRule
+from rule_runtime.evaluation.validation_rule import Training, ValidationRule
 
 __all__ = ["GeneralisationGap"]
+
+
+_NUM_NOISE: Final = 4.0
 
 
 class GeneralisationGap(ValidationRule):
@@ -26,13 +29,16 @@ class GeneralisationGap(ValidationRule):
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
         XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
         each step. It fires if, `patience` passes in a row, this lies above the median of the latest
-        5 saved training losses by more than `gap_percent` of the first training loss, and is more
-        than `ratio` times as large. Measured by the beginning, and not by the training loss of now
-        as Overfit does: that goes towards zero in many a good training. A pass is judged at the
-        training step behind it. Of more than 32 losses the first 32 are judged.
+        5 saved training losses by more than `gap_percent` of the loss at the beginning (the first
+        training loss, or the median of the first 5 if that is larger) and by more than four times
+        the noise of the latest 20, and is more than `ratio` times as large. Measured by the
+        beginning, and not by the training loss of now as Overfit does: that goes towards zero in
+        many a good training. A pass is judged at the training step behind it, or at its last step
+        once it is as long as the one before. Metrics that should grow are not judged. Of more than
+        32 losses the first 32 are judged.
 
     Parameters:
-        gap_percent: Validation minus training, in percent of the first training loss.
+        gap_percent: Validation minus training, in percent of the loss at the beginning.
         ratio: Validation divided by training.
         patience: Passes of validation in a row, or saved steps with XGBoost.
 
@@ -48,7 +54,7 @@ class GeneralisationGap(ValidationRule):
         Stepwatch, in place of the ratio of Overfit.
     """
 
-    gap_percent: Annotated[float, GreaterThan(0), Unit("% of the first training loss")] = 20.0
+    gap_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0
     ratio: Annotated[float, AtLeast(1), Unit("times the training loss")] = 2.0
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
@@ -58,22 +64,29 @@ class GeneralisationGap(ValidationRule):
         "training earlier; check that both sets were made in the same way."
     )
 
-    def judge(self, name: str, validation: float, training: float, first: float) -> Finding | None:
+    def judge(
+        self,
+        name: str,  # noqa: ARG002
+        validation: float,
+        training: Training,
+    ) -> Finding | None:
         """Compare the gap with the beginning.
 
         Args:
-            name: Name of the loss of validation.
+            name: Not used.
             validation: The loss of validation.
-            training: Median of the latest losses of training.
-            first: The first loss of training.
+            training: The losses of training.
         """
-        gap = 100 * (validation - training) / abs(first) if first else 0.0
-        if gap <= self.gap_percent or validation <= self.ratio * training:
+        distance = validation - training.now
+        gap = 100 * distance / training.start if training.start else 0.0
+        is_small = gap <= self.gap_percent or distance <= _NUM_NOISE * training.noise
+        if is_small or validation <= self.ratio * training.now:
             return None
         return Finding(
             gap,
             gap,
             self.gap_percent,
-            f"{name} of validation is {validation:.3g} and that of training {training:.3g}: a gap "
-            f"of {gap:.3g} % of {first:.3g} at the beginning, more than {self.gap_percent:g} %",
+            f"the loss of validation is {validation:.3g} and that of training {training.now:.3g}: "
+            f"a gap of {gap:.3g} % of {training.start:.3g} at the beginning, more than "
+            f"{self.gap_percent:g} %",
         )

@@ -19,6 +19,7 @@ __all__ = ["GradientNormExplosion"]
 
 _NUM_FIRST: Final = 5
 _NUM_LATEST: Final = 20
+_GROWTH: Final = 3
 _NORM: Final = "gradients"
 _REMEDY: Final = (
     "Clip gradients by their norm, lower the learning rate or warm it up; in recurrent networks "
@@ -39,12 +40,14 @@ class GradientNormExplosion(Rule):
     How it decides:
         At each training step and for each worker the norm of all gradients is the root of the sum
         of the squares of their l2 norms. It fires if, `patience` saved steps in a row, this is more
-        than `growth_factor` times the larger of two numbers: the median of the 20 saved before,
-        and the median of the first 5; at the end of a training gradients are small, and their
-        scatter says nothing. It fires as well if it is more than `weight_factor` times the norm of
-        all saved weights. Gradients are judged as they are before a script clips them. Elements
-        that are not finite do not count (NonFinite finds them). Of more than 32 workers the first
-        32 are judged.
+        than `growth_factor` times the larger of two numbers: the median of the 20 saved before, and
+        the median of the first 5; at the end of a training gradients are small, and their scatter
+        says nothing. It fires as well if it is more than `weight_factor` times the norm of all
+        saved weights, and three times the larger of those two numbers: gradients that are large
+        from the start have only large targets, or a loss that is summed over a batch. So the first
+        5 saved steps are not judged. Gradients are judged as they are before a script clips them.
+        Elements that are not finite do not count (NonFinite finds them). Of more than 32 workers
+        the first 32 are judged.
 
     Parameters:
         growth_factor: Times the gradients' norm before.
@@ -55,8 +58,7 @@ class GradientNormExplosion(Rule):
         Gradient clipping, a lower learning rate or a warm-up; gated cells in recurrent networks.
 
     Known false alarms:
-        Losses that are summed over a batch and scaled targets make gradients large beside weights:
-        raise weight_factor.
+        Batches that are much unlike each other.
 
     Source:
         Stepwatch; the comparison with what was before is that of OLMo-core and ZClip, made robust.
@@ -92,10 +94,10 @@ class GradientNormExplosion(Rule):
             numbers = history.of(series)
             if numbers.count > _NUM_FIRST:
                 usual = float(max(np.median(numbers.latest[:-1]), np.median(numbers.first)))
-            limits = (
-                (self.growth_factor * usual, "what it was before"),
-                (self.weight_factor * weights.get(worker, 0.0), "the norm of the weights"),
-            )
+            limits = [(self.growth_factor * usual, "what it was before")]
+            if norm > _GROWTH * usual > 0:
+                of_weights = self.weight_factor * weights.get(worker, 0.0)
+                limits.append((of_weights, "the norm of the weights"))
             beyond = [(norm / limit, limit, of) for limit, of in limits if 0 < limit < norm]
             if history.streak(series, is_bad=bool(beyond)) >= self.patience and beyond:
                 excess, limit, of = max(beyond)

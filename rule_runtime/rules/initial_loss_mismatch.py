@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
@@ -23,6 +24,8 @@ _BINARY: Final = re.compile(r"^BCE(WithLogits)?Loss_output")
 _NEVER_NEGATIVE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE(WithLogits)?|MSE|L1|SmoothL1|Huber|CTC|KLDiv)Loss_output"
 )
+_OF_NUMBERS: Final = re.compile(r"^(MSE|L1)Loss_output")
+_LEAST: Final = 0.5
 _NEGATIVE: Final = -1e-6
 _REMEDY: Final = (
     "Check that the loss fits the outputs and targets (logits or probabilities, a LogSoftmax ahead "
@@ -43,15 +46,18 @@ class InitialLossMismatch(Rule):
         outputs, targets without scale, weights that are initialised too large.
 
     How it decides:
-        The training loss at the first step is compared with that of guessing, which is ln(number of
-        classes) for CrossEntropyLoss and NLLLoss, ln 2 for BCELoss and BCEWithLogitsLoss. The
-        number of classes is taken to be the size of the largest bias that was saved, which is
-        rather too large than too small. Of other losses guessing is taken to give the larger of 1
-        (targets of variance 1) and that logarithm. It fires if the loss is more than `max_ratio`
-        times as large. A loss that cannot be negative by its name fires if it is below zero in one
-        of the first `num_points` saved training steps. Judged are steps at which gradients were
-        saved too; a run that does not begin at step 0 of its mode is judged for negative losses
-        only.
+        The training loss at the first step is compared with that of a model that knows nothing,
+        which is ln(number of classes) for CrossEntropyLoss and NLLLoss; ln 2 for BCELoss and
+        BCEWithLogitsLoss; and for MSELoss and L1Loss that of answering 0, the mean square of the
+        targets and its root, but not less than 1. It fires if the loss is more than `max_ratio`
+        times as large. The number of classes is the second dimension of the scores,
+        `..._input_0`, or else the size of the largest bias that was saved. A loss that fits when it
+        is divided by the number of targets, `..._input_1`, is a sum over the batch, and passes.
+        MSELoss and L1Loss are judged where the targets were saved and vary. Of losses of other
+        names nobody knows what guessing gives, and they are not compared. A loss that cannot be
+        negative by its name fires if it is below zero in one of the first `num_points` saved
+        training steps. Judged are steps at which gradients were saved too; a run that does not
+        begin at step 0 of its mode is judged for negative losses only.
 
     Parameters:
         max_ratio: Times the loss of guessing.
@@ -62,8 +68,7 @@ class InitialLossMismatch(Rule):
         a summed loss by the size of the batch; a smaller initialisation of the last layer.
 
     Known false alarms:
-        Losses that are summed over a batch, sums of several terms, and targets that are not scaled
-        on purpose.
+        Losses with weights of classes far above 1; targets far from all that is saved of them.
 
     Source:
         Stepwatch; "initial loss" of TheDeepChecker (2022), which asks for less than twice ln C.
@@ -74,6 +79,9 @@ class InitialLossMismatch(Rule):
 
     collections = (
         CollectionConfig("losses", {"save_interval": "10"}),
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
         CollectionConfig("biases", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
     )
@@ -91,37 +99,44 @@ class InitialLossMismatch(Rule):
         if seen >= self.num_points:
             return NotEvaluated("only the first losses are judged")
         rows = step.tensors(collections=("losses",))
-        losses = finite_means(rows)
-        if not np.isfinite(losses).any():
-            return NotEvaluated("no finite loss was saved")
-        num_outputs = _num_outputs(step)
-        if not num_outputs:
-            return NotEvaluated("no gradients were saved beside the loss")
+        losses, num_outputs = finite_means(rows), _num_outputs(step)
+        if not (np.isfinite(losses).any() and num_outputs):
+            return NotEvaluated("no finite loss was saved, or no gradients beside it")
         memory["seen"] = seen + 1
         is_first = not seen and step.mode_step == 0
-        ratios = np.full(len(rows), np.nan)
-        for at in np.flatnonzero(np.isfinite(losses)):
-            if losses[at] < _NEGATIVE and _NEVER_NEGATIVE.match(rows.names[at]):
-                ratios[at] = np.inf
-            elif is_first and losses[at] > 0:
-                ratios[at] = losses[at] / _guessing(rows.names[at], num_outputs)
+        guesses = _Guesses(step, num_outputs) if is_first else None
+        if not any(_NEVER_NEGATIVE.match(name) for name in rows.names):
+            return NotEvaluated("nobody knows what guessing gives for losses of these names")
+        ratios, limits = self._ratios(rows, losses, guesses)
         if not np.nanmax(ratios, initial=0.0) > self.max_ratio:
             return Passed()
         row = worst(rows, ratios, largest=True)
-        return self._finding(step, rows, row, (float(losses[row]), num_outputs))
+        return self._finding(step, rows, row, (float(losses[row]), float(limits[row])))
+
+    def _ratios(
+        self, rows: TensorRows, losses: npt.NDArray[np.float64], guesses: _Guesses | None
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return each loss [R] in parts of that of guessing, and the largest that is no issue."""
+        ratios, limits = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        for at in np.flatnonzero(np.isfinite(losses)):
+            name, worker = rows.names[at], rows.workers[at]
+            if losses[at] < _NEGATIVE and _NEVER_NEGATIVE.match(name):
+                ratios[at] = np.inf
+            elif guesses is not None and losses[at] > 0:
+                limits[at] = self.max_ratio * guesses.of(name, worker)
+                if not guesses.is_sum(name, worker, float(losses[at]), limits[at]):
+                    ratios[at] = self.max_ratio * losses[at] / limits[at]
+        return ratios, limits
 
     def _finding(
-        self, step: StepView, rows: TensorRows, at: int, seen: tuple[float, int]
+        self, step: StepView, rows: TensorRows, at: int, seen: tuple[float, float]
     ) -> IssueFound:
-        loss, num_outputs = seen
-        guess = _guessing(rows.names[at], num_outputs)
-        limit = 0.0 if loss < 0 else self.max_ratio * guess
-        told = (
-            f"is {loss:.4g} at step {step.step}, and such a loss is never below 0"
-            if loss < 0
-            else f"begins at {loss:.4g}, more than {self.max_ratio:g} times {guess:.3g}, which "
-            "guessing gives"
-        )
+        loss, above_zero = seen
+        limit = 0.0 if loss < 0 else above_zero
+        told = f"is {loss:.4g} at step {step.step}, and such a loss is never below 0"
+        if loss >= 0:
+            times = f"{self.max_ratio:g} times {limit / self.max_ratio:.3g}"
+            told = f"begins at {loss:.4g}, more than {times}, which guessing gives"
         return IssueFound(
             evidence(
                 step,
@@ -136,12 +151,57 @@ class InitialLossMismatch(Rule):
         )
 
 
-def _guessing(name: str, num_outputs: int) -> float:
-    """Return the loss of a model that guesses."""
-    if _BINARY.match(name):
-        return math.log(2)
-    of_classes = math.log(max(num_outputs, 2))
-    return of_classes if _CLASSES.match(name) else max(1.0, of_classes)
+class _Guesses:
+    """What a model that knows nothing gets as losses.
+
+    Args:
+        step: The step.
+        num_outputs: Number of classes where the scores of a loss were not saved.
+    """
+
+    def __init__(self, step: StepView, num_outputs: int) -> None:
+        self._rows = step.tensors(regex=(r"_input_[01]$",))
+        pairs = zip(self._rows.names, self._rows.workers, strict=True)
+        self._at = {pair: at for at, pair in enumerate(pairs)}
+        self._num_outputs = num_outputs
+
+    def of(self, name: str, worker: str) -> float:
+        """Return the loss of guessing; NaN if it is not known."""
+        if _BINARY.match(name):
+            return math.log(2)
+        if _CLASSES.match(name):
+            return math.log(self._num_classes(name, worker))
+        square = self._mean_square(name, worker) if _OF_NUMBERS.match(name) else math.nan
+        if math.isnan(square):
+            return math.nan
+        return max(1.0, square if name.startswith("MSE") else math.sqrt(square))
+
+    def is_sum(self, name: str, worker: str, loss: float, limit: float) -> bool:
+        """Tell whether a loss fits once it is divided by the number of targets."""
+        at = self._input(name, worker, 1)
+        size = 0.0 if at is None else float(self._rows.column("size")[at])
+        if not size > 1:
+            return False
+        least = _LEAST * self.of(name, worker)
+        if _OF_NUMBERS.match(name):
+            square = self._mean_square(name, worker)
+            least = _LEAST * (square if name.startswith("MSE") else math.sqrt(square))
+        return least <= loss / size <= limit
+
+    def _num_classes(self, name: str, worker: str) -> int:
+        at = self._input(name, worker, 0)
+        shape = None if at is None else self._rows.shapes[at]
+        return max(shape[1] if shape is not None and len(shape) > 1 else self._num_outputs, 2)
+
+    def _mean_square(self, name: str, worker: str) -> float:
+        """Return the mean square of the targets; NaN if they were not saved or do not vary."""
+        at = self._input(name, worker, 1)
+        if at is None or not self._rows.column("std")[at] > 0:
+            return math.nan
+        return float(self._rows.column("mean")[at] ** 2 + self._rows.column("std")[at] ** 2)
+
+    def _input(self, name: str, worker: str, number: int) -> int | None:
+        return self._at.get((f"{name.rpartition('_output')[0]}_input_{number}", worker))
 
 
 def _num_outputs(step: StepView) -> int:

@@ -11,7 +11,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["InputStatistics"]
 
 _FLOATS: Final = ("float", "bfloat")
+_COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
+_CLOSE: Final = 1e-6
+_MATRIX: Final = 2
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
@@ -36,11 +39,15 @@ class InputStatistics(Rule):
         units and let the loss explode, smaller ones stop the gradients. Constant ones say nothing.
 
     How it decides:
-        Inputs of the registered model, `{model}_input_{i}`, are judged at training steps if they
-        are floating-point numbers with at least two dimensions; numbers of words, masks and lengths
-        are not. It fires if sqrt(mean^2 + std^2) of the finite elements is more than `max_rms` or
-        less than `min_rms`, or the standard deviation is 0, at `patience` saved steps in a row.
-        The model is recognised by its parameters, `{model}_...`.
+        The first input of the registered model, `{model}_input_0`, is judged at training steps if
+        it is of floating-point numbers with at least two dimensions; numbers of words, masks,
+        lengths and states that begin with zeros are not. Neither are inputs of nothing but 0 and 1
+        (unless all are 0), as masks and one-hot rows, nor an input that no layer with a weight of
+        two dimensions or more gets as it is (size, minimum, maximum, mean, standard deviation and
+        l2 norm are equal), for then the model scales it by itself; where inputs of layers were not
+        saved, that is not known. It fires if sqrt(mean^2 + std^2) of the finite elements is more
+        than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
+        steps in a row. The model is recognised by its parameters, `{model}_...`.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -52,7 +59,7 @@ class InputStatistics(Rule):
         at the beginning.
 
     Known false alarms:
-        Models that begin with a normalisation of their own.
+        Inputs that are small or large on purpose, with an initialisation made for them.
 
     Source:
         Stepwatch; UMLAUT (2021) and TheDeepChecker (2022) look at the range of inputs.
@@ -78,9 +85,9 @@ class InputStatistics(Rule):
         """
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
-        rows = step.tensors(regex=(r"_input_\d+$",))
+        rows = step.tensors(regex=(r"_input_0$",))
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
-        is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1)
+        is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)
         if not is_judged.any():
             return NotEvaluated("no input of the model, of floating-point numbers, was saved")
         rms = np.sqrt(mean**2 + std**2)
@@ -114,15 +121,39 @@ class InputStatistics(Rule):
         )
 
 
+def _of_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] have no elements but 0 and 1, and not only 0."""
+    low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
+    # Of numbers between 0 and 1 only these are equal to their squares, and so in the mean.
+    is_square = np.isclose(mean, mean**2 + std**2, rtol=_CLOSE, atol=0.0)
+    of_bits: npt.NDArray[np.bool_] = (low >= 0) & (high == 1) & is_square
+    return of_bits
+
+
 def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are inputs of a registered model, and real numbers."""
-    weights = step.tensors(collections=("weights",)).names
-    names = [name.rpartition("_input_")[0] for name in rows.names]
-    is_model = {name: any(weight.startswith(f"{name}_") for weight in weights) for name in names}
+    """Tell which rows [R] are real numbers that a registered model gets, and does not scale."""
+    weights = step.tensors(collections=("weights",))
+    names = [name.removesuffix("_input_0") for name in rows.names]
+    is_model = {n: any(weight.startswith(f"{n}_") for weight in weights.names) for n in names}
+    owners = {
+        name.rpartition(".")[0]
+        for name, shape in zip(weights.names, weights.shapes, strict=True)
+        if shape is None or len(shape) >= _MATRIX
+    }
+    has_matrix = {n: any(owner.endswith(f"_{n}") for owner in owners) for n in names}
+    # A parameter of the model itself has no module in its name.
+    own = {n for n in names if is_model[n] and "" in owners}
+    prints = fingerprints([rows.column(column) for column in _COLUMNS]).tolist()
+    pairs = list(zip(prints, rows.workers, strict=True))
+    taken = {pair for n, pair in zip(names, pairs, strict=True) if has_matrix[n] or n in own}
+    knows_layers = {w for n, w in zip(names, rows.workers, strict=True) if not is_model[n]}
     shapes, dtypes = rows.shapes, rows.dtypes
     return np.array(
         [
-            is_model[name] and (dtypes[at] or "").startswith(_FLOATS) and len(shapes[at] or ()) >= 2  # noqa: PLR2004 - rows and columns
+            is_model[name]
+            and (dtypes[at] or "").startswith(_FLOATS)
+            and len(shapes[at] or ()) >= _MATRIX
+            and (pairs[at] in taken or rows.workers[at] not in knows_layers)
             for at, name in enumerate(names)
         ],
         dtype=bool,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelDegenerate"]
 
+_RARE: Final = 10
+_LEARNED: Final = 0.1
+_TWO: Final = 2
 _REMEDY: Final = (
     "Look at what the data loader returns as labels: a wrong column, a sorted file that is not "
     "shuffled, a mapping of names to one number."
@@ -33,13 +37,20 @@ class LabelDegenerate(Rule):
         The model learns to answer with that value, the loss falls fast, and nothing was learned.
 
     How it decides:
-        For each tensor of labels, worker and mode the smallest and the largest element so far are
-        kept. It fires if they are equal after `samples` elements or more; once two values were
-        seen it never fires again for that tensor. Labels with NaN or infinite elements count with
-        the finite ones. Of more than 32 such tensors the first 32 are judged.
+        At training steps the smallest and the largest element so far are kept for each tensor of
+        labels and worker. It fires if they are equal after `samples` elements and `patience` saved
+        steps or more; once two values were seen it never fires again for that tensor. If the one
+        value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
+        it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
+        elements are needed. Targets of a loss, `..._input_1`, are left alone while that loss,
+        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
+        fast, and where it does not the targets are not the answer (contrastive learning with the
+        match in front, adversarial training). Labels with NaN or infinite elements count with the
+        finite ones. Of more than 32 such tensors the first 32 are judged.
 
     Parameters:
         samples: Elements after which labels must have shown two values.
+        patience: Saved steps after which they must.
         labels_regex: Regular expressions of tensors that are labels; the union with the collection
             `labels`.
 
@@ -47,43 +58,58 @@ class LabelDegenerate(Rule):
         Look at a batch of what the data loader returns; shuffle data that is sorted by class.
 
     Known false alarms:
-        Training on one class on purpose, as for anomaly detection.
+        Training on one class on purpose, as for anomaly detection; a class rarer than one in some
+        thousand; targets that are constant on purpose, of a loss that falls to a tenth.
 
     Source:
         Stepwatch; "constant labels" of TheDeepChecker (2022).
     """
 
-    samples: Annotated[int, AtLeast(2), Unit("elements")] = 200
+    samples: Annotated[int, AtLeast(2), Unit("elements")] = 500
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
-    collections = (CollectionConfig("labels", {"include_regex": "^labels$"}),)
+    collections = (
+        CollectionConfig("labels", {"include_regex": "^labels$"}),
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
+        CollectionConfig("losses", {"save_interval": "10"}),
+    )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look whether labels have shown two values by now.
 
         Args:
             step: What was saved at the step.
-            memory: Smallest, largest and number of labels of at most 32 tensors.
+            memory: Of at most 32 tensors the smallest and largest label, the numbers of labels and
+                of steps, and the first loss.
         """
+        if not is_training(step):
+            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
             return NotEvaluated("no labels were saved")
         low, high, size = (rows.column(name) for name in ("min", "max", "size"))
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
+        losses, num_classes = _beside(step, rows)
         seen = memory.setdefault("seen", {})
         count = np.full(len(rows), np.nan)
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
             if np.isnan(low[at]) or (key not in seen and len(seen) >= MAX_SERIES):
                 continue
-            before = seen.get(key, [low[at], high[at], 0.0])
+            loss = None if np.isnan(losses[at]) else float(losses[at])
+            before = seen.get(key, [low[at], high[at], 0.0, 0, loss])
             seen[key] = [
                 float(min(before[0], low[at])),
                 float(max(before[1], high[at])),
                 min(float(before[2] + size[at]), 1e15),
+                min(before[3] + 1, self.patience),
+                loss if before[4] is None else before[4],
             ]
-            if seen[key][0] == seen[key][1] and seen[key][2] >= self.samples:
+            if self._is_degenerate(seen[key], loss, num_classes[at]):
                 count[at] = seen[key][2]
         if np.isnan(count).all():
             return Passed()
@@ -100,6 +126,42 @@ class LabelDegenerate(Rule):
                 remedy=_REMEDY,
             )
         )
+
+    def _is_degenerate(self, seen: list[Any], loss: float | None, num_classes: int) -> bool:
+        """Tell whether one value, seen as often as it was, is too few."""
+        low, high, size, num_steps, first_loss = seen
+        if low != high or num_steps < self.patience:
+            return False
+        if loss is not None and first_loss is not None and loss > _LEARNED * first_loss:
+            return False
+        may_be_rare = low in (0, 1) and num_classes <= _TWO
+        return bool(size >= self.samples * (_RARE if may_be_rare else 1))
+
+
+def _beside(
+    step: StepView, rows: TensorRows
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return of each row [R] the loss that it is the target of, and the columns of its scores.
+
+    NaN and 0 if they were not saved.
+    """
+    others = step.tensors(regex=(r"_(input|output)_0$",))
+    at_of = {pair: at for at, pair in enumerate(zip(others.names, others.workers, strict=True))}
+    means = finite_means(others)
+    losses = np.full(len(rows), np.nan)
+    num_classes = np.zeros(len(rows), np.int64)
+    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+        module, target, _ = name.rpartition("_input_1")
+        if not target:
+            continue
+        loss = at_of.get((f"{module}_output_0", worker))
+        scores = at_of.get((f"{module}_input_0", worker))
+        if loss is not None:
+            losses[at] = means[loss]
+        shape = None if scores is None else others.shapes[scores]
+        if shape is not None and len(shape) >= _TWO:
+            num_classes[at] = shape[1]
+    return losses, num_classes
 
 
 def _sorted(rows: TensorRows) -> list[int]:

@@ -21,7 +21,7 @@ _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients
 
 
 class LearningRateTooHigh(Rule):
-    """Finds updates that change most weights by a large part of themselves.
+    """Finds updates that change most weights in training by a large part of themselves.
 
     What it detects:
         Weights of which most change by a large share of their own norm in a single step.
@@ -34,10 +34,11 @@ class LearningRateTooHigh(Rule):
         bound is: it is at least the change of its l2 norm, of its minimum and maximum, and of its
         mean and standard deviation times the root of its size. Divided by the weight's norm and by
         the number of steps it is a lower bound of the update ratio. It fires if the median of this
-        bound over the weights is larger than `max_update_ratio` at `patience` saved steps in a row.
-        The true ratio may be larger, so it can miss, but what it finds is there. Weights whose norm
-        is zero, and those with NaN or infinite elements, are left out. Of more than 64 weights, of
-        all workers together, 64 evenly spread by name are followed.
+        bound over the weights that changed (not the frozen ones) is larger than `max_update_ratio`
+        at `patience` saved steps in a row. The true ratio may be larger, so it can miss, but what
+        it finds is there. Weights whose norm is zero, and those with NaN or infinite elements, are
+        left out. Of more than 64 weights, of all workers together, 64 evenly spread by name are
+        followed.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -79,7 +80,7 @@ class LearningRateTooHigh(Rule):
         memory["drift"] = drift.to_json()
         if not names:
             return NotEvaluated("there is no earlier step to compare the weights with")
-        middle = float(np.median(bound))
+        middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
         is_high = middle > self.max_update_ratio
         memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if is_high else 0
         if memory["streak"] < self.patience:

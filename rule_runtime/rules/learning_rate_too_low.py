@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import SeriesMemory
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["LearningRateTooLow"]
 
 _NUM_FIRST: Final = 5
-_NUM_LATEST: Final = 5
+_NUM_LATEST: Final = 20
+_NUM_NOW: Final = 5
+_NOISY: Final = 1.5
 _WARMING_UP: Final = 1.5
 _REMEDY: Final = "Raise the learning rate tenfold, and look whether a schedule lowers it too early."
 
@@ -40,7 +44,8 @@ class LearningRateTooLow(Rule):
         mean square, divided by the number of steps. It fires if the median over the weights has
         been smaller than `min_update_ratio` for `num_steps` steps, and each loss has fallen by less
         than `max_fall_percent` since the beginning (median of the latest 5 against the smaller of
-        the first one and the median of the first 5), and some gradient is not zero where gradients
+        the first one and the median of the first 5; with noise of more than 1.5 times this share
+        nothing can be told, and it is quiet), and some gradient is not zero where gradients
         are saved. While the movement is still growing, by half over the window, it waits: that is a
         warm-up. Weights that do not move at all while others do are left out (DeadOptimizer,
         MissingGradient). At the end of a schedule the loss has fallen, so it is quiet. The exact
@@ -56,7 +61,7 @@ class LearningRateTooLow(Rule):
         Ten times the learning rate; look at the schedule.
 
     Known false alarms:
-        Fine-tuning of a model that is good already with a very small learning rate; warm-ups so
+        Fine-tuning with a very small learning rate, if the loss has little noise; warm-ups so
         slow that the movement grows by less than half in `num_steps` steps.
 
     Source:
@@ -130,24 +135,23 @@ class LearningRateTooLow(Rule):
         return bool(step.mode_step - begin >= self.num_steps)
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool | None:
-        """Tell whether any loss has fallen since the beginning; None if there is none."""
+        """Tell whether a loss has, or may have, fallen since the beginning; None without any."""
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         history = SeriesMemory(
             memory.get("losses", {}), num_first=_NUM_FIRST, num_latest=_NUM_LATEST
         )
         kept = history.add(
-            {
-                (rows.names[at], rows.workers[at]): float(means[at])
-                for at in np.flatnonzero(np.isfinite(means))
-            }
+            {names: float(means[at]) for names, at in training_losses(step, rows, means).items()}
         )
         memory["losses"] = history.to_json()
         falls = []
         for series in kept:
             numbers = history.of(series)
             start = min(float(numbers.first[0]), float(np.median(numbers.first)))
-            falls.append(start - float(np.median(numbers.latest)) > self._needed(start))
+            fall = start - float(np.median(numbers.latest[-_NUM_NOW:]))
+            is_unclear = noise(numbers.latest) > _NOISY * self._needed(start)
+            falls.append(fall > self._needed(start) or is_unclear)
         return any(falls) if falls else None
 
     def _needed(self, start: float) -> float:

@@ -8,32 +8,45 @@ import numpy as np
 
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.numerics.robust import noise, spread
 from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["LossDiverging"]
 
-_SMOOTHED: Final = 5
-_BEST_OF: Final = 30
+_NUM_NEEDED: Final = 10
+_WINDOW: Final = 30
+_LATEST: Final = 8
+_BEST: Final = 10
+_NUM_NOISE: Final = 3.0
+_NUM_SCATTER: Final = 4.0
 
 
 class LossDiverging(LossRule):
     """Finds losses that rise and stay high.
 
     What it detects:
-        A training loss whose recent median lies far above its own best of late, measured in what
-        the loss was at the beginning.
+        A training loss that stays far above where it began, or climbs back half of the way.
 
     Why it matters:
         A training that diverges rarely comes back; what was learned is lost.
 
     How it decides:
-        Of each training loss the median of the latest 5 saved ones is compared with the smallest
-        such median among the latest 30, and with the first losses. It fires if it lies above both
-        by more than `rise_percent` of the loss at the beginning, `patience` times in a row. The
-        loss at the beginning is the first saved one, or the median of the first 5 if that is
-        smaller. So the scatter of losses that are small by now does not count. Losses that are
-        not finite are passed over (NonFinite finds them). The losses of EVAL and PREDICT steps
-        are not judged.
+        Of each training loss the latest saved numbers are looked at, `patience` times in a row. It
+        fires in two cases. Above the beginning: the latest 30, or those there are behind the first,
+        are all larger than the first loss by more than `rise_percent`, and the distance of their
+        median is more than four times their scatter (about the median and between neighbours, the
+        larger; of logarithms, so that heavy tails do not count). Back again: the latest 8 are all
+        larger than the best 10 in a row among the latest 30, and the medians differ by more than
+        `rise_percent` of the loss at the beginning (the first one, or the median of the first 5 if
+        that is larger) and by more than three times the noise.
+
+        A negative loss is compared with the beginning only, without logarithms; a loss that changes
+        its sign, or a negative one that begins within the noise about zero, is not judged. With
+        several losses none is judged while one of them lies clearly below its beginning: they are
+        weighed against each other.
+        Losses that are not finite are passed over (NonFinite finds them). The losses of EVAL and
+        PREDICT steps and of other data sets than `train` are not judged, nor are metrics that
+        should grow.
 
     Parameters:
         rise_percent: The rise, in percent of the loss at the beginning.
@@ -43,8 +56,8 @@ class LossDiverging(LossRule):
         A lower learning rate, a warm-up, gradient clipping; go back to the last good checkpoint.
 
     Known false alarms:
-        Losses whose weight or temperature is raised on purpose; adversarial training; curricula
-        that become harder.
+        Losses whose weight or temperature is raised on purpose; one loss of an adversarial or
+        variational training if the others are not saved; curricula that become harder.
 
     Source:
         Stepwatch; the relative threshold is that of "diverging loss" in TheDeepChecker (2022).
@@ -62,32 +75,58 @@ class LossDiverging(LossRule):
     @property
     def num_latest(self) -> int:
         """Return the length of the window."""
-        return _BEST_OF
+        return _WINDOW
 
     @property
     def num_needed(self) -> int:
         """Return how many losses are needed."""
-        return _SMOOTHED
+        return _NUM_NEEDED
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002
-        """Compare the smoothed loss with its best and with the beginning.
+        """Compare the latest losses with the beginning and with the best ones.
 
         Args:
             series: The losses.
             num_steps: Not used.
         """
-        latest = series.latest
-        smoothed = np.median(np.lib.stride_tricks.sliding_window_view(latest, _SMOOTHED), axis=1)
-        now, best = float(smoothed[-1]), float(min(smoothed.min(), series.first[0]))
-        if series.count <= len(latest):
-            best = min(best, float(latest.min()))
-        rise = 100 * (now - best) / series.start if series.start else 0.0
-        if rise <= self.rise_percent:
+        numbers = series.whole
+        if (numbers > 0).all():
+            return self._above_beginning(series, np.log) or self._back_again(series)
+        is_far = abs(series.first[0]) > _NUM_NOISE * noise(series.first)
+        if (numbers < 0).all() and is_far:
+            return self._above_beginning(series, np.positive)
+        return None
+
+    def _above_beginning(self, series: NumberSeries, scaled: np.ufunc) -> Finding | None:
+        first = float(series.first[0])
+        latest = series.latest[-min(_WINDOW, series.count - 1) :]
+        limit = first + abs(first) * self.rise_percent / 100
+        now = float(np.median(latest))
+        distance = float(scaled(now) - scaled(first))
+        scatter = max(noise(scaled(latest)), spread(scaled(latest)))
+        if latest.min() <= limit or distance <= _NUM_SCATTER * scatter:
             return None
+        return self._finding(now, first, abs(first))
+
+    def _back_again(self, series: NumberSeries) -> Finding | None:
+        if len(series.latest) < _LATEST + _BEST:
+            return None
+        latest, before = series.latest[-_LATEST:], series.latest[:-_LATEST]
+        windows = np.lib.stride_tricks.sliding_window_view(before, _BEST)
+        best = windows[np.lexsort((windows.max(axis=1), np.median(windows, axis=1)))[0]]
+        now, then = float(np.median(latest)), float(np.median(best))
+        rise = now - then
+        is_apart = latest.min() > best.max() and rise > _NUM_NOISE * noise(series.latest)
+        if not is_apart or rise <= self.rise_percent / 100 * series.start:
+            return None
+        return self._finding(now, then, series.start)
+
+    def _finding(self, now: float, then: float, start: float) -> Finding:
+        rise = 100 * (now - then) / start
         return Finding(
             rise,
             rise,
             self.rise_percent,
-            f"rose to {now:.4g} from {best:.4g}, by {rise:.3g} % of {series.start:.4g} at the "
-            f"beginning, more than {self.rise_percent:g} %",
+            f"rose to {now:.4g} from {then:.4g}, by {rise:.3g} % of {start:.4g} at the beginning, "
+            f"more than {self.rise_percent:g} %",
         )

@@ -19,6 +19,7 @@ from rule_runtime.evaluation.rule import (
     Rule,
     Unit,
 )
+from rule_runtime.evaluation.selection import selected_collections
 from rule_runtime.numerics.point_history import PointHistory
 
 if TYPE_CHECKING:
@@ -114,6 +115,15 @@ class LossNotDecreasing(Rule):
                 "LossNotDecreasing: no loss to judge; give collection_names or tensor_regex, "
                 "or leave use_losses_collection True"
             )
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the losses that were chosen."""
+        interval = self.collections[0].parameters
+        losses = self.collections if self.use_losses_collection else ()
+        chosen = selected_collections(
+            "LossNotDecreasing", self.collection_names, self.tensor_regex, interval
+        )
+        return (*losses, *chosen)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the losses of the step with earlier ones if a comparison is due.

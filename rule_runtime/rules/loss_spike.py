@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from rule_runtime.numerics.robust import spread
 from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["LossSpike"]
+
+
+_Q90: Final = 1.2816
+"""The 0.9 quantile of a normal distribution, in standard deviations."""
 
 
 class LossSpike(LossRule):
@@ -26,10 +30,14 @@ class LossSpike(LossRule):
 
     How it decides:
         The last `patience` saved losses are compared with those before them in the window: each
-        must lie above their median by more than `num_deviations` robust standard deviations
-        (1.4826 x median absolute deviation), above the largest of them, and by more than
-        `rise_percent` of the loss at the beginning, so that the scatter of a loss that is small by
-        now does not count. The losses of EVAL and PREDICT steps are not judged.
+        must lie above their median by more than `num_deviations` robust standard deviations, above
+        twice the largest of them less their median, and by more than `rise_percent` of the loss at
+        the beginning (the first one, or the median of the first 5 if that is larger), so that the
+        scatter of a loss that is small by now does not count. The standard deviation is 1.4826 x
+        median absolute deviation, or the distance of the 0.9 quantile from the median divided by
+        1.2816 if that is larger: losses of small batches scatter upwards. With several losses none
+        is judged while one of them lies clearly below its beginning. The losses of EVAL and PREDICT
+        steps and of other data sets than `train` are not judged, nor are metrics that should grow.
 
     Parameters:
         num_points: Saved losses before the spike that it is compared with.
@@ -51,7 +59,7 @@ class LossSpike(LossRule):
     num_points: Annotated[int, AtLeast(5), Unit("saved steps")] = 20
     num_deviations: Annotated[float, GreaterThan(0), Unit("standard deviations")] = 8.0
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0
-    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 2
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     measure: ClassVar[str] = "loss"
     remedy: ClassVar[str] = (
@@ -83,9 +91,10 @@ class LossSpike(LossRule):
         """
         before, now = series.latest[: -self.patience], series.latest[-self.patience :]
         middle = float(np.median(before))
+        deviation = max(spread(before), float(np.quantile(before, 0.9) - middle) / _Q90)
         limit = max(
-            middle + self.num_deviations * spread(before),
-            float(before.max()),
+            middle + self.num_deviations * deviation,
+            2 * float(before.max()) - middle,
             middle + self.rise_percent / 100 * series.start,
         )
         lowest = float(now.min())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
+
+import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MissingActivation"]
 
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
+_CLOSE: Final = 1e-6
 _MATRIX: Final = 2
 _REMEDY: Final = (
     "Put an activation (ReLU, GELU, tanh) between the two layers, or make one layer of them."
@@ -38,10 +42,12 @@ class MissingActivation(Rule):
         its output and input are of these sizes; or a kernel [outputs, inputs, ...], and the second
         dimensions are. So embeddings, normalisations and depthwise convolutions are not. Its output
         goes into another one if size, minimum, maximum, mean, standard deviation and l2 norm are
-        equal (layers that change nothing, such as Identity or Flatten, may lie between). It fires
-        if the inner width is at least the smaller one of the outer widths, at `patience` saved
-        training steps in a row. A narrow inner width, as in an autoencoder or a low-rank layer, is
-        on purpose.
+        equal (layers that change nothing, such as Identity or Flatten, may lie between). An output
+        that goes into several linear layers, as into those for queries, keys and values, or that is
+        added to the output of another module before it goes on, as around a residual block, is
+        shared by them: no two layers could be made one. It fires if the inner width is at least the
+        smaller one of the outer widths, at `patience` saved training steps in a row. A narrow inner
+        width, as in an autoencoder or a low-rank layer, is on purpose.
 
     Parameters:
         patience: Saved steps in a row.
@@ -50,7 +56,8 @@ class MissingActivation(Rule):
         An activation between the layers.
 
     Known false alarms:
-        Two linear layers on purpose, as in experiments with deep linear networks.
+        Two linear layers on purpose, as in experiments with deep linear networks; an output that is
+        used elsewhere by functions that the hook does not see.
 
     Source:
         Stepwatch; UMLAUT (2021) and NeuraLint (2021) look for the same in the program.
@@ -135,6 +142,11 @@ def _pairs(
         at = row_of[f"{module}_output_0", worker]
         if std[at] > 0:
             outputs[prints[at], worker] = (module, at, widths)
+    num_takers = Counter(
+        (prints[row_of[name, worker]], worker)
+        for name, worker in ((f"{module}_input_0", worker) for module, worker in layers)
+        if (name, worker) in row_of
+    )
     found = []
     for (module, worker), (width, _) in layers.items():
         into = row_of.get((f"{module}_input_0", worker))
@@ -142,7 +154,20 @@ def _pairs(
         if source is None or source[0] == module:
             continue
         before, at, (inner, outer) = source
-        if inner >= min(outer, width):
+        is_shared = num_takers[prints[at], worker] > 1 or _is_added(rows, at)
+        if inner >= min(outer, width) and not is_shared:
             told = f"goes into {module} as it is: {before} and {module} are one linear layer"
             found.append((rows.names[at], worker, at, told))
     return found
+
+
+def _is_added(rows: TensorRows, at: int) -> bool:
+    """Tell whether the sum of an output and another one is the input of a module, by its mean."""
+    mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
+    own = (size == size[at]) & np.array([of == rows.workers[at] for of in rows.workers], dtype=bool)
+    is_input = np.array(["_input_" in name for name in rows.names], dtype=bool)
+    others = own & ~is_input
+    others[at] = False
+    sums = mean[at] + mean[others]
+    differences = np.abs(mean[own & is_input][:, None] - sums)
+    return bool((differences < _CLOSE * std[at]).any())

@@ -98,6 +98,12 @@ class MissingGradient(Rule):
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         count = int(streaks[at])
+        has_one = f"gradient/{weights.names[at]}" in {
+            name
+            for name, worker in zip(gradients.names, gradients.workers, strict=True)
+            if worker == weights.workers[at]
+        }
+        what = "a gradient of exactly zero" if has_one else "no gradient"
         return IssueFound(
             evidence(
                 step,
@@ -107,7 +113,7 @@ class MissingGradient(Rule):
                 value=count,
                 threshold=self.patience,
                 told=(
-                    f"has had no gradient for {count} saved steps, as {int(found.sum())} of "
+                    f"has had {what} for {count} saved steps, as {int(found.sum())} of "
                     f"{len(weights)} weights"
                 ),
                 remedy=_REMEDY,

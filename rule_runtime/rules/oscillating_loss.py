@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.numerics.robust import noise, trend
+from rule_runtime.numerics.robust import noise, rank_sum, trend
 from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["OscillatingLoss"]
+
+
+_GROWN: Final = 3.0
+_Z: Final = 3.5
 
 
 class OscillatingLoss(LossRule):
     """Finds losses that swing widely and do not fall.
 
     What it detects:
-        A training loss that scatters by a large share of what it was at the beginning, and has no
-        downward trend.
+        A training loss that scatters by a large share of what it was at the beginning, much more
+        than it did there, and has no downward trend.
 
     Why it matters:
         Steps that are too long jump over the minimum from one side to the other.
@@ -27,10 +31,14 @@ class OscillatingLoss(LossRule):
     How it decides:
         The scatter of the latest `num_points` saved losses about their own course is taken from
         the differences of neighbours (median, so that single spikes do not count). It fires if it
-        is larger than `amplitude_percent` of the loss at the beginning while the loss does not
-        fall: the Mann-Kendall test finds no downward trend (z above -1.64) and the median of the
-        window is at least half the loss at the beginning. The losses of EVAL and PREDICT steps
-        are not judged.
+        is larger than `amplitude_percent` of the loss at the beginning (median of the first 10),
+        and at least three times the scatter there, with a Mann-Whitney test of the differences
+        (z above 3.5), while the loss does not fall: the Mann-Kendall test finds no downward trend
+        (z above -1.64) and the median of the window is at least half the loss at the beginning.
+        So the noise of small batches, which is there from the beginning, is none. A loss that
+        changes its sign is not judged. With several losses none is judged while one of them lies
+        clearly below its beginning. The losses of EVAL and PREDICT steps and of other data sets
+        than `train` are not judged, nor are metrics that should grow.
 
     Parameters:
         num_points: Saved losses that are looked at.
@@ -41,7 +49,7 @@ class OscillatingLoss(LossRule):
         A lower learning rate, a larger batch, gradient clipping.
 
     Known false alarms:
-        Batches of one or two rows, whose losses scatter by nature.
+        A change to much smaller batches in the middle of a training.
 
     Source:
         Stepwatch; "fluctuating loss" of TheDeepChecker (2022) and "oscillating loss" of
@@ -57,6 +65,7 @@ class OscillatingLoss(LossRule):
     measure: ClassVar[str] = "loss_scatter_percent"
     remedy: ClassVar[str] = "Lower the learning rate, take larger batches or clip gradients."
 
+    num_first: ClassVar[int] = 10
     _NO_TREND: ClassVar[float] = -1.64
 
     @property
@@ -66,8 +75,8 @@ class OscillatingLoss(LossRule):
 
     @property
     def num_needed(self) -> int:
-        """Return how many losses are needed."""
-        return self.num_points
+        """Return how many losses are needed: a beginning, and the window behind it."""
+        return self.num_first // 2 + self.num_points
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002
         """Measure the scatter of the window.
@@ -76,19 +85,25 @@ class OscillatingLoss(LossRule):
             series: The losses.
             num_steps: Not used.
         """
-        if not series.start:
+        first, latest = series.first, series.latest
+        numbers = series.whole
+        scale = abs(float(np.median(first)))
+        if not ((numbers > 0).all() or (numbers < 0).all()):
             return None
-        amplitude = 100 * noise(series.latest) / series.start
-        is_low = np.median(series.latest) < series.start / 2
-        if amplitude <= self.amplitude_percent or is_low:
+        amplitude = 100 * noise(latest) / scale
+        is_low = np.median(latest) < scale / 2
+        if amplitude <= self.amplitude_percent or (is_low and numbers[0] > 0):
             return None
-        z = trend(series.latest)
+        has_grown = noise(latest) >= _GROWN * noise(first)
+        if not has_grown or rank_sum(np.abs(np.diff(latest)), np.abs(np.diff(first))) <= _Z:
+            return None
+        z = trend(latest)
         if z <= self._NO_TREND:
             return None
         return Finding(
             amplitude,
             amplitude,
             self.amplitude_percent,
-            f"scatters by {amplitude:.3g} % of {series.start:.4g} at the beginning, more than "
+            f"scatters by {amplitude:.3g} % of {scale:.4g} at the beginning, more than "
             f"{self.amplitude_percent:g} %, and does not fall (z {z:.2f})",
         )

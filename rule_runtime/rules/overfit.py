@@ -8,6 +8,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import finished_phases
 from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.evaluation.selection import selected_collections
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.evaluation_phases import Phase
@@ -74,6 +75,12 @@ class Overfit(Rule):
     collections = (
         CollectionConfig("losses", {"train.save_interval": "100", "eval.save_interval": "10"}),
     )
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the collection `losses`, or what was chosen in its place."""
+        intervals = self.collections[0].parameters
+        chosen = selected_collections("Overfit", (), self.tensor_regex, intervals)
+        return chosen or self.collections
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Judge the evaluation phases that ended with this step.

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+import math
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
+from rule_runtime.numerics.robust import noise, trend
 from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]
 
 _BIN_STEPS: Final = 5
-_SMOOTHED: Final = 5
+_NUM_BINS: Final = 10
+_NUM_IN_NOISE: Final = 20
+_NUM_LATEST: Final = 30
+_FALLING: Final = -1.64
+_SMOOTH: Final = 1e-3
+_BEGINNING: Final = 3
+_WARMING_UP: Final = 1.5
 
 
 class PlateauedLoss(LossRule):
@@ -26,13 +39,25 @@ class PlateauedLoss(LossRule):
         The model does not learn, and costs as if it did.
 
     How it decides:
-        Losses are averaged over bins of 5 steps. The median of the latest 5 bins is compared with
-        the loss at the beginning: the first bin, or the median of the first 5 bins if that is
-        larger. Until `num_steps` steps have passed it must have fallen by a share of
-        `min_fall_percent` that grows with the steps, from a third of them on; from then on by all
-        of it. A loss below zero at the beginning is measured by its size. A loss that fell enough
-        once, and then stands still, has converged and is no finding. The losses of EVAL and PREDICT
-        steps are not judged.
+        Losses are averaged over bins of 5 steps; the first 10 bins and the latest 30 are looked at,
+        at least 20 in all, or 10 if the loss has next to no noise (0.1 %). The smallest median of a
+        third of them in a row is compared with the loss at the beginning: the median of the first
+        third, or of the first 3 if that is larger. Until `num_steps` steps have passed it must be
+        lower by a share of `min_fall_percent` that grows with the steps, from a third of them on;
+        from then on by all of it. A loss below zero is measured by its size.
+
+        It is quiet as well where nothing can be told: if the Mann-Kendall test finds a downward
+        trend (z of -1.64 or below; not counted if the fall is less than half of what is needed and
+        there is next to no noise), if the noise of neighbours makes the difference uncertain by
+        half of `min_fall_percent` or more, and if the loss changes its sign. Where weights are
+        saved beside the loss, steps are counted from when their movement last grew by half (that
+        is a warm-up), and only those saved ones behind which weights had moved, if some had not:
+        there gradients are accumulated.
+
+        A loss that fell enough once, and then stands still, has converged and is no finding. With
+        several losses none is judged while one of them lies clearly below its beginning. The losses
+        of EVAL and PREDICT steps and of other data sets than `train` are not judged, nor are
+        metrics that should grow.
 
     Parameters:
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
@@ -45,7 +70,8 @@ class PlateauedLoss(LossRule):
 
     Known false alarms:
         Fine-tuning of a model that is good already; tasks with very little to learn; losses of
-        adversarial training.
+        adversarial training; warm-ups or accumulated gradients so slow that the loss does not move
+        in the first `num_steps` steps.
 
     Source:
         Stepwatch, in place of the two-point comparison of LossNotDecreasing.
@@ -63,39 +89,82 @@ class PlateauedLoss(LossRule):
         "learning rate; look for layers that get no gradient."
     )
 
+    num_first: ClassVar[int] = _NUM_BINS
+
     @property
     def num_latest(self) -> int:
         """Return the length of the window."""
-        return _SMOOTHED
+        return _NUM_LATEST
 
     @property
     def num_needed(self) -> int:
         """Return how many bins are needed."""
-        return _SMOOTHED
+        return _NUM_BINS
 
     @property
     def bin_steps(self) -> int:
         """Return how many steps are averaged."""
         return _BIN_STEPS
 
+    def elapsed(self, step: StepView, memory: Memory) -> int:
+        """Return the steps since weights began to move more, or the updates if these are rare.
+
+        Args:
+            step: What was saved at the step.
+            memory: `begin`; `drift`, statistics of at most 64 weights; `updates`, the movement, and
+                how many pairs of saved steps there were since it grew, with it and without.
+        """
+        rows = step.tensors(collections=("weights",))
+        if not len(rows):
+            return super().elapsed(step, memory)
+        drift = WeightDrift(memory.get("drift", {}))
+        columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
+        before = drift.step
+        _, moved, _ = drift.advance(
+            step.mode_step, list(zip(rows.names, rows.workers, strict=True)), columns
+        )
+        memory["drift"] = drift.to_json()
+        if before is None or not moved.size:
+            return super().elapsed(step, memory)
+        size = float(np.median(moved[moved > 0])) if (moved > 0).any() else 0.0
+        since, largest, num_moved, num_still = memory.get("updates", (before, size, 0, 0))
+        if size > _WARMING_UP * largest:
+            since, largest, num_moved = before, size, 0
+        num_moved, num_still = num_moved + (size > 0), num_still + (size == 0)
+        memory["updates"] = [since, largest, num_moved, num_still]
+        return int(num_moved if num_still else step.mode_step - since)
+
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:
-        """Compare the latest bins with the beginning.
+        """Compare the latest bins with the first ones.
 
         Args:
             series: The means of the bins.
             num_steps: Steps since the first one with a loss.
         """
-        start = float(max(series.first[0], np.median(series.first)))
-        now = float(np.median(series.latest))
-        scale = abs(start) or 1.0
-        fall = 100 * (start - now) / scale
+        means = series.whole
+        third = min(len(means) // 3, _NUM_BINS)
+        start = float(max(np.median(means[:_BEGINNING]), np.median(means[:third])))
+        windows = np.lib.stride_tricks.sliding_window_view(means, third)
+        now = float(np.median(windows, axis=1).min())
         needed = min(num_steps / self.num_steps, 1.0) * self.min_fall_percent
-        if fall >= needed or num_steps < self.num_steps / 3:
+        if num_steps < self.num_steps / 3 or means.min() * means.max() <= 0:
             return None
+        fall = 100 * (start - now) / abs(start)
+        scatter = 100 * noise(means) / abs(start)
+        # That of the difference of two medians, each of a third of the bins.
+        error = math.sqrt(math.pi / 2) * scatter * math.sqrt(2 / third)
+        is_smooth = scatter < 100 * _SMOOTH and fall < needed / 2
+        if len(means) < _NUM_IN_NOISE and not is_smooth:
+            return None
+        if fall >= needed or 2 * error >= self.min_fall_percent:
+            return None
+        if trend(means) <= _FALLING and not is_smooth:
+            return None
+        moved = f"fell by {fall:.3g} %" if fall >= 0 else f"rose by {-fall:.3g} %"
         return Finding(
             -fall,
             fall,
             needed,
-            f"is {now:.4g} and was {start:.4g} at the beginning: it fell by {fall:.3g} %, less "
-            f"than {needed:.3g} %",
+            f"is {now:.4g} and was {start:.4g} at the beginning: it {moved}, and should have "
+            f"fallen by {needed:.3g} % by now",
         )

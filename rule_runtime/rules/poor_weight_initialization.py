@@ -59,14 +59,15 @@ class PoorWeightInitialization(Rule):
         3. Of each loss: no value below the smallest one so far for `patience` of these steps in a
         row. A loss that is not finite is passed over (ExplodingTensor finds it). Of more than 32
         losses the first are judged.
-        Steps are counted as they are saved: save the first ones at an interval of 1.
+        Saved steps are counted: `requires()` has the first `steps` of them saved one by one, of
+        gradients and losses by a collection of its own, `first_steps`.
 
     Parameters:
         activation_inputs_regex: Regular expressions of the inputs of activations.
         threshold: Ratio of the largest variance to the smallest above which layers are too unlike.
         distribution_range: Distance of percentiles below which a gradient's elements are too alike.
         patience: Steps without a smaller loss that are too many.
-        steps: Number of first steps that are judged.
+        steps: Number of first saved steps that are judged.
 
     What to try:
         An initialisation made for the activation (Kaiming for ReLU, Xavier for tanh and sigmoid),
@@ -86,7 +87,7 @@ class PoorWeightInitialization(Rule):
     threshold: Annotated[float, GreaterThan(0), Unit("largest / smallest variance")] = 10.0
     distribution_range: Annotated[float, AtLeast(0), Unit("gradient")] = 0.001
     patience: Annotated[int, AtLeast(1), Unit("steps")] = 5
-    steps: Annotated[int, AtLeast(1), Unit("steps")] = 10
+    steps: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
 
     collections = (
         CollectionConfig("relu_input", {"include_regex": ".*relu_input", "save_interval": "500"}),
@@ -97,11 +98,15 @@ class PoorWeightInitialization(Rule):
         parameters = dict(self.collections[0].parameters)
         if self.activation_inputs_regex:
             parameters["include_regex"] = "|".join(self.activation_inputs_regex)
-        interval = {"save_interval": parameters["save_interval"]}
+        rarely = {"save_interval": parameters["save_interval"]}
+        first = {"save_interval": "1", "end_step": str(self.steps)}
+        values = {"include_regex": "^gradient|[Ll]oss", "save_raw_tensor": "True"}
         return (
-            CollectionConfig("relu_input", parameters),
-            CollectionConfig("gradients", {**interval, "save_raw_tensor": "True"}),
-            CollectionConfig("losses", interval),
+            CollectionConfig("relu_input", {**parameters, **first}),
+            # Other rules may want these for the whole run, which must not be saved step by step.
+            CollectionConfig("first_steps", {**first, **values}),
+            CollectionConfig("gradients", rarely),
+            CollectionConfig("losses", rarely),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -115,7 +120,7 @@ class PoorWeightInitialization(Rule):
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
         if memory.get("num_judged", 0) >= self.steps:
-            return NotEvaluated(f"only the first {self.steps} training steps are judged")
+            return NotEvaluated(f"only the first {self.steps} saved training steps are judged")
         answers = (
             self._of_variances(step),
             self._of_gradients(step),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaDivergence"]
 
 _COLUMNS: Final = ("min", "max", "mean", "l1", "l2")
+_ALONE: Final = "one worker alone saved parameters: there is nothing to compare"
+_UNLIKE: Final = "no parameter was saved with the same size by two workers"
 _REMEDY: Final = (
     "Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is set), "
     "for parameters that were registered behind DistributedDataParallel, no_sync() without an end, "
@@ -42,7 +44,7 @@ class ReplicaDivergence(Rule):
         `patience` saved steps in a row, if at an earlier step no parameter differed. Parameters
         that differ from the start are parts of one model (sharded, pipelined) or meant to differ,
         and not judged. A step with one worker, or without a parameter of the same size on two,
-        passes: there is nothing that could differ.
+        is not evaluated: there is nothing that could differ.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.
@@ -80,8 +82,9 @@ class ReplicaDivergence(Rule):
         if not len(rows):
             return NotEvaluated("neither weights nor biases were saved")
         difference = _differences(rows)
-        if len(set(rows.workers)) == 1 or np.isnan(difference).all():
-            return Passed()
+        if np.isnan(difference).all():
+            is_alone = len(set(rows.workers)) == 1
+            return NotEvaluated(_ALONE if is_alone else _UNLIKE)
         differs = bool(np.nanmax(difference) > self.rtol)
         if differs and not memory.get("agreed"):
             return NotEvaluated("the workers' parameters differ from the start")

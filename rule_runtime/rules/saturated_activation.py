@@ -12,7 +12,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
 from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
 from rule_runtime.trial.value_pairs import row_values
 
@@ -23,6 +23,7 @@ __all__ = ["SaturatedActivation"]
 
 _LAYERS: Final = ("tanh", "sigmoid")
 
+_REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
     "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
     "lower the learning rate, or use an activation that does not saturate, such as ReLU or GELU."
@@ -78,7 +79,7 @@ class SaturatedActivation(Rule):
     """
 
     collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*tanh_input|.*sigmoid_input",)
+    tensor_regex: Annotated[tuple[str, ...], Regex()] = _REGEX
     threshold_tanh_min: Annotated[float, Unit("input")] = -9.4999
     threshold_tanh_max: Annotated[float, Unit("input")] = 9.4999
     threshold_sigmoid_min: Annotated[float, Unit("input")] = -23.0
@@ -108,8 +109,10 @@ class SaturatedActivation(Rule):
             )
             for layer in _LAYERS
         )
-        named = (n for n in self.collection_names if n not in {c.name for c in of_layers})
-        return (*of_layers, *(CollectionConfig(n, {"save_raw_tensor": "True"}) for n in named))
+        named = [n for n in self.collection_names if n not in {c.name for c in of_layers}]
+        regex = () if self.tensor_regex == _REGEX else self.tensor_regex
+        values = {"save_interval": "500", "save_raw_tensor": "True"}
+        return (*of_layers, *selected_collections("SaturatedActivation", named, regex, values))
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of saturated units of the step with the threshold.

@@ -19,7 +19,7 @@ from rule_runtime.evaluation.comparing import (
 from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import Memory, Regex, Rule
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, selected_collections, worst
 from rule_runtime.numerics.closeness import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
 from rule_runtime.trial.value_pairs import value_pairs
@@ -106,9 +106,11 @@ class SimilarAcrossRuns(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the named collections with values."""
+        """Return what was chosen, with values."""
         values = {"save_raw_tensor": "True"}
-        return tuple(CollectionConfig(name, values) for name in self.collection_names)
+        return selected_collections(
+            "SimilarAcrossRuns", self.collection_names, self.tensor_regex, values
+        )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the tensors of the step with those of the other runs.

@@ -33,15 +33,18 @@ class StalledTrainingRule(Rule):
         counts. At each saved step that time is compared with the latest of the steps before;
         strictly more than `threshold` seconds fires. A clock that was set back is no gap. The clock
         starts with the first saved step, so the start of the job does not count; nor does what
-        comes after the end of the training. A stall that goes on has no step yet: it is judged by
-        whoever has a clock (`check_silence`), with the seconds since the last output. The first
-        step is not evaluated, nor are the original client's files, which tell no time.
+        comes after the end of the training. With `judge_gaps` off such a gap passes: the training
+        goes on, and there is no reason to stop it. A stall that goes on has no step yet: it is
+        judged by whoever has a clock (`check_silence`), with the seconds since the last output. The
+        first step is not evaluated, nor are the original client's files, which tell no time.
         `stop_training_on_fire` and `training_job_name_prefix` are accepted and change nothing: what
         happens after a finding is the matter of the actions and of the stop policy, which know the
         job by its name and not by a prefix.
 
     Parameters:
         threshold: Seconds without output that are no issue yet.
+        judge_gaps: Whether a stall that is over, for a later step was saved, is an issue; False
+            leaves those that go on.
         stop_training_on_fire: Not used; superseded by the action StopTraining.
         training_job_name_prefix: Not used; superseded likewise.
 
@@ -50,13 +53,15 @@ class StalledTrainingRule(Rule):
 
     Known false alarms:
         A saving interval longer than `threshold`; long evaluations in which nothing is saved; the
-        pause between an interruption of a spot instance and its resumption.
+        pause between an interruption of a spot instance and its resumption. All of them are over
+        when they are found: the pack `recommended` has `judge_gaps` off.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     threshold: Annotated[int, GreaterThan(0), Unit("s")] = 1800
+    judge_gaps: bool = True
     stop_training_on_fire: bool = False
     training_job_name_prefix: str | None = None
 
@@ -76,22 +81,20 @@ class StalledTrainingRule(Rule):
         if before is None:
             return NotEvaluated("there is no step before to compare the time with")
         gap = time - before
-        if gap <= self.threshold:
+        if gap <= self.threshold or not self.judge_gaps:
             return Passed()
-        rows = step.tensors()
-        name, worker = min(zip(rows.names, rows.workers, strict=True), default=("", ""))
         return IssueFound(
             Evidence(
                 step=step.step,
                 mode=step.mode.name,
-                worker=worker or step.workers[0],
-                tensor=name,
+                worker=min(step.workers),
+                tensor="",
                 measure="seconds_without_output",
                 value=gap,
                 threshold=float(self.threshold),
                 sentence=(
-                    f"{name}: nothing was saved for {gap:.0f} s behind step {number}, longer than "
-                    f"{self.threshold} s"
+                    f"nothing was saved for {gap:.0f} s behind step {number}, longer than "
+                    f"{self.threshold} s; the training went on"
                 ),
                 remedy=_REMEDY,
             )

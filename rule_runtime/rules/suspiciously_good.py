@@ -7,13 +7,18 @@ from typing import Annotated, ClassVar, Final
 
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
-from rule_runtime.evaluation.validation_rule import ValidationRule
+from rule_runtime.evaluation.validation_rule import Training, ValidationRule
 
 __all__ = ["SuspiciouslyGood"]
 
-_ROOT: Final = re.compile(r"rmse|mae|[lL]1")
-_SQUARE: Final = re.compile(r"MSE|[mM]ean_?[sS]quared")
+_DISTANCE: Final = re.compile(
+    r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance|[lL]1|[lL]2|MSE|[hH]uber|"
+    r"[mM]ean_?([sS]quared|[aA]bs)|[cC]osine|[mM]argin|[tT]riplet|CTC|KL"
+)
+_OF_XGBOOST: Final = re.compile(r"(validation|valid|val|eval|evaluation|test|dev|holdout)[\w]*-")
 _AS_GOOD: Final = 1.5
+_AS_GOOD_TREES: Final = 1.1
+_TREES: Final = 10.0
 
 
 class SuspiciouslyGood(ValidationRule):
@@ -31,13 +36,17 @@ class SuspiciouslyGood(ValidationRule):
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
         XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
         each step. It fires if, `patience` passes in a row, this is less than `max_loss_percent` of
-        the first training loss, and at most 1.5 times the median of the latest 5 saved
-        training losses. For losses that are roots or magnitudes (rmse, mae, L1) 2.5 times as much
-        is allowed, for squares (MSE) the square of that, so that 2 % become 5 % and 0.25 %. A pass
-        is judged at the training step behind it. Of more than 32 losses the first 32 are judged.
+        the loss at the beginning (the first training loss, or the median of the first 5 if that is
+        larger), and at most 1.5 times the median of the latest 5 saved training losses. With
+        XGBoost 10 times as much is allowed, but only 1.1 times the training loss: trees approach
+        zero slowly, and fit their training data better than any other. Only losses of classes and
+        probabilities are judged: these begin at the loss of guessing. How well guessing does where
+        a distance is measured (MSE, L1, rmse, mae and the like) the losses do not tell. A pass is
+        judged at the training step behind it, or at its last step once it is as long as the one
+        before. Of more than 32 losses the first 32 are judged.
 
     Parameters:
-        max_loss_percent: Validation loss, in percent of the first training loss.
+        max_loss_percent: Validation loss, in percent of the loss at the beginning.
         patience: Passes of validation in a row, or saved steps with XGBoost.
 
     What to try:
@@ -50,7 +59,7 @@ class SuspiciouslyGood(ValidationRule):
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
     """
 
-    max_loss_percent: Annotated[float, GreaterThan(0), LessThan(40), Unit("%")] = 2.0
+    max_loss_percent: Annotated[float, GreaterThan(0), LessThan(10), Unit("%")] = 0.2
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
     measure: ClassVar[str] = "validation_loss"
@@ -59,28 +68,26 @@ class SuspiciouslyGood(ValidationRule):
         "time after the event), for rows that are in both sets, and for scaling fitted on all data."
     )
 
-    def judge(self, name: str, validation: float, training: float, first: float) -> Finding | None:
+    def judge(self, name: str, validation: float, training: Training) -> Finding | None:
         """Compare validation with the beginning and with training.
 
         Args:
             name: Name of the loss of validation.
             validation: The loss of validation.
-            training: Median of the latest losses of training.
-            first: The first loss of training.
+            training: The losses of training.
         """
-        limit = first * self._share(name)
-        if not 0 <= validation < limit or validation > _AS_GOOD * training:
+        if _DISTANCE.search(name):
+            return None
+        by_trees = _OF_XGBOOST.match(name) is not None
+        share = self.max_loss_percent / 100 * (_TREES if by_trees else 1.0)
+        limit = share * training.start
+        as_good = _AS_GOOD_TREES if by_trees else _AS_GOOD
+        if not 0 <= validation < limit or validation > as_good * training.now:
             return None
         return Finding(
             limit - validation,
             validation,
             limit,
-            f"{name} of validation is {validation:.3g}, below {limit:.3g}, and as small as that of "
-            f"training, {training:.3g}",
+            f"the loss of validation is {validation:.3g}, below {limit:.3g}, and as small as that "
+            f"of training, {training.now:.3g}",
         )
-
-    def _share(self, name: str) -> float:
-        share = self.max_loss_percent / 100
-        if _SQUARE.search(name):
-            return (2.5 * share) ** 2
-        return 2.5 * share if _ROOT.search(name) else share

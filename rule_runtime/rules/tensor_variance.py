@@ -10,7 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, selected_collections, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -86,8 +86,8 @@ class TensorVariance(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the named collections."""
-        return tuple(CollectionConfig(name) for name in self.collection_names)
+        """Return what was chosen."""
+        return selected_collections("TensorVariance", self.collection_names, self.tensor_regex)
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the variances of the step with the thresholds.

@@ -12,7 +12,7 @@ from rule_runtime.evaluation.comparing import Likeness, compare, frozen_rows, wi
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
 from rule_runtime.evaluation.step_history import StepHistory
 from rule_runtime.numerics.closeness import Tolerance
 
@@ -92,9 +92,11 @@ class UnchangedTensor(Rule):
             )
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return the named collections with values."""
+        """Return what was chosen, with values."""
         values = {"save_raw_tensor": "True"}
-        return tuple(CollectionConfig(name, values) for name in self.collection_names)
+        return selected_collections(
+            "UnchangedTensor", self.collection_names, self.tensor_regex, values
+        )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the tensors of the step with what they were before.

@@ -56,6 +56,14 @@ def test_an_issue_outweighs_what_could_not_be_judged(trial: TrialBuilder) -> Non
     assert "3 steps or more before step 0" in loss["StatusDetails"]
 
 
+def test_rules_that_do_not_apply_are_told_without_an_error(trial: TrialBuilder) -> None:
+    trial.step(0, {"gradient/a_weight": [0.1, 0.2], "a_weight": [1.0, 2.0]})
+    _, output = run(trial, "--pack", "recommended")
+    assert "not evaluated" in output.replace("\n", " ")
+    assert "Error" not in output
+    assert "Insufficient" not in output
+
+
 def test_nothing_to_judge(trial: TrialBuilder) -> None:
     status, output = run(trial, "--output", "json")
     assert status == 2

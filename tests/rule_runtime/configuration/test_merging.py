@@ -36,7 +36,7 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"end_step": "10"}, {"end_step": "20"}, {"end_step": "20"}),
         ({"end_step": "10"}, {}, {}),
         ({"save_steps": "0,5"}, {"save_steps": "5,2"}, {"save_steps": "0,2,5"}),
-        ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a,b"}),
+        ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a|b"}),
         ({"include_regex": "a"}, {"include_regex": "a"}, {"include_regex": "a"}),
         ({"save_raw_tensor": "False"}, {"save_raw_tensor": "True"}, {"save_raw_tensor": "True"}),
         ({"save_raw_tensor": "False"}, {}, {"save_raw_tensor": "False"}),

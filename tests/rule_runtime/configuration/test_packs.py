@@ -10,6 +10,7 @@ import torch
 from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.pytorch import Hook
 from rule_runtime import create_trial
+from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.evaluation.registry import available_rules
 from rule_runtime.trial.errors import TensorUnavailableForStep
@@ -55,7 +56,9 @@ def test_what_the_recommended_pack_has_saved() -> None:
         assert configs[name]["save_interval"] == "10"
         assert configs[name]["save_raw_tensor"] == "False"
     assert configs["losses"]["eval.save_interval"] == "1"
-    assert configs["relu_output"]["save_raw_tensor"] == "True"
+    for name in ("relu_output", "tanh_input", "sigmoid_input"):
+        assert configs[name]["save_raw_tensor"] == "True"
+        assert configs[name]["save_interval"] == "100"
     assert {"biases", "labels", "loss_inputs", "module_io"} <= set(configs)
 
 
@@ -92,7 +95,36 @@ def test_a_training_saves_what_the_recommended_pack_asks_for(
     with pytest.raises(TensorUnavailableForStep):
         trial.tensor(weight).value(10)
     if activation is torch.nn.ReLU:
-        assert trial.tensor("1_output_0").value(10).shape == (5, 3)
+        # Values of activations are most of what a run stores: every 100 steps are enough.
+        assert trial.tensor("1_output_0").value(0).shape == (5, 3)
+        with pytest.raises(TensorUnavailableForStep):
+            trial.tensor("1_output_0").value(10)
+
+
+@pytest.mark.parametrize(
+    ("activation", "shift", "rule"),
+    [(torch.nn.ReLU, -50.0, "DeadRelu"), (torch.nn.Tanh, 50.0, "SaturatedActivation")],
+)
+def test_activations_saved_rarely_are_enough(
+    activation: type[torch.nn.Module], shift: float, rule: str, tmp_path: Path
+) -> None:
+    collections = [config.to_json() for config in PACKS["recommended"].collections()]
+    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    first = torch.nn.Linear(4, 3)
+    model = torch.nn.Sequential(first, activation(), torch.nn.Linear(3, 2))
+    hook.register_module(model)
+    for step in range(400):
+        if step == 150:
+            with torch.no_grad():
+                first.bias += shift
+        model(torch.randn(5, 4)).sum().backward()
+    hook.close()
+    states = evaluate_run(str(tmp_path / "run"), [(rule, PACKS["recommended"].rules()[rule])])
+    evidence = states[rule].evidence
+    assert evidence is not None
+    assert evidence.step == 200
 
 
 @pytest.mark.parametrize("name", PACKS)

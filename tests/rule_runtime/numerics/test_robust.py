@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from rule_runtime.numerics.robust import noise, spread, trend
+from rule_runtime.numerics.robust import noise, rank_sum, spread, trend
 
 SERIES = st.lists(st.integers(-5, 5), min_size=3, max_size=40).map(np.array)
 
@@ -54,3 +54,11 @@ def test_the_noise_is_that_about_the_course() -> None:
     course = np.linspace(50, 0, 4000)
     assert noise(course + rng.normal(0, 2, 4000)) == pytest.approx(2, rel=0.05)
     assert noise(np.array([1.0])) == 0
+
+
+def test_the_rank_sum_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(2)
+    one, other = rng.normal(0.5, 1, 15), rng.normal(0, 1, 20)
+    u = stats.mannwhitneyu(one, other).statistic
+    assert rank_sum(one, other) == pytest.approx((u - 150) / np.sqrt(300 * 36 / 12))
+    assert rank_sum(one, np.array([])) == 0

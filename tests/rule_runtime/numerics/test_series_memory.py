@@ -54,8 +54,8 @@ def test_streaks_are_counted_until_it_is_fine_once() -> None:
     assert counts == [1, 2, 0, 1]
 
 
-def test_the_start_is_the_first_number_or_the_median_if_smaller() -> None:
-    for numbers, start in (([4.0, 9.0, 9.0], 4.0), ([4.0, 1.0, 2.0], 2.0), ([-3.0], 3.0)):
+def test_the_start_is_the_first_number_or_the_median_if_larger() -> None:
+    for numbers, start in (([4.0, 9.0, 9.0], 9.0), ([4.0, 1.0, 2.0], 4.0), ([-3.0], 3.0)):
         kept = memory()
         for number in numbers:
             kept.add({("a", "0"): number})

@@ -27,6 +27,7 @@ class TestDeadOptimizerContract(RuleContract):
 def run(
     num_steps: int = 12,
     *,
+    interval: int = 1,
     moves: Iterable[str] = ("a",),
     gradients: Iterable[str] = ("a", "b"),
     zero: Iterable[str] = (),
@@ -39,7 +40,7 @@ def run(
             if name in gradients:
                 value = 0.0 if name in zero else 1.0
                 tensors[f"gradient/Net_{name}.weight"] = np.full(4, value)
-        trial.step(step, tensors)
+        trial.step(step * interval, tensors, mode_step=step * interval)
     return trial
 
 
@@ -60,8 +61,18 @@ def test_parameters_without_a_gradient_are_frozen_and_no_issue() -> None:
 
 def test_if_nothing_moves_it_waits_longer() -> None:
     # With gradients that are accumulated the optimiser steps now and then only.
-    trial = run(30, moves=())
-    assert found_at(DeadOptimizer(), trial)[0] == 25
+    trial = run(260, moves=())
+    assert found_at(DeadOptimizer(), trial)[0] == 250
+    trial = run(30, moves=(), interval=10)
+    assert found_at(DeadOptimizer(), trial)[0] == 250
+
+
+def test_gradients_may_be_accumulated_while_every_step_is_saved() -> None:
+    trial = TrialBuilder()
+    for step in range(600):
+        weight = {"Net_a.weight": [float(step // 64)], "gradient/Net_a.weight": [1.0]}
+        trial.step(step, weight)
+    assert not found_at(DeadOptimizer(), trial)
 
 
 def test_a_change_begins_anew() -> None:

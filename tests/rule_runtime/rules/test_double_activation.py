@@ -54,7 +54,7 @@ def run(num_steps: int = 4, **tensors: object) -> TrialBuilder:
     [
         (SCORES, False),
         (softmax(SCORES), True),
-        (1 / (1 + np.exp(-SCORES)), True),
+        (1 / (1 + np.exp(-SCORES)), False),  # not yet: scores may lie between 0 and 1 by chance
         (np.maximum(SCORES, 0), True),
         (np.abs(SCORES) + 0.1, False),
         (np.full((16, 10), 0.1), False),
@@ -64,6 +64,33 @@ def run(num_steps: int = 4, **tensors: object) -> TrialBuilder:
 def test_inputs_of_cross_entropy(value: object, fires: bool) -> None:
     trial = run(CrossEntropyLoss_input_0=value)
     assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "tanh", "relu"])
+@pytest.mark.parametrize("loss", ["BCELoss", "MSELoss", "L1Loss"])
+def test_a_loss_of_activations_may_have_an_activation_ahead(kind: str, loss: str) -> None:
+    value = np.maximum(SCORES, 0) if kind == "relu" else np.tanh(SCORES)
+    trial = run(40, **{f"a_{kind}_output_0": value, f"{loss}_input_0": value})
+    assert not found_at(DoubleActivation(), trial)
+
+
+def test_the_output_of_a_layer_as_scores_is_found_at_once() -> None:
+    value = np.tanh(SCORES)
+    trial = run(
+        a_tanh_output_0=value, BCEWithLogitsLoss_input_0=value, BCEWithLogitsLoss_output_0=0.7
+    )
+    assert found_at(DoubleActivation(), trial) == [2, 3]
+
+
+def test_scores_that_lie_between_0_and_1_by_chance_are_watched_for_long() -> None:
+    weak = {"BCEWithLogitsLoss_input_0": np.linspace(0.2, 0.8, 64)[:, None]}
+    loss = {"BCEWithLogitsLoss_output_0": 0.7}
+    assert not found_at(DoubleActivation(), run(120, **weak, **loss))
+    sigmoid = np.linspace(0.01, 0.99, 64)[:, None]
+    trial = run(52, BCEWithLogitsLoss_input_0=sigmoid, **loss)
+    assert found_at(DoubleActivation(), trial) == [49, 50, 51]
+    found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
+    assert "it looks as if it went through an activation already" in found.evidence.sentence
 
 
 def test_the_evidence() -> None:

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.rules.feature_importance_overweight import FeatureImportanceOverweight
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.xgboost_trials import boost, judged, matrix
 
 
@@ -60,6 +62,17 @@ def test_no_more_features_than_are_added_up_say_nothing() -> None:
     assert outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.2])) == reason
     outcome = outcome_of(FeatureImportanceOverweight(), importances([0.5, 0.3, 0.19, 0.01]))
     assert isinstance(outcome, IssueFound)
+
+
+def test_first_rounds_and_few_features_may_be_left_out() -> None:
+    trial = TrialBuilder()
+    for step in (0, 9, 10, 20):
+        trial.step(step, importances([0.95] + [0.01] * 5, "total_gain"), mode_step=step)
+    rule = PACKS["recommended"].rules()["FeatureImportanceOverweight"]
+    assert found_at(rule, trial) == [10, 20]
+    few = TrialBuilder()
+    few.step(30, importances([0.926, 0.074], "total_gain"), mode_step=30)
+    assert few.outcomes(rule) == [NotEvaluated("no more than 2 features have an importance")]
 
 
 def test_types_of_importance_are_not_mixed() -> None:

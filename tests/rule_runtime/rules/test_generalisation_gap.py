@@ -44,7 +44,7 @@ class TestGeneralisationGapContract(RuleContract):
 
 def test_fires_behind_the_second_pass_with_a_gap() -> None:
     trial = trial_of(passes([(2.0, 1.9), (0.3, 0.8), (0.1, 0.9), (0.1, 0.9)]))
-    assert found_at(GeneralisationGap(), trial) == [30, 40]
+    assert found_at(GeneralisationGap(), trial) == [29, 39]
     found = next(o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound))
     assert found.evidence.value == pytest.approx(100 * (0.9 - 0.1) / 2.0)
     assert "a gap of 40 % of 2 at the beginning" in found.evidence.sentence
@@ -68,3 +68,28 @@ def test_a_pass_is_averaged() -> None:
         loss = 9.0 if saved.mode is ModeKeys.EVAL and saved.step % 5 == 0 else None
         steps.append(saved if loss is None else saved._replace(tensors={LOSS: np.float64(loss)}))
     assert not found_at(GeneralisationGap(), trial_of(steps))  # (9 + 4 x 1) / 5 = 2.6
+
+
+def test_the_last_pass_of_a_run_is_judged() -> None:
+    steps = passes([(2.0, 1.9), (0.3, 0.8), (0.1, 0.9)])[:-1]  # nothing behind the last pass
+    assert steps[-1].mode is ModeKeys.EVAL
+    assert found_at(GeneralisationGap(), trial_of(steps)) == [29]
+
+
+def test_the_scatter_of_small_batches_is_no_gap() -> None:
+    rng = np.random.default_rng(0)
+    steps: list[SavedStep] = []
+    for _ in range(20):
+        losses = [*rng.lognormal(0, 1.5, 10), 3.0]
+        for at, loss in enumerate(losses):
+            mode = ModeKeys.EVAL if at == len(losses) - 1 else ModeKeys.TRAIN
+            steps.append(SavedStep(len(steps), {LOSS: np.float64(loss)}, mode, len(steps)))
+    assert not found_at(GeneralisationGap(), trial_of(steps))
+
+
+def test_metrics_that_should_grow_are_not_judged() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("-aucpr$",))
+    for step in range(10):
+        trial.step(step, {"train-aucpr": [0.1], "validation-aucpr": [0.9]})
+    assert not found_at(GeneralisationGap(), trial)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.gradient_norm_explosion import GradientNormExplosion
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import found_at
 
 
@@ -18,11 +19,15 @@ class TestGradientNormExplosionContract(RuleContract):
     def make_rule(self) -> Rule:
         return GradientNormExplosion()
 
-    def make_sick(self, tensors: dict[str, Any]) -> Tensors:
-        return {
-            name: np.asarray(value) * (1e4 if name.startswith("gradient") else 1)
-            for name, value in tensors.items()
-        }
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for saved in self.make_steps(worker):
+            factor = 1e4 if saved.step >= 100 else 1
+            scaled = {
+                name: np.asarray(value) * factor
+                for name, value in saved.tensors.items()
+                if name.startswith("gradient")
+            }
+            yield saved._replace(tensors={**saved.tensors, **scaled})
 
 
 def run_of_norms(*norms: float, weight: float | None = None) -> TrialBuilder:
@@ -59,10 +64,17 @@ def test_small_gradients_at_the_end_may_scatter() -> None:
     assert not found_at(GradientNormExplosion(), run_of_norms(*norms))
 
 
-def test_fires_when_gradients_dwarf_the_weights() -> None:
-    assert found_at(GradientNormExplosion(), run_of_norms(11.0, 11.0, weight=1.0)) == [1]
-    assert not found_at(GradientNormExplosion(), run_of_norms(10.0, 10.0, weight=1.0))
-    assert not found_at(GradientNormExplosion(), run_of_norms(11.0, 11.0, weight=0.0))
+def test_fires_when_gradients_grow_and_dwarf_the_weights() -> None:
+    before = [2.0] * 10
+    assert found_at(GradientNormExplosion(), run_of_norms(*before, 11.0, 11.0, weight=1.0)) == [11]
+    assert not found_at(GradientNormExplosion(), run_of_norms(*before, 10.0, 10.0, weight=1.0))
+    assert not found_at(GradientNormExplosion(), run_of_norms(*before, 11.0, 11.0, weight=0.0))
+
+
+def test_gradients_that_are_large_from_the_start_are_no_explosion() -> None:
+    assert not found_at(GradientNormExplosion(), run_of_norms(*[900.0] * 30, weight=1.0))
+    falling = [900.0 * 0.95**at for at in range(60)]
+    assert not found_at(GradientNormExplosion(), run_of_norms(*falling, weight=1.0))
 
 
 def test_each_worker_is_judged_by_itself() -> None:

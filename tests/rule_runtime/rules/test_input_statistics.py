@@ -64,11 +64,34 @@ def test_inputs_that_do_not_vary() -> None:
         (np.full(8, 1e4), "Net_input_0"),  # lengths
         (255 * UNIT, "fc_input_0"),  # not an input of the model
         (np.full((1, 1), 1e4), "Net_input_0"),
+        (np.ones((8, 4)), "Net_input_0"),  # a mask
+        (np.eye(4000)[:8], "Net_input_0"),  # one-hot rows
+        (np.zeros((8, 4)), "Net_input_1"),  # a state that begins with zeros
     ],
 )
 def test_what_is_no_input_of_real_numbers(value: object, name: str) -> None:
     outcomes = run(value, name).outcomes(InputStatistics())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_an_input_of_zeros_says_nothing() -> None:
+    assert found_at(InputStatistics(), run(np.zeros((8, 4)))) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("layer", "taken", "fires"),
+    [
+        ("fc", 255 * UNIT, True),  # flattened, it is the same
+        ("fc", UNIT, False),  # divided by 255 in forward()
+        ("norm", 255 * UNIT, False),
+    ],
+)
+def test_a_model_may_scale_its_inputs_by_itself(layer: str, taken: Any, fires: bool) -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        weights = {"Net_fc.weight": [[1.0]], "Net_norm.weight": [1.0]}
+        trial.step(step, {**weights, "Net_input_0": 255 * UNIT, f"{layer}_input_0": taken})
+    assert bool(found_at(InputStatistics(), trial)) is fires
 
 
 def test_steps_of_evaluation_are_not_judged() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
@@ -28,45 +28,68 @@ class TestLabelDegenerateContract(RuleContract):
         return {**tensors, "labels": np.full(64, 3)}
 
 
-def outcomes_of(*labels: object, name: str = "labels") -> list[Outcome]:
+def outcomes_of(*labels: object, name: str = "labels", **beside: object) -> list[Outcome]:
     trial = TrialBuilder()
     trial.collections(labels=("^labels$",))
     for step, value in enumerate(labels):
-        trial.step(step, {name: value})
+        trial.step(step, {name: value, **beside})
     return trial.outcomes(LabelDegenerate())
 
 
+def fires(outcomes: list[Outcome]) -> list[int]:
+    return [at for at, outcome in enumerate(outcomes) if isinstance(outcome, IssueFound)]
+
+
 def test_fires_once_enough_labels_are_all_the_same() -> None:
-    outcomes = outcomes_of(*[np.full(64, 7)] * 4)
-    assert [type(outcome) for outcome in outcomes] == [Passed, Passed, Passed, IssueFound]
+    outcomes = outcomes_of(*[np.full(64, 7)] * 20)
+    assert fires(outcomes) == [19]
     found = outcomes[-1]
     assert isinstance(found, IssueFound)
-    assert found.evidence.sentence == "labels: is 7 in all of 256 elements so far"
+    assert found.evidence.sentence == "labels: is 7 in all of 1280 elements so far"
 
 
-@pytest.mark.parametrize(("size", "kind"), [(200, IssueFound), (199, Passed)])
-def test_the_number_of_labels_counts(size: int, kind: type) -> None:
-    assert isinstance(outcomes_of(np.zeros(size))[0], kind)
+@pytest.mark.parametrize(("size", "at"), [(25, [19]), (24, [])])
+def test_the_number_of_labels_counts(size: int, at: list[int]) -> None:
+    assert fires(outcomes_of(*[np.full(size, 7.0)] * 20)) == at
+
+
+def test_a_class_of_two_may_be_rare() -> None:
+    outcomes = outcomes_of(*[np.zeros(64)] * 80)
+    assert fires(outcomes)[0] == 78  # 79 * 64 = 5,056 elements
+    scores = {"CrossEntropyLoss_input_0": np.ones((64, 10))}
+    outcomes = outcomes_of(*[np.zeros(64)] * 20, name="CrossEntropyLoss_input_1", **scores)
+    assert fires(outcomes) == [19]
 
 
 def test_two_values_are_enough_for_ever() -> None:
-    outcomes = outcomes_of(np.zeros(100), np.ones(100), *[np.zeros(100)] * 5)
-    assert not [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+    assert not fires(outcomes_of(np.zeros(100), np.ones(100), *[np.zeros(1000)] * 40))
 
 
 def test_targets_of_a_loss_are_labels_too() -> None:
-    (outcome,) = outcomes_of(np.full(300, 0.5), name="MSELoss_input_1")
-    assert isinstance(outcome, IssueFound)
-    (outcome,) = outcomes_of(np.full(300, 0.5), name="MSELoss_input_0")
-    assert outcome == NotEvaluated("no labels were saved")
+    assert fires(outcomes_of(*[np.full(300, 0.5)] * 20, name="MSELoss_input_1")) == [19]
+    outcomes = outcomes_of(np.full(300, 0.5), name="MSELoss_input_0")
+    assert outcomes == [NotEvaluated("no labels were saved")]
 
 
-def test_modes_are_judged_by_themselves() -> None:
+@pytest.mark.parametrize(("falls_to", "is_found"), [(0.09, True), (0.5, False)])
+def test_a_loss_that_does_not_fall_has_constant_targets_on_purpose(
+    falls_to: float, is_found: bool
+) -> None:
+    # As contrastive learning does, with the match as the first of many scores.
+    trial = TrialBuilder()
+    for step in range(100):
+        scores = {"CrossEntropyLoss_input_0": np.ones((64, 100))}
+        loss = {"CrossEntropyLoss_output_0": np.float64(4.6 if step < 10 else 4.6 * falls_to)}
+        trial.step(step, {**scores, **loss, "CrossEntropyLoss_input_1": np.zeros(64)})
+    assert bool(fires(trial.outcomes(LabelDegenerate()))) is is_found
+
+
+def test_a_validation_that_is_sorted_is_no_training() -> None:
     trial = TrialBuilder()
     trial.collections(labels=("^labels$",))
-    trial.step(0, {"labels": np.arange(300)}, mode=ModeKeys.EVAL)
-    trial.step(1, {"labels": np.zeros(300)}, mode=ModeKeys.TRAIN)
-    assert isinstance(trial.outcomes(LabelDegenerate())[1], IssueFound)
+    for step in range(40):
+        trial.step(step, {"labels": np.full(500, 3)}, mode=ModeKeys.EVAL)
+    assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(LabelDegenerate()))
 
 
 def test_texts_have_no_smallest() -> None:
@@ -76,7 +99,7 @@ def test_texts_have_no_smallest() -> None:
 def test_more_tensors_than_can_be_followed_do_not_break_it() -> None:
     trial = TrialBuilder()
     for step in range(2):
-        trial.step(step, {f"{at:02d}_loss_input_1": np.zeros(200) for at in range(40)})
-    (outcome, _) = trial.outcomes(LabelDegenerate())
+        trial.step(step, {f"{at:02d}_loss_input_1": np.full(500, 7) for at in range(40)})
+    (outcome, _) = trial.outcomes(LabelDegenerate(patience=1))
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.tensor == "00_loss_input_1"

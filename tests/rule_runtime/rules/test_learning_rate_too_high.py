@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -54,13 +53,25 @@ def test_the_evidence_is_a_lower_bound() -> None:
     assert "changes by 0.4 of its norm or more in a step" in evidence.sentence
 
 
-def test_one_weight_of_three_is_not_the_learning_rate() -> None:
+def run_of_three(others: float) -> TrialBuilder:
+    """Return a run in which one weight of three jumps, and the others change by this share."""
     trial = TrialBuilder()
     for step in (0, 1):
-        weights: dict[str, Any] = {f"Net_{name}.weight": np.arange(1.0, 9.0) for name in "abc"}
-        weights["Net_a.weight"] = weights["Net_a.weight"] * (1 + 9 * step)
+        changes = {"a": 9.0, "b": others, "c": others}
+        weights = {
+            f"Net_{name}.weight": np.arange(1.0, 9.0) * (1 + step * change)
+            for name, change in changes.items()
+        }
         trial.step(step, weights)
-    assert isinstance(trial.outcomes(LearningRateTooHigh())[1], Passed)
+    return trial
+
+
+def test_one_weight_of_three_is_not_the_learning_rate() -> None:
+    assert isinstance(run_of_three(1e-3).outcomes(LearningRateTooHigh())[1], Passed)
+
+
+def test_frozen_weights_do_not_hide_the_others() -> None:
+    assert isinstance(run_of_three(0.0).outcomes(LearningRateTooHigh())[1], IssueFound)
 
 
 def test_patience() -> None:

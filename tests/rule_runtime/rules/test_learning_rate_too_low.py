@@ -89,3 +89,8 @@ def test_steps_of_evaluation_are_not_judged() -> None:
     trial = TrialBuilder()
     trial.step(0, {"Net_a.weight": [1.0, 2.0], LOSS: [1.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(LearningRateTooLow())[0], NotEvaluated)
+
+
+def test_a_loss_with_much_noise_does_not_tell_whether_it_fell() -> None:
+    losses = 0.01 * np.random.default_rng(0).lognormal(0, 1, 21)
+    assert not found_at(LearningRateTooLow(), run(losses=losses))

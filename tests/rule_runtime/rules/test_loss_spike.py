@@ -24,9 +24,9 @@ class TestLossSpikeContract(RuleContract):
         )
 
 
-def test_fires_at_the_second_high_loss() -> None:
-    trial = run_of_losses([*QUIET, 5.0, 5.5, 1.0, 1.0])
-    assert found_at(LossSpike(), trial) == [5 * 23]
+def test_fires_at_the_third_high_loss() -> None:
+    trial = run_of_losses([*QUIET, 5.0, 5.2, 5.5, 1.0, 1.0])
+    assert found_at(LossSpike(), trial) == [5 * 24]
     (found,) = [o for o in trial.outcomes(LossSpike()) if isinstance(o, IssueFound)]
     assert found.evidence.value == 5.5
     assert found.evidence.threshold < 5.0
@@ -42,22 +42,22 @@ def test_one_high_loss_is_a_bad_batch() -> None:
 @pytest.mark.parametrize(("rise", "fires"), [(0.21, True), (0.19, False)])
 def test_the_rise_is_measured_by_the_loss_at_the_beginning(rise: float, fires: bool) -> None:
     flat = [2.0] * 5 + [1.0, 1.001] * 15
-    trial = run_of_losses([*flat, *[1.0005 + rise * 2.0] * 2])
+    trial = run_of_losses([*flat, *[1.0005 + rise * 2.0] * 3])
     assert bool(found_at(LossSpike(), trial)) is fires
 
 
 def test_noise_widens_the_limit() -> None:
     noisy = [2.0] * 5 + [0.5, 1.5] * 15
-    assert not found_at(LossSpike(), run_of_losses([*noisy, 4.0, 4.0]))
-    assert found_at(LossSpike(), run_of_losses([*noisy, 40.0, 40.0]))
+    assert not found_at(LossSpike(), run_of_losses([*noisy, 4.0, 4.0, 4.0]))
+    assert found_at(LossSpike(), run_of_losses([*noisy, 40.0, 40.0, 40.0]))
 
 
 def test_a_quarter_of_the_window_is_enough() -> None:
-    outcomes = run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0]).outcomes(LossSpike())
+    outcomes = run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 9.0, 9.0, 9.0]).outcomes(LossSpike())
     assert isinstance(outcomes[-1], IssueFound)
-    assert outcomes[-2] == NotEvaluated("only 6 of the 7 losses needed were saved so far")
+    assert outcomes[-2] == NotEvaluated("only 7 of the 8 losses needed were saved so far")
 
 
 def test_a_new_level_is_a_spike_once() -> None:
     trial = run_of_losses([*QUIET, *[5.0] * 40])
-    assert found_at(LossSpike(), trial) == [5 * 23]
+    assert found_at(LossSpike(), trial) == [5 * 24]

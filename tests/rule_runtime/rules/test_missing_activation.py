@@ -65,6 +65,27 @@ def test_a_bottleneck_is_on_purpose(widths: tuple[int, ...], fires: bool) -> Non
     assert bool(found_at(MissingActivation(), run(network(widths, activation=False)))) is fires
 
 
+def test_a_projection_for_queries_keys_and_values_is_no_layer_too_many() -> None:
+    tensors = network((8, 8, 8), activation=False)
+    rng = np.random.default_rng(1)
+    for name in ("key", "value"):
+        weight = rng.normal(0, 1, (8, 8))
+        x = tensors["fc0_output_0"]
+        tensors |= {f"Net_{name}.weight": weight, f"{name}_input_0": x}
+        tensors[f"{name}_output_0"] = x @ weight.T
+    assert not found_at(MissingActivation(), run(tensors))
+
+
+def test_an_output_that_goes_around_a_block_is_no_layer_too_many() -> None:
+    tensors = network((8, 8, 16), activation=False)
+    weight, hidden = np.random.default_rng(1).normal(0, 1, (8, 16)), tensors["fc1_output_0"]
+    tensors |= {"Net_fc2.weight": weight, "fc2_input_0": np.maximum(hidden, 0)}
+    tensors["fc2_output_0"] = tensors["fc2_input_0"] @ weight.T
+    assert found_at(MissingActivation(), run(tensors)) == [2, 3]
+    tensors["head_input_0"] = tensors["fc0_output_0"] + tensors["fc2_output_0"]
+    assert not found_at(MissingActivation(), run(tensors))
+
+
 def convolutions(*kernels: tuple[int, ...]) -> dict[str, Any]:
     """Return what convolutions one behind the other save, with nothing between them."""
     rng = np.random.default_rng(0)

@@ -43,7 +43,9 @@ def test_fires_for_a_weight_without_a_gradient() -> None:
 
 
 def test_a_gradient_of_zeros_is_none() -> None:
-    assert found_at(MissingGradient(), run(a=0.0, b=1.0))
+    outcomes = run(a=0.0, b=1.0).outcomes(MissingGradient())
+    found = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
+    assert "has had a gradient of exactly zero for 10 saved steps" in found.evidence.sentence
     assert not found_at(MissingGradient(), run(a=1e-30, b=1.0))
 
 

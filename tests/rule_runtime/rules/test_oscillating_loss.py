@@ -11,27 +11,31 @@ from rule_runtime.rules.oscillating_loss import OscillatingLoss
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
 
+CALM = [2.0, 2.01] * 5
+
 
 class TestOscillatingLossContract(RuleContract):
     def make_rule(self) -> Rule:
         return OscillatingLoss()
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
-        return with_losses(lambda step: 4.0 if step % 10 else 2.0, worker)
+        return with_losses(
+            lambda step: 4.0 if step > 50 and step % 10 else 2.0 + step % 2 / 100, worker
+        )
 
 
 def test_fires_on_a_loss_that_swings() -> None:
-    trial = run_of_losses([2.0, 4.0] * 20)
-    assert found_at(OscillatingLoss(), trial)[0] == 5 * (20 - 1 + 2)
+    trial = run_of_losses(CALM + [2.0, 4.0] * 20)
+    assert found_at(OscillatingLoss(), trial)[0] == 140
     found = next(o for o in trial.outcomes(OscillatingLoss()) if isinstance(o, IssueFound))
     # |difference| is 2 throughout: 1.4826 x 2 / sqrt(2), in percent of 2.0 at the beginning
-    assert found.evidence.value == pytest.approx(100 * 1.4826 * 2 / 2**0.5 / 2)
+    assert found.evidence.value == pytest.approx(100 * 1.4826 * 2 / 2**0.5 / 2.005)
 
 
 @pytest.mark.parametrize(("swing", "fires"), [(0.58, True), (0.56, False)])
 def test_the_amplitude_is_measured_by_the_loss_at_the_beginning(swing: float, fires: bool) -> None:
     # 30 % of 2 is reached by differences of 0.3 x 2 x sqrt(2) / 1.4826 = 0.5724
-    assert bool(found_at(OscillatingLoss(), run_of_losses([2.0, 2.0 + swing] * 15))) is fires
+    assert bool(found_at(OscillatingLoss(), run_of_losses(CALM + [2.0, 2.0 + swing] * 15))) is fires
 
 
 def test_a_loss_that_falls_may_scatter() -> None:
@@ -46,9 +50,11 @@ def test_a_low_loss_may_scatter() -> None:
 
 
 def test_it_waits_for_a_full_window() -> None:
-    outcomes = run_of_losses([2.0, 4.0] * 5).outcomes(OscillatingLoss())
-    assert outcomes[-1] == NotEvaluated("only 10 of the 20 losses needed were saved so far")
-    assert found_at(OscillatingLoss(num_points=10, patience=1), run_of_losses([2.0, 4.0] * 5))
+    outcomes = run_of_losses(CALM).outcomes(OscillatingLoss())
+    assert outcomes[-1] == NotEvaluated("only 10 of the 25 losses needed were saved so far")
+    assert found_at(
+        OscillatingLoss(num_points=10, patience=1), run_of_losses(CALM + [2.0, 4.0] * 5)
+    )
 
 
 def test_a_loss_of_zero_has_no_scale() -> None:

@@ -29,15 +29,17 @@ def test_fires_on_a_loss_that_stays_where_it_began() -> None:
     assert found.evidence.threshold == pytest.approx(5 * 55 / 150)
 
 
-@pytest.mark.parametrize(("fall", "fires"), [(4.9, True), (5.1, False)])
-def test_after_num_steps_it_must_have_fallen_by_all_of_it(fall: float, fires: bool) -> None:
-    losses = [2.0] * 5 + [2.0 * (1 - fall / 100)] * 60
+@pytest.mark.parametrize(("fall", "fires"), [(0.2, True), (5.2, False)])
+def test_after_num_steps_it_must_have_fallen_by_all_of_it_or_have_a_trend(
+    fall: float, fires: bool
+) -> None:
+    losses = [2.0, *np.tile([2.01, 1.99], 5), *np.tile([1.01, 0.99], 30) * (2 - fall / 50)]
     late = [step for step in found_at(PlateauedLoss(), run_of_losses(losses)) if step >= 150]
     assert bool(late) is fires
 
 
 def test_a_loss_that_rises_is_not_learning_either() -> None:
-    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.1 * at for at in range(30)]))
+    assert found_at(PlateauedLoss(), run_of_losses([2.0 + 0.001 * at for at in range(30)]))
 
 
 def test_a_loss_that_converged_is_quiet() -> None:
@@ -49,7 +51,7 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
     for interval in (1, 5, 10):
         steps = np.arange(0, 300, interval)
         learns = 2.3 * np.exp(-steps / 300) + rng.normal(0, 0.15, len(steps))
-        stuck = 2.3 + rng.normal(0, 0.15, len(steps))
+        stuck = 2.3 + rng.normal(0, 0.05, len(steps))
         assert not found_at(PlateauedLoss(), run_of_losses(learns, interval=interval))
         assert found_at(PlateauedLoss(), run_of_losses(stuck, interval=interval))
 
@@ -60,6 +62,5 @@ def test_the_steps_of_a_bin_are_judged_together() -> None:
 
 
 def test_parameters_may_be_strings() -> None:
-    rule = PlateauedLoss(num_steps="30", min_fall_percent="50", patience="1")  # type: ignore[arg-type]
-    assert found_at(rule, run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3]))
-    assert not found_at(PlateauedLoss(), run_of_losses([2.0, 1.9, 1.8, 1.7, 1.6, 1.5, 1.4, 1.3]))
+    rule = PlateauedLoss(num_steps="300", min_fall_percent="50", patience="1")  # type: ignore[arg-type]
+    assert found_at(rule, run_of_losses([2.0] * 40))[0] == 100

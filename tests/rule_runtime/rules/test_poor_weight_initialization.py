@@ -177,7 +177,7 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
     assert kinds == [Passed, NotEvaluated, Passed, NotEvaluated, Passed] + [NotEvaluated] * 3
     found = trial.outcomes(rule)
     assert found[1] == NotEvaluated("steps of mode EVAL are not judged")
-    assert found[6] == NotEvaluated("only the first 3 training steps are judged")
+    assert found[6] == NotEvaluated("only the first 3 saved training steps are judged")
 
 
 def test_what_is_missing_is_told() -> None:
@@ -212,10 +212,16 @@ def test_parameters() -> None:
     )
     asked = {config.name: config.parameters for config in rule.requires()}
     assert asked["relu_input"]["include_regex"] == ".*relu_input|.*ReLU_input"
-    assert asked["gradients"] == {"save_interval": "500", "save_raw_tensor": "True"}
-    assert asked["losses"] == {"save_interval": "500"}
+    assert asked["gradients"] == asked["losses"] == {"save_interval": "500"}
+    assert asked["first_steps"] == {
+        "include_regex": "^gradient|[Ll]oss",
+        "save_interval": "1",
+        "end_step": "20",
+        "save_raw_tensor": "True",
+    }
     without = PoorWeightInitialization(activation_inputs_regex=())
-    assert without.requires()[0].parameters == PoorWeightInitialization.collections[0].parameters
+    assert without.requires()[0].parameters["include_regex"] == ".*relu_input"
+    assert without.requires()[0].parameters["save_interval"] == "1"
     for name in ("threshold", "patience", "steps"):
         with pytest.raises(ParameterError, match=name):
             PoorWeightInitialization(**{name: 0})

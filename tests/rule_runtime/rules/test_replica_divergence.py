@@ -18,6 +18,11 @@ class TestReplicaDivergenceContract(RuleContract):
     def make_rule(self) -> Rule:
         return ReplicaDivergence()
 
+    def test_is_quiet_on_a_healthy_run(self) -> None:
+        """One worker alone has nothing to be compared with, so there are two."""
+        outcomes = self.build(num_workers=2).outcomes(self.make_rule())
+        assert all(isinstance(outcome, Passed) for outcome in outcomes)
+
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
         for saved in self.make_steps(worker):
             factor = 1.5 if saved.step >= 100 and worker else 1.0
@@ -54,6 +59,11 @@ def test_parts_of_one_model_differ_from_the_start() -> None:
     outcomes = outcomes_of((ONE, OTHER), (OTHER, ONE))
     assert outcomes == [NotEvaluated("the workers' parameters differ from the start")] * 2
     assert outcomes_of((ONE, [1.0])) == [Passed()]  # of the other size: no replica
+    trial = TrialBuilder(num_workers=2)
+    for worker, size in enumerate((2, 3)):
+        trial.step(0, {"Net_a.weight": np.ones(size)}, worker=f"worker_{worker}")
+    reason = "no parameter was saved with the same size by two workers"
+    assert trial.outcomes(ReplicaDivergence()) == [NotEvaluated(reason)]
 
 
 @pytest.mark.parametrize(("change", "kind"), [(0.9e-4, Passed), (1.1e-4, IssueFound)])
@@ -68,8 +78,9 @@ def test_patience_allows_for_local_steps() -> None:
     assert kinds == [Passed, Passed, Passed, Passed, IssueFound]
 
 
-def test_one_worker_agrees_with_itself() -> None:
-    assert outcomes_of((ONE,), (OTHER,)) == [Passed(), Passed()]
+def test_one_worker_has_nothing_to_be_compared_with() -> None:
+    reason = "one worker alone saved parameters: there is nothing to compare"
+    assert outcomes_of((ONE,), (OTHER,)) == [NotEvaluated(reason)] * 2
 
 
 def test_what_is_not_finite_is_compared_by_the_rest() -> None:

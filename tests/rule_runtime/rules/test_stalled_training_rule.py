@@ -7,6 +7,7 @@ import pytest
 
 from hook_layer.capture import StepRecord
 from hook_layer.testing.written_trial import WrittenTrial
+from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
@@ -47,11 +48,24 @@ def test_a_gap_longer_than_the_threshold_fires() -> None:
     assert kinds(found) == "-PP!P"
     assert isinstance(found[3], IssueFound)
     evidence = found[3].evidence
-    assert (evidence.step, evidence.tensor, evidence.worker) == (3, "loss", "worker_0")
+    assert (evidence.step, evidence.tensor, evidence.worker) == (3, "", "worker_0")
     assert (evidence.value, evidence.threshold) == (1800.5, 1800)
     assert evidence.sentence == (
-        "loss: nothing was saved for 1800 s behind step 2, longer than 1800 s"
+        "nothing was saved for 1800 s behind step 2, longer than 1800 s; the training went on"
     )
+
+
+def test_a_stall_that_is_over_may_be_left_alone() -> None:
+    rule = StalledTrainingRule(judge_gaps=False)
+    assert kinds(outcomes(rule, 1000.0, 9000.0, 90000.0)) == "-PP"
+    assert isinstance(rule.check_silence(1801.0, 2), IssueFound)
+
+
+def test_the_recommended_pack_stops_no_training_that_went_on() -> None:
+    rule = PACKS["recommended"].rules()["StalledTrainingRule"]
+    assert isinstance(rule, StalledTrainingRule)
+    assert kinds(outcomes(rule, 1000.0, 9000.0)) == "-P"
+    assert isinstance(rule.check_silence(1801.0, 2), IssueFound)
 
 
 def test_steps_without_a_time_are_passed_over() -> None:

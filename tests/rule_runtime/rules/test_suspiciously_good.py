@@ -35,7 +35,7 @@ def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
 
 
 HEALTHY = [(2.3, 2.2), (1.0, 1.1), (0.5, 0.6), (0.2, 0.4), (0.1, 0.4)]
-LEAKING = [(2.3, 1.0), (0.2, 0.03), (0.03, 0.02), (0.01, 0.01), (0.01, 0.01)]
+LEAKING = [(2.3, 1.0), (0.2, 0.003), (0.003, 0.002), (0.001, 0.001), (0.001, 0.001)]
 
 
 class TestSuspiciouslyGoodContract(RuleContract):
@@ -51,42 +51,42 @@ class TestSuspiciouslyGoodContract(RuleContract):
 
 def test_fires_behind_the_second_pass_that_is_too_good() -> None:
     trial = trial_of(passes(LEAKING))
-    assert found_at(SuspiciouslyGood(), trial) == [30, 40, 50]
+    assert found_at(SuspiciouslyGood(), trial) == [29, 39, 49]
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert found.evidence.mode == "TRAIN"
-    assert found.evidence.value == pytest.approx(0.02)
-    assert found.evidence.threshold == pytest.approx(0.046)
-    assert "of validation is 0.02, below 0.046" in found.evidence.sentence
-    assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 20
+    assert found.evidence.mode == "EVAL"
+    assert found.evidence.value == pytest.approx(0.002)
+    assert found.evidence.threshold == pytest.approx(0.0046)
+    assert "of validation is 0.002, below 0.0046" in found.evidence.sentence
+    assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 19
 
 
 def test_validation_behind_training_is_as_it_should_be() -> None:
-    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.01, 0.016)] * 5)))
-    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.01, 0.014)] * 5)))
+    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.001, 0.0016)] * 5)))
+    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.001, 0.0014)] * 5)))
 
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [(LOSS, 0.02), ("L1Loss_output_0", 0.05), ("MSELoss_output_0", 0.0025)],
+    [(LOSS, 0.002), ("L1Loss_output_0", 0.0), ("MSELoss_output_0", 0.0)],
 )
-def test_the_limit_depends_on_the_kind_of_loss(name: str, limit: float) -> None:
-    for factor, fires in ((0.99, True), (1.01, False)):
-        loss = factor * limit
+def test_distances_have_no_limit(name: str, limit: float) -> None:
+    for factor, fires in ((0.99, limit > 0), (1.01, False)):
+        loss = factor * (limit or 1e-5)
         trial = trial_of(passes([(1.0, 1.0)] + [(loss, loss)] * 4, name))
         assert bool(found_at(SuspiciouslyGood(), trial)) is fires
 
 
 def test_xgboost_has_validation_beside_training() -> None:
-    for validation, fires in ((3.0, True), (20.0, False)):
+    for validation, fires in ((0.01, True), (0.02, False)):
         trial = TrialBuilder()
-        trial.collections(losses=("-rmse$",))
-        trial.step(0, {"train-rmse": [77.0], "validation-rmse": [76.0]})
+        trial.collections(losses=("-logloss$",))
+        trial.step(0, {"train-logloss": [0.7], "validation-logloss": [0.69]})
         for step in (1, 2, 3, 4):
-            trial.step(step, {"train-rmse": [3.0], "validation-rmse": [validation]})
+            trial.step(step, {"train-logloss": [0.01], "validation-logloss": [validation]})
         assert bool(found_at(SuspiciouslyGood(), trial)) is fires
         if fires:
             found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-            assert "validation-rmse of validation is 3" in found.evidence.sentence
+            assert "validation-logloss: the loss of validation is 0.01" in found.evidence.sentence
 
 
 def test_what_cannot_be_judged() -> None:
