@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -28,7 +28,13 @@ _START_TIME: Final = 1.5e9
 
 
 class RuleUnderTest:
-    """The rule, and runs to try it on; only `make_rule` must be given."""
+    """The rule, and runs to try it on; only `make_rule` must be given.
+
+    Attributes:
+        least_workers: How many workers a run must have for the rule to judge it.
+    """
+
+    least_workers: ClassVar[int] = 1
 
     def make_rule(self) -> Rule:
         """Return the rule, with parameters that a healthy run does not violate and a sick one does.
