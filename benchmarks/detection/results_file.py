@@ -80,6 +80,17 @@ _CHANGED: Final = (
     "top, and the held-out half is no longer unseen to it. New programs would have to tell."
 )
 
+_SINCE: Final = """### Since then
+
+Since that run a review found healthy trainings of other kinds that `recommended` accused, or would
+have stopped (batches of one or two rows, warm-up of the learning rate, losses that begin near zero
+or change sign, autoencoders that end in a sigmoid, masks and initial states among the inputs, metrics
+that should grow). Its rules were made more careful, and find less: judged again at code 4c99315, on
+the calibration half only, it had a finding in 0 of 80 healthy runs, and found 194 of 230 faulty runs
+(84 %), 14 of 20 kinds of faults in 90 % of their runs (below that: labels_shuffled, class_imbalance,
+data_leak, wrong_loss, init_too_large, exploding_rnn). The held-out half was not judged again.
+"""
+
 _READING: Final = """## What the first run on held-out programs showed
 
 Rules first judged the held-out programs at the code whose SHA-256 begins with {first}. The pack
@@ -123,6 +134,8 @@ def results(runs: Sequence[Judged], packs: Packs) -> str:
     halves = {half: [run for run in runs if run.plan.half == half] for half in reversed(HALVES)}
     for half, own in halves.items():
         parts.append(summary(own, packs, _TITLES[half]).as_markdown())
+    if digest != _FIRST_RUN:
+        parts.append(_SINCE)
     since = _UNCHANGED if digest == _FIRST_RUN else _CHANGED
     parts.append(_READING.format(first=_FIRST_RUN, since=since))
     parts += [_LIMITS, "## Programs and faults\n", _kinds().as_markdown()]
