@@ -46,7 +46,7 @@ def test_the_commands_run(folder: Path) -> None:
         for line in block.splitlines()
         if line.startswith("stepwatch")
     ]
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         done = run([str(Path(sys.executable).parent / command[0]), *command[1:]], folder)
         assert done.returncode == 0, done.stdout + done.stderr

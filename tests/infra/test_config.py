@@ -9,6 +9,7 @@ import pytest
 from infra import rule_settings
 from infra.config import ConfigurationError, StepwatchConfig
 from infra.rule_settings import RuleCheckError
+from rule_runtime.evaluation.registry import available_rules
 
 
 def read(**settings: Any) -> StepwatchConfig:
@@ -137,7 +138,7 @@ def test_rules_say_what_is_wrong_with_their_parameters() -> None:
         "VanishingGradient": {"thresold": "1e-7", "threshold": "abc"},
         "slow": {"rule_to_invoke": "LossNotDecreasing", "diff_percent": 500, "mode": "EVL"},
         "ExplodingTensor": {"only_nan": "maybe"},
-        "Overfit": {},
+        "Overfitt": {},
     }
     prefix = "stepwatch:rules"
     found = mistakes(rules=rules, batch_size=0, stop_rules=["fast"])
@@ -145,9 +146,9 @@ def test_rules_say_what_is_wrong_with_their_parameters() -> None:
     assert [mistake.partition(": allowed: ") for mistake in found[1:-1]] == [
         (f"{prefix}.ExplodingTensor.only_nan = 'maybe'", ": allowed: ", "true or false"),
         (
-            f"{prefix}.Overfit.rule_to_invoke = 'Overfit'",
+            f"{prefix}.Overfitt.rule_to_invoke = 'Overfitt'",
             ": allowed: ",
-            "the rules ExplodingTensor, LossNotDecreasing, VanishingGradient",
+            f"the rules {', '.join(available_rules())}; nearest: Overfit",
         ),
         (
             f"{prefix}.VanishingGradient.threshold = 'abc'",
