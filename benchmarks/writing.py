@@ -104,9 +104,10 @@ def write_trial(folder: Path, arrays: Arrays, num_steps: int) -> float:
     def work() -> None:
         for record in records:
             writer.submit(record)
-        writer.close()
+        assert writer.wait_until_idle()
 
     taken = seconds(work)
+    writer.close()  # once in a training, not once in ten steps
     assert writer.counters.steps_written == num_steps, writer.counters
     return taken
 
