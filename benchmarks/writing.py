@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.measuring import Scale, empty, in_turns, remove, seconds, touch_memory
+from benchmarks.measuring import Scale, in_turns, remove, seconds, touch_memory
 from benchmarks.result import Measured, Result
 from hook_layer.capture import ArraySnapshot, CapturedTensor, StepRecord, TensorStatistics
 from hook_layer.delivery.step_files import RunIdentity
@@ -82,7 +82,6 @@ def _bound(write: Write, folder: Path, arrays: Arrays, num_steps: int) -> Callab
     def work() -> float:
         folder.mkdir(parents=True, exist_ok=True)
         taken = write(folder, arrays, num_steps)
-        empty(folder)
         remove(folder)
         return taken
 

@@ -41,11 +41,6 @@ class WorkerProgress:
     unsequenced: int = 0
     lost: int = 0
 
-    @property
-    def contiguous(self) -> int:
-        """Highest sequence before which none is missing; 0 if there is none."""
-        return self.seen[0][1] if self.seen and self.seen[0][0] == 1 else 0
-
     def to_json(self) -> dict[str, Any]:
         """Return the progress as JSON, without the fields that hold their defaults."""
         data: dict[str, Any] = {
