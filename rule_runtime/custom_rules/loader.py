@@ -26,7 +26,7 @@ from rule_runtime.evaluation.failure import failure_reason
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.registry import instantiate
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.step_bounds import bound, split_bounds
+from rule_runtime.evaluation.step_bounds import bounded, split_bounds
 
 __all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
 
@@ -234,7 +234,7 @@ def _adapted(rule_class: type[Any], given: Mapping[str, object], actions: object
     arguments = constructor_arguments(rule_class, values)
     takes_others = others or "other_trials" in accepted
     rule = SmdebugRule(rule_class, arguments, other_trials=others if takes_others else None)
-    return bound(rule, steps)
+    return bounded(rule, steps)
 
 
 def _check_other_trials(rule_class: type[Any], others: Sequence[str]) -> None:

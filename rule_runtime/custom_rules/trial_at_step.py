@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Final, NoReturn
 
+from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, INDEX_PREFIX, JOB_FILE, parse_index_key
 from hook_layer.storage.base import Buffers, ObjectNotFoundError, Store
 from rule_runtime.trial.errors import StepNotYetAvailable
+from rule_runtime.trial.name_pattern import NameMatcher, PatternError
 from rule_runtime.trial.step_view import StepView
-from rule_runtime.trial.tensor_rows import index_of
 from rule_runtime.trial.trial import Trial
+from rule_runtime.trial.trial_collections import collection_members
 
 __all__ = ["TrialAtStep", "other_trial", "run_of"]
+
+_ALL: Final = "all"
+"""The collection that every tensor is in, whatever else it is in."""
 
 
 class TrialAtStep(Trial):
     """The trial of a step with all its steps up to that one; it can go forward, never back.
 
     To go on costs the index files of the next step; to begin with a late one, or to leave some out,
-    a listing and all index files up to it.
+    a listing and all index files up to it. A collection costs the collections files at the first
+    step at which it is asked for, and at later ones where it may have more tensors than they tell.
 
     Args:
         step: The step.
@@ -34,7 +40,10 @@ class TrialAtStep(Trial):
 
     def __init__(self, step: StepView) -> None:
         self.step = step.step
-        self._seen_root = _RootAtStep(_root_of(step), run_of(step)[1], step.step)
+        self._told: tuple[list[CollectionsFile], int] = ([], 0)
+        self._is_all_told = False
+        self._own_matcher = NameMatcher()  # the other one's time is for what the rule asks
+        self._seen_root = _RootAtStep(step.store, step.run, step.step)
         super().__init__(self._seen_root, name=_name(self._seen_root.uri), sleep=_unable_to_wait)
         self._tell_whether_complete(step)
 
@@ -46,7 +55,7 @@ class TrialAtStep(Trial):
             is_next: True if nothing was saved between the step that is shown and this one.
         """
         self.step = step.step
-        self._seen_root.go_to(step.step, _keys_of(step) if is_next else None)
+        self._seen_root.go_to(step.step, step.index_keys if is_next else None)
         self.loaded_all_steps = False
         self.refresh()
         self._tell_whether_complete(step)
@@ -57,6 +66,37 @@ class TrialAtStep(Trial):
         Args:
             name: Taken for compatibility.
         """
+
+    def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
+        files = super()._collection_files(wanted)
+        told = (files, len(self._tensors))
+        if told != self._told:
+            self._told = told
+            self._is_all_told = self._tell_of_all_tensors(files)
+        return files
+
+    def _may_have_grown(self, wanted: str | None) -> bool:
+        """Tell whether a collection may have more tensors than the files told when read last.
+
+        It has no more if nothing was saved since that is new, the files tell a collection of each
+        tensor, and this one has regular expressions, or is that of all tensors: then it is not
+        filled by hand.
+        """
+        files, num_tensors = self._told
+        if wanted is None or not self._is_all_told or num_tensors != len(self._tensors):
+            return True
+        entries = [file.collections.get(wanted) for file in files]
+        return wanted != _ALL and any(entry is None or not entry.include_regex for entry in entries)
+
+    def _tell_of_all_tensors(self, files: Sequence[CollectionsFile]) -> bool:
+        entries = [entry for file in files for entry in file.collections.values()]
+        rest = self._tensors.keys() - {name for entry in entries for name in entry.tensor_names}
+        try:
+            for collection in {entry.name for entry in entries} - {_ALL}:
+                rest -= collection_members(files, collection, rest, self._own_matcher)
+        except PatternError:
+            return False
+        return not rest
 
     def _tell_whether_complete(self, step: StepView) -> None:
         # A step is judged without some of its workers only when they will never write it.
@@ -69,8 +109,7 @@ def run_of(step: StepView) -> tuple[str, str | None]:
     Args:
         step: The step.
     """
-    files = step._files  # noqa: SLF001 - nothing else tells it
-    return _root_of(step).uri, index_of(next(iter(files.values()))).run
+    return step.store.uri, step.run
 
 
 def other_trial(step: StepView, root: str) -> Trial:
@@ -84,18 +123,10 @@ def other_trial(step: StepView, root: str) -> Trial:
         OtherTrialError: If it does not exist, or may not be read.
         StorageError: If the storage fails otherwise than by a missing object.
     """
-    store = step._reader.other(root)[0].store  # noqa: SLF001 - as `StepView.in_other_trial` does
+    store = step.store_of_other_trial(root)
     trial = Trial(store, name=_name(store.uri), sleep=_unable_to_wait)
     trial.dynamic_refresh = False
     return trial
-
-
-def _keys_of(step: StepView) -> list[str]:
-    return sorted(file.key for file in step._files.values())  # noqa: SLF001
-
-
-def _root_of(step: StepView) -> Store:
-    return step._reader.store  # noqa: SLF001 - nothing else tells it
 
 
 def _name(uri: str) -> str:

@@ -20,7 +20,6 @@ from rule_runtime.evaluation.outcome import (
 )
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
-from rule_runtime.evaluation.step_bounds import bounds_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -88,12 +87,7 @@ class Evaluation:
         """
         if self.failure:
             return Failed(self.failure)
-        first, end = bounds_of(self._rule)
-        outcome = (
-            self._check(step)
-            if first <= step.step < end
-            else NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
-        )
+        outcome = self._check(step)
         if isinstance(outcome, (NotEvaluated, Failed)):
             self.not_evaluated += 1
             self.last_reason = outcome.reason
@@ -134,7 +128,8 @@ class Evaluation:
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)
-        name = type(self._rule).__name__
+        judging = self._rule.judging_class()
+        name = judging.__name__
         try:
             outcome: object = self._rule.check(step, memory)
         except StorageError as error:
@@ -145,7 +140,7 @@ class Evaluation:
             return NotEvaluated(str(error))
         except (Exception, SystemExit) as error:  # rules may be anybody's code
             _logger.warning("%s failed at step %d", name, step.step, exc_info=True)
-            return Failed(failure_reason(error, type(self._rule)))
+            return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
             kind = type(outcome).__name__
             return Failed(f"{name}.check answered with a {kind} instead of an outcome")

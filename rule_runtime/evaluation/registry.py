@@ -19,7 +19,7 @@ from typing import Final, TypeGuard
 import rule_runtime.rules
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.rule import Rule, snake_case
-from rule_runtime.evaluation.step_bounds import bound, split_bounds
+from rule_runtime.evaluation.step_bounds import bounded, split_bounds
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -103,7 +103,7 @@ def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
     for parameter in cls.parameters():
         if parameter.is_required and parameter.name not in parameters:
             raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
-    return bound(cls(**values), steps)
+    return bounded(cls(**values), steps)
 
 
 def _find(name: str) -> type[Rule]:

@@ -94,6 +94,10 @@ class Rule(ABC):
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
+    def judging_class(self) -> type:
+        """Return the class whose code judges, which a failure is told of."""
+        return type(self)
+
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for this rule and these parameters."""
         return self.collections

@@ -136,7 +136,7 @@ def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
     """
     found = {}
     for worker in step.workers:
-        file = step._reader.collections.load(worker)  # noqa: SLF001 - no tensor is read
+        file = step.collections_file(worker)
         entry = None if file is None else file.collections.get(collection)
         if entry is not None and entry.tensor_names:
             found[worker] = frozenset(entry.tensor_names)

@@ -4,27 +4,101 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.outcome import NotEvaluated, Outcome
+from rule_runtime.evaluation.parameters import Parameter, ParameterError
+from rule_runtime.evaluation.rule import Memory, Rule
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.trial.step_view import StepView
 
-__all__ = ["bound", "bounds_of", "split_bounds"]
+__all__ = ["BoundedRule", "StepBounds", "bounded", "split_bounds"]
 
 _START: Final = "start_step"
 _END: Final = "end_step"
-_ATTRIBUTE: Final = "_judged_steps"
-_UNBOUNDED: Final = (0, math.inf)
 
-Bounds = tuple[int, float]
-"""Global steps to judge, from the first to before the second."""
+
+@dataclass(frozen=True)
+class StepBounds:
+    """Global steps that are judged; all of them unless told otherwise.
+
+    Attributes:
+        first: The first of them.
+        end: The step before which they end.
+    """
+
+    first: int = 0
+    end: float = math.inf
+
+    def __contains__(self, step: int) -> bool:
+        return self.first <= step < self.end
+
+
+class BoundedRule(Rule):
+    """Judges some steps by another rule, which is not shown the others.
+
+    Attributes:
+        rule: The other rule.
+        steps: The steps that it judges.
+    """
+
+    rule: Rule
+    steps: StepBounds
+
+    def __post_init__(self) -> None:
+        """Leave the two as they are: they are no parameters."""
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """Return nothing: the parameters are those of the other rule."""
+        return ()
+
+    def judging_class(self) -> type:
+        """Return the class of the other rule."""
+        return self.rule.judging_class()
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return what the other rule requires."""
+        return self.rule.requires()
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Let the other rule judge a step that lies within the bounds.
+
+        Args:
+            step: What was saved at the step.
+            memory: That of the other rule.
+        """
+        if step.step in self.steps:
+            return self.rule.check(step, memory)
+        first, end = self.steps.first, self.steps.end
+        return NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
+
+    def check_silence(self, seconds: float, step: int) -> Outcome | None:
+        """Let the other rule judge a silence, whatever the bounds.
+
+        Args:
+            seconds: Seconds since the last output of a run that has not ended.
+            step: Global step of that output, -1 if there was none yet.
+        """
+        return self.rule.check_silence(seconds, step)
+
+
+def bounded(rule: Rule, steps: StepBounds) -> Rule:
+    """Return a rule that judges these steps only; the rule itself if they are all steps.
+
+    Args:
+        rule: The rule.
+        steps: The steps.
+    """
+    return rule if steps == StepBounds() else BoundedRule(rule=rule, steps=steps)
 
 
 def split_bounds(
     owner: str, parameters: Mapping[str, object], accepted: Collection[str]
-) -> tuple[dict[str, Any], Bounds]:
+) -> tuple[dict[str, Any], StepBounds]:
     """Return the parameters without `start_step` and `end_step`, and the bounds that these are.
 
     Args:
@@ -49,26 +123,5 @@ def split_bounds(
                 f"{owner}: parameter {key} is {value!r}, but must be a step number"
             )
         numbers[key] = int(text)
-    return rest, (numbers.get(_START, _UNBOUNDED[0]), numbers.get(_END, _UNBOUNDED[1]))
-
-
-def bound(rule: Rule, steps: Bounds) -> Rule:
-    """Return the rule, which is shown these steps only.
-
-    Args:
-        rule: The rule.
-        steps: The steps.
-    """
-    if steps != _UNBOUNDED:
-        object.__setattr__(rule, _ATTRIBUTE, steps)
-    return rule
-
-
-def bounds_of(rule: Rule) -> Bounds:
-    """Return the steps that a rule is to judge.
-
-    Args:
-        rule: The rule.
-    """
-    steps: Bounds = getattr(rule, _ATTRIBUTE, _UNBOUNDED)
-    return steps
+    every = StepBounds()
+    return rest, StepBounds(numbers.get(_START, every.first), numbers.get(_END, every.end))

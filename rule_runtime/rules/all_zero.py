@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, selected_collections, worst
+from rule_runtime.evaluation.rule import AtMost, GreaterThan, Memory, Unit
+from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.evaluation.selection import evidence, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _REMEDY: Final = (
 )
 
 
-class AllZero(Rule):
+class AllZero(SelectedTensorsRule):
     """Finds tensors all or most elements of which are zero.
 
     What it detects:
@@ -67,21 +66,12 @@ class AllZero(Rule):
         The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
-    collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.collection_names or self.tensor_regex):
-            raise ParameterError(
-                "AllZero: no tensor to judge; give collection_names or tensor_regex"
-            )
-
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen, with values if statistics may not suffice."""
-        values = {"save_raw_tensor": "True"} if self.threshold < _ALL else {}
-        return selected_collections("AllZero", self.collection_names, self.tensor_regex, values)
+    @property
+    def needs_values(self) -> bool:
+        """Whether statistics may not suffice."""
+        return self.threshold < _ALL
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of zero elements with the threshold.
@@ -90,9 +80,9 @@ class AllZero(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+        rows = self.select(step)
         if not len(rows):
-            return NotEvaluated("none of the selected tensors was saved")
+            return NONE_SAVED
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():
             return NotEvaluated("the share of zeros in the selected tensors is not known")

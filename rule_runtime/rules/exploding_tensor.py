@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Memory, Regex, Rule
-from rule_runtime.evaluation.selection import evidence, selected_collections, worst
+from rule_runtime.evaluation.rule import Memory
+from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.evaluation.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -23,7 +23,7 @@ _REMEDY: Final = (
 )
 
 
-class ExplodingTensor(Rule):
+class ExplodingTensor(SelectedTensorsRule):
     """Finds tensors with NaN or infinite elements.
 
     What it detects:
@@ -58,13 +58,9 @@ class ExplodingTensor(Rule):
         The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
-    collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
-    only_nan: bool = False
+    must_select = False
 
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen; nothing where all saved tensors are judged."""
-        return selected_collections("ExplodingTensor", self.collection_names, self.tensor_regex)
+    only_nan: bool = False
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Look for tensors with non-finite elements.
@@ -73,9 +69,9 @@ class ExplodingTensor(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+        rows = self.select(step)
         if not len(rows):
-            return NotEvaluated("none of the selected tensors was saved")
+            return NONE_SAVED
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():

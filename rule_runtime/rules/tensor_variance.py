@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, selected_collections, worst
+from rule_runtime.evaluation.rule import AtLeast, Memory, Unit
+from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.evaluation.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -24,7 +24,7 @@ _REMEDY: Final = (
 )
 
 
-class TensorVariance(Rule):
+class TensorVariance(SelectedTensorsRule):
     """Finds tensors whose variance is too large or too small.
 
     What it detects:
@@ -63,17 +63,11 @@ class TensorVariance(Rule):
         The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
-    collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     max_threshold: Annotated[float | None, AtLeast(0), Unit("variance")] = None
     min_threshold: Annotated[float | None, AtLeast(0), Unit("variance")] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.collection_names or self.tensor_regex):
-            raise ParameterError(
-                "TensorVariance: no tensor to judge; give collection_names or tensor_regex"
-            )
         largest, smallest = self.max_threshold, self.min_threshold
         if largest is None and smallest is None:
             raise ParameterError(
@@ -85,10 +79,6 @@ class TensorVariance(Rule):
                 f"min_threshold, which is {smallest:g}"
             )
 
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen."""
-        return selected_collections("TensorVariance", self.collection_names, self.tensor_regex)
-
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the variances of the step with the thresholds.
 
@@ -96,9 +86,9 @@ class TensorVariance(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+        rows = self.select(step)
         if not len(rows):
-            return NotEvaluated("none of the selected tensors was saved")
+            return NONE_SAVED
         num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
         num_finite = rows.column("size") - num_bad
         with np.errstate(over="ignore"):

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.comparing import Likeness, compare, frozen_rows, with_numbers
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
+from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Unit
+from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.evaluation.step_history import StepHistory
 from rule_runtime.numerics.closeness import Tolerance
 
@@ -30,7 +29,7 @@ _REMEDY: Final = (
 )
 
 
-class UnchangedTensor(Rule):
+class UnchangedTensor(SelectedTensorsRule):
     """Finds tensors that do not change over several saved steps.
 
     What it detects:
@@ -77,26 +76,15 @@ class UnchangedTensor(Rule):
         The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
     """
 
-    collection_names: tuple[str, ...] = ()
-    tensor_regex: Annotated[tuple[str, ...], Regex()] = ()
     num_steps: Annotated[int, AtLeast(2), AtMost(_MAX_NUM_STEPS), Unit("saved steps")] = 3
     rtol: Annotated[float, AtLeast(0)] = 1e-5
     atol: Annotated[float, AtLeast(0)] = 1e-8
     equal_nan: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (self.collection_names or self.tensor_regex):
-            raise ParameterError(
-                "UnchangedTensor: no tensor to judge; give collection_names or tensor_regex"
-            )
-
-    def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen, with values."""
-        values = {"save_raw_tensor": "True"}
-        return selected_collections(
-            "UnchangedTensor", self.collection_names, self.tensor_regex, values
-        )
+    @property
+    def needs_values(self) -> bool:
+        """True: values are compared."""
+        return True
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Compare the tensors of the step with what they were before.
@@ -107,9 +95,9 @@ class UnchangedTensor(Rule):
         """
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
-        rows = with_numbers(self._select(step))
+        rows = with_numbers(self.select(step))
         if not len(rows):
-            return NotEvaluated("none of the selected tensors was saved")
+            return NONE_SAVED
         history = StepHistory(memory.get("history", ()), num_steps=self.num_steps - 1)
         num_same, is_changed = self._compared(step, rows, history.newest_first())
         history.add(step.step, zip(rows.names, rows.workers, strict=True))
@@ -139,9 +127,6 @@ class UnchangedTensor(Rule):
             )
         )
 
-    def _select(self, step: StepView) -> TensorRows:
-        return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
-
     def _compared(
         self, step: StepView, rows: TensorRows, earlier_steps: list[int]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -155,7 +140,7 @@ class UnchangedTensor(Rule):
             if earlier is None:
                 continue
             at = np.flatnonzero(is_open)
-            likeness = compare(step, rows.select(at), earlier, self._select(earlier), tolerance)
+            likeness = compare(step, rows.select(at), earlier, self.select(earlier), tolerance)
             num_same[at[likeness == Likeness.CLOSE]] += 1
             is_changed[at[likeness == Likeness.DIFFERENT]] = True
             is_open[at[(likeness == Likeness.DIFFERENT) | (likeness == Likeness.UNKNOWN)]] = False

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import STATISTICS_COLUMNS
-from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
@@ -26,51 +26,34 @@ from rule_runtime.trial.layout import Layout, Layouts
 from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
 from rule_runtime.trial.recent_files import RecentFiles
 from rule_runtime.trial.step_index import StepFile
+from rule_runtime.trial.stored_step import StoredStep
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
 
 
-class StepView:
-    """One step of a run, as every worker wrote it.
+class StepView(StoredStep):
+    """One step of a run, as every worker wrote it, with its tensors.
 
-    Attributes:
+    Args:
+        reader: What the steps of the trial share.
         step: Global step.
-        mode: Mode of the step.
-        mode_step: Step within the mode.
-        workers: The workers that wrote the step, sorted.
-        is_complete: True if every worker of the run wrote it.
+        files: Its index files by worker, parsed, sorted, at least one.
+        num_workers: How many workers write in this run.
     """
 
-    __slots__ = (
-        "_files",
-        "_num_workers",
-        "_reader",
-        "is_complete",
-        "mode",
-        "mode_step",
-        "step",
-        "workers",
-    )
+    __slots__ = ("_reader",)
 
     def __init__(
         self, reader: StepReader, step: int, files: Mapping[str, StepFile], *, num_workers: int
     ) -> None:
+        super().__init__(step, files, num_workers=num_workers)
         self._reader = reader
-        self._files = files
-        self._num_workers = num_workers
-        first = index_of(next(iter(files.values())))
-        self.step = step
-        self.mode: ModeKeys = first.mode
-        self.mode_step: int = first.mode_step
-        self.workers: tuple[str, ...] = tuple(files)
-        self.is_complete = len(files) >= num_workers
 
     @property
-    def time(self) -> float | None:
-        """When the first worker began the step, seconds since 1970; None where no file tells it."""
-        times = [index_of(file).time for file in self._files.values()]
-        return min((time for time in times if time is not None), default=None)
+    def store(self) -> Store:
+        """The trial's root, which is only read."""
+        return self._reader.store
 
     def tensors(self, *, collections: Iterable[str] = (), regex: Iterable[str] = ()) -> TensorRows:
         """Select tensors of this step; the union where both are given, all where neither is.
@@ -136,9 +119,7 @@ class StepView:
             InvalidWorker: If no such worker wrote this step.
             RecordError: If the event file is damaged, or a record longer than 2 GiB.
         """
-        if worker not in self._files:
-            raise InvalidWorker(worker)
-        index = index_of(self._files[worker])
+        index = self._index_of(worker)
         from rule_runtime.trial import event_reader  # noqa: PLC0415 - few rules read values
 
         try:
@@ -148,18 +129,18 @@ class StepView:
         except ObjectNotFoundError:
             return
 
-    def value_bytes(self, worker: str) -> dict[str, int]:
-        """Return how many bytes the record of each tensor of a worker has; without one, none.
+    def collections_file(self, worker: str) -> CollectionsFile | None:
+        """Return what a worker says of its collections, None if it said nothing that can be read.
+
+        Costs a request at the first step that is asked about, and as long as there is no file.
 
         Args:
             worker: Whose.
 
         Raises:
-            InvalidWorker: If no such worker wrote this step.
+            StorageError: If the storage fails otherwise than by a missing object.
         """
-        if worker not in self._files:
-            raise InvalidWorker(worker)
-        return {row.name: row.length for row in index_of(self._files[worker]).locations}
+        return self._reader.collections.load(worker)
 
     def earlier(self, number: int) -> StepView | None:
         """Return an earlier step of the same run; None if none of this step's workers wrote it.
@@ -175,9 +156,8 @@ class StepView:
         """
         if not 0 <= number < self.step:
             raise ValueError(f"step {number} is no step before step {self.step}")
-        run = index_of(next(iter(self._files.values()))).run
         found = self._reader.recent.get(number, self.workers)
-        own = [file for file in found if file.index is not None and file.index.run == run]
+        own = [file for file in found if file.index is not None and file.index.run == self.run]
         if not own:
             return None
         return self._reader.view(number, own, num_workers=self._num_workers)
@@ -207,6 +187,18 @@ class StepView:
             return None
         told = max((index_of(file).workers or 0) for file in files)
         return reader.view(files[0].step, files, num_workers=told or len(files))
+
+    def store_of_other_trial(self, root: str) -> Store:
+        """Return the root of another trial.
+
+        Args:
+            root: Path or URI of the other trial, or the name of a job that writes beside this one.
+
+        Raises:
+            OtherTrialError: If the other trial does not exist, or may not be read.
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        return self._reader.other(root)[0].store
 
 
 class StepReader:

@@ -194,9 +194,7 @@ class Trial(TrialForPeople, ModelValues):
     def collections(self) -> CollectionsByName:
         """Return the collections of all workers by name."""
         self.maybe_refresh()
-        files = self._collection_files()
-        reader = self._collection_reader
-        return CollectionsByName(merged_collections(files, self._tensors, reader.matcher))
+        return CollectionsByName(self._merged_collections(None))
 
     def collection(self, coll_name: str) -> TrialCollection:
         """Return a collection; one that no worker wrote is as it is built in, else empty.
@@ -204,7 +202,8 @@ class Trial(TrialForPeople, ModelValues):
         Args:
             coll_name: Its name.
         """
-        found = self.collections().get(coll_name)
+        self.maybe_refresh()
+        found = self._merged_collections(coll_name).get(coll_name)
         if found is not None:
             return found
         return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
@@ -217,7 +216,7 @@ class Trial(TrialForPeople, ModelValues):
         if collection is not None:
             wanted = collection_name(collection)
             matcher = self._collection_reader.matcher
-            found = collection_members(self._collection_files(), wanted, names, matcher)
+            found = collection_members(self._collection_files(wanted), wanted, names, matcher)
             if not found:
                 _logger.warning("No tensors from the collection %s were saved", wanted)
             return sorted(found)
@@ -227,14 +226,22 @@ class Trial(TrialForPeople, ModelValues):
             _logger.warning("No tensors matching the regex pattern:%s given were saved", regex)
         return sorted(found)
 
-    def _collection_files(self) -> list[CollectionsFile]:
+    def _merged_collections(self, wanted: str | None) -> dict[str, TrialCollection]:
+        files = self._collection_files(wanted)
+        return merged_collections(files, self._tensors, self._collection_reader.matcher)
+
+    def _collection_files(self, wanted: str | None) -> list[CollectionsFile]:
         """Return the collections files as they were when index files came last.
 
         A worker writes its file again, with what its next steps have, so each is read again when
         some have come, and once more at the end.
+
+        Args:
+            wanted: The collection that is asked for; None for all.
         """
         reader, has_ended = self._collection_reader, self.loaded_all_steps
-        if self._are_collections_old or (has_ended and not self._has_final_collections):
+        is_old = self._are_collections_old and self._may_have_grown(wanted)
+        if is_old or (has_ended and not self._has_final_collections):
             workers = self.worker_set or reader.workers()
             self._collections = reader.load_all(workers, again=True)
             self._are_collections_old, self._has_final_collections = False, has_ended
@@ -242,6 +249,14 @@ class Trial(TrialForPeople, ModelValues):
             # A file that was not there, or not yet as a whole, may come after the steps.
             self._collections = reader.load_all(self.worker_set or reader.workers())
         return self._collections
+
+    def _may_have_grown(self, wanted: str | None) -> bool:  # noqa: ARG002
+        """Tell whether a collection may have more tensors than when index files came before.
+
+        Args:
+            wanted: The collection; None for any.
+        """
+        return True
 
 
 def _patterns(regex: _Regex | None) -> Iterator[str]:

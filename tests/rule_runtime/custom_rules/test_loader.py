@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,13 +74,6 @@ ORIGINAL = """
     class NoRule:
         pass
     """
-
-
-@pytest.fixture(autouse=True)
-def _without_alias() -> Iterator[None]:
-    smdebug_alias.uninstall()
-    yield
-    smdebug_alias.uninstall()
 
 
 @pytest.fixture

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime import smdebug_alias
 from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.rule import Rule
@@ -35,6 +33,10 @@ class Best:
     step: int
     value: float = 0.0
 
+@dataclass
+class Open:
+    step: int
+
 class Plain:
     bound = 3
 """
@@ -53,13 +55,6 @@ BODIES = {
     "an object": ("Plain()", "pass", "self.a.bound == 3"),
     "a large array": ("__import__('numpy').ones(100_000)", "pass", "self.a.sum() == 100_000"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_alias() -> Iterator[None]:
-    smdebug_alias.uninstall()
-    yield
-    smdebug_alias.uninstall()
 
 
 def rule_of(folder: Path, made: str, changed: str, holds: str) -> Rule:
@@ -126,3 +121,12 @@ def test_what_cannot_be_kept_must_stay_as_it_was_made(
     assert failures[0] == ""
     assert "the attribute 'a' cannot be kept" in failures[1]
     assert failures[1:] == failures[1:2] * 3
+
+
+def test_what_a_dataclass_does_not_declare_is_not_lost_in_silence(
+    tmp_path: Path, run: TrialBuilder
+) -> None:
+    rule = rule_of(tmp_path, "None", "self.a = Open(step); self.a.more = step", "True")
+    (first, *_) = judged([rule], run)
+    assert "the attribute 'a' cannot be kept" in first.failure
+    assert "Open" in first.failure

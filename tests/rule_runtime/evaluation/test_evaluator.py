@@ -13,15 +13,25 @@ from hypothesis import strategies as st
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation import registry, run_feed
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import Failed, Outcome, Passed, status_details
+from rule_runtime.evaluation.outcome import (
+    Failed,
+    IssueFound,
+    NotEvaluated,
+    Outcome,
+    Passed,
+    status_details,
+)
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.evaluation.step_bounds import bounds_of
+from rule_runtime.evaluation.step_bounds import BoundedRule, StepBounds
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
+from rule_runtime.rules.overfit import Overfit
+from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
@@ -174,8 +184,37 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is '-1'"):
         registry.create_rule("ExplodingTensor", {"start_step": "-1"})
     overfit = registry.create_rule("Overfit", bounds | {"start_step": "7", "end_step": "9"})
-    assert overfit.start_step == 7  # type: ignore[attr-defined]
-    assert bounds_of(overfit) == (0, 9)
+    assert overfit == BoundedRule(rule=Overfit(start_step=7), steps=StepBounds(end=9))
+
+
+def test_bounds_change_nothing_but_the_steps_that_are_judged() -> None:
+    class Breaks(Rule):
+        """Cannot judge anything."""
+
+        collections = (CollectionConfig("mine"),)
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+            raise RuntimeError("broken")
+
+    rule = registry.instantiate(Breaks, {"start_step": 1})
+    assert rule.requires() == Breaks.collections
+    trial = TrialBuilder()
+    for step in range(2):
+        trial.step(step, {"a": [1.0]})
+    first, second = trial.outcomes(rule)
+    assert isinstance(first, NotEvaluated)
+    assert second == trial.outcomes(Breaks())[0]  # with the line of the rule's own file
+    assert "test_evaluator.py, line" in second.reason
+    silent = StalledTrainingRule(threshold=10).check_silence(20.0, 0)
+    bounded = registry.create_rule("StalledTrainingRule", {"threshold": "10", "end_step": "0"})
+    assert isinstance(silent, IssueFound)
+    assert bounded.check_silence(20.0, 0) == silent
+    assert bounded.parameters() == ()
+
+
+def test_a_rule_without_bounds_is_the_rule_itself() -> None:
+    for bounds in ({}, {"start_step": "0"}, {"start_step": "", "end_step": "none"}):
+        assert type(registry.create_rule("ExplodingTensor", bounds)) is ExplodingTensor
 
 
 def test_an_object_that_is_not_there_is_a_reason() -> None:

@@ -221,6 +221,23 @@ def test_more_waiting_files_than_there_is_room_for(monkeypatch: pytest.MonkeyPat
     assert run.fed == list(range(60))
 
 
+def test_more_waiting_files_of_the_original_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "MAX_PENDING", 10)
+    run = Follower(num_workers=2, run=None)
+    run.trial.collections()
+    run.look(run.write(0, worker=0) + run.write(0, worker=1))
+    for worker in (0, 1):
+        for step in range(1, 60):
+            run.look(run.write(step, worker=worker))
+            waiting = [len(track.pending) for track in run.state.progress.workers.values()]
+            assert sum(waiting) <= 10
+    run.look([], ended=True)
+    assert run.fed == list(range(60))
+    assert run.state.counts.evaluated == 60
+
+
 def test_the_state_of_a_long_run_is_as_small_as_that_of_a_short_one() -> None:
     run = Follower(VanishingGradient(), num_workers=2)
     sizes = []

@@ -128,6 +128,8 @@ def test_wrong_parameters_are_refused(parameters: dict[str, object], message: st
 def test_an_unknown_rule_gets_the_nearest_name() -> None:
     with pytest.raises(UnknownRuleError, match="did you mean 'VanishingGradient'"):
         create_rule("VanishingGradients")
+    with pytest.raises(UnknownRuleError, match="did you mean 'VanishingGradient'"):
+        create_rule("vanishing_gradient")  # the module's name
     assert issubclass(UnknownRuleError, ValueError)
 
 

@@ -184,6 +184,15 @@ def test_global_counts_the_steps_of_all_modes() -> None:
     )
 
 
+def test_a_counter_that_is_set_back_begins_another_comparison() -> None:
+    trial = TrialBuilder()
+    for step, (mode_step, loss) in enumerate(
+        [(0, 0.1), (10, 0.05), (0, 4.0), (10, 2.0), (0, 5.0), (10, 5.0)]
+    ):
+        trial.step(step, {LOSS: np.float32(loss)}, mode_step=mode_step)
+    assert judged(trial, LossNotDecreasing()) == {1: Passed, 3: Passed, 5: IssueFound}
+
+
 def test_other_losses_may_be_named() -> None:
     trial = TrialBuilder()
     for step in (0, 10):

@@ -172,7 +172,7 @@ def test_collections_of_a_live_trial_are_read_again_when_files_have_come(store: 
 
 
 def test_a_step_that_is_judged_costs_its_collections_once(store: S3Store) -> None:
-    builder = run_of(3)
+    builder = run_of(3)  # the file tells no collection of the loss, so one may come
     requests = copied(builder, store)
     first, *later = TrialBuilder.views(_moved(builder, store))
     trial = TrialAtStep(first)
