@@ -126,6 +126,8 @@ _RECOMMENDED: Final = Pack(
         "OscillatingLoss": {},
         "PlateauedLoss": {},
         "InitialLossMismatch": {},
+        "LossInputMismatch": {},
+        "WorseThanGuessing": {},
         "GeneralisationGap": {},
         "SuspiciouslyGood": {},
         "GradientNormExplosion": {},

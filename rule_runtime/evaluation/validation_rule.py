@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
@@ -16,16 +17,17 @@ from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, P
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.robust import noise
-from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
+from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Training", "ValidationRule"]
+__all__ = ["Training", "Validation", "ValidationRule"]
 
 _NUM_FIRST: Final = 5
 _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
+_NUM_PASSES: Final = 8
 _TRAIN_PREFIX: Final = "train-"
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
@@ -38,11 +40,32 @@ class Training(NamedTuple):
         now: Median of the latest 5.
         start: How large they were at the beginning: the first, or the median of 5 if larger.
         noise: How much the latest 20 scatter.
+        fall: How far the median of the latest 5 lies below that of the first 5.
     """
 
     now: float
     start: float
     noise: float
+    fall: float
+
+
+class Validation(NamedTuple):
+    """A loss of validation.
+
+    Attributes:
+        name: Name of the loss.
+        passes: The means of the latest passes, 8 at most, oldest first; the last one is judged.
+        beside: What `ValidationRule.beside` last said.
+    """
+
+    name: str
+    passes: npt.NDArray[np.float64]
+    beside: Mapping[str, float]
+
+    @property
+    def now(self) -> float:
+        """The loss that is judged."""
+        return float(self.passes[-1])
 
 
 class ValidationRule(Rule):
@@ -62,17 +85,26 @@ class ValidationRule(Rule):
     measure: ClassVar[str]
     remedy: ClassVar[str]
 
-    collections = (CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),)
+    collections: ClassVar[tuple[CollectionConfig, ...]] = (
+        CollectionConfig("losses", {"save_interval": "10", "eval.save_interval": "1"}),
+    )
 
     @abstractmethod
-    def judge(self, name: str, validation: float, training: Training) -> Finding | None:
+    def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Return what is wrong with a loss of validation, None if nothing is.
 
         Args:
-            name: Name of the loss of validation.
             validation: The loss of validation.
             training: The losses of training.
         """
+
+    def beside(self, step: StepView) -> Mapping[str, float]:  # noqa: ARG002 - for subclasses
+        """Return what else a step tells that losses are judged by; kept until it says it anew.
+
+        Args:
+            step: A step with losses.
+        """
+        return {}
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the losses of the step, and judge validation where training goes on behind it.
@@ -81,7 +113,8 @@ class ValidationRule(Rule):
             step: What was saved at the step.
             memory: `training`, first and latest numbers of at most 32 losses; `passes`, sum and
                 number of their losses of validation since; `length`, steps of the pass before;
-                `steps`, of this one; `streaks`, findings in a row.
+                `steps`, of this one; `validation`, the latest passes; `streaks`, findings in a row;
+                `beside`, what else is known.
         """
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
@@ -93,6 +126,7 @@ class ValidationRule(Rule):
         if not at_row:
             return NotEvaluated("no finite loss was saved")
         losses = {names: float(means[at]) for names, at in at_row.items()}
+        memory.setdefault("beside", {}).update(self.beside(step))
         if step.mode is ModeKeys.EVAL:
             _add_to_pass(memory, losses)
             if not 0 < memory.get("length", 0) == memory["steps"]:
@@ -139,21 +173,30 @@ class ValidationRule(Rule):
         judged = {key: x for key, x in passed.items() if key[:2] in known}
         if not judged:
             return None
+        history = SeriesMemory(memory.get("validation", {}), num_first=0, num_latest=_NUM_PASSES)
+        history.add({(key[2], key[1]): x for key, x in judged.items()})
+        memory["validation"] = history.to_json()
         patience = int(getattr(self, "patience", 1))
         before: dict[str, int] = memory.get("streaks", {})
         streaks, found = {}, {}
         for key in sorted(judged):
-            series = training.of(key[:2])
-            training_now = Training(
-                float(np.median(series.latest[-_NUM_NOW:])), series.start, noise(series.latest)
-            )
-            finding = self.judge(key[2], judged[key], training_now)
+            if (key[2], key[1]) not in history.names:
+                continue
+            passes = history.of((key[2], key[1])).latest
+            validation = Validation(key[2], passes, memory.get("beside", {}))
+            finding = self.judge(validation, _training(training.of(key[:2])))
             place = "\n".join(key)
             streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
             if finding is not None and streaks[place] >= patience:
                 found[key] = finding
         memory["streaks"] = streaks
         return found
+
+
+def _training(series: NumberSeries) -> Training:
+    now = float(np.median(series.latest[-_NUM_NOW:]))
+    fall = float(np.median(series.first)) - now
+    return Training(now, series.start, noise(series.latest), fall)
 
 
 def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:

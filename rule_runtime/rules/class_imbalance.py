@@ -31,6 +31,7 @@ _MAX_PAIRS: Final = 4
 """Pairs of labels and predictions, by mode; further ones are passed over."""
 
 _MAX_WORKERS: Final = 256
+_CHANCE: Final = 2
 _MIN_ROWS: Final = 16
 
 _REMEDY: Final = (
@@ -69,7 +70,9 @@ class ClassImbalance(Rule):
         The labels of all saved steps and all workers are counted, those of each mode by themselves;
         from `samples` of them on it is judged at each step. Labels that a worker saved just so at
         the step before, 16 or more of several classes, are the same rows again, as the validation
-        rows of boosted trees are in each round: they are not counted again. The ratio is that of
+        rows of boosted trees are in each round: they are not counted again, but do count for
+        `samples` where predictions came with them; the rarest class of such a set of fewer rows
+        counts as two rows more. The ratio is that of
         the largest count to the smallest of the classes seen. A class that never came cannot be
         seen; but if only one came while the predictions tell of more classes, the ratio is
         infinite. The mispredictions of a class are counted over all steps likewise. Strictly larger
@@ -225,7 +228,7 @@ class ClassImbalance(Rule):
         most = 0
         for key, (labels, worker, num_classes) in counted.items():
             tally = _read(tallies[key])
-            total = int(tally.labels.sum())
+            total = int(max(tally.labels.sum(), tally.predicted.sum()))
             most = max(most, total)
             if total >= self.samples:
                 found += [
@@ -260,12 +263,15 @@ class ClassImbalance(Rule):
         found = []
         most, least = int(tally.labels.argmax()), int(tally.labels.argmin())
         is_alone = len(tally.classes) == 1 and num_classes > 1
-        ratio = np.inf if is_alone else tally.labels[most] / tally.labels[least]
+        # A row or two more or less in the rarest class of a small set is chance.
+        chance = _CHANCE if tally.labels.sum() < self.samples else 0
+        ratio = np.inf if is_alone else tally.labels[most] / (tally.labels[least] + chance)
         if ratio > self.threshold_imbalance:
+            counted = f", taken for {_CHANCE} more" if chance else ""
             few = (
                 f"none of the other {num_classes - 1} classes has any"
                 if is_alone
-                else f"class {tally.classes[least]} has {tally.labels[least]}, a ratio of "
+                else f"class {tally.classes[least]} has {tally.labels[least]}{counted}, a ratio of "
                 f"{ratio:.4g}, more than {self.threshold_imbalance:g}"
             )
             told = f"class {tally.classes[most]} has {tally.labels[most]} labels, and {few}"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
+import numpy as np
+
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.evaluation.validation_rule import Training, ValidationRule
+from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 
 __all__ = ["GeneralisationGap"]
 
 
 _NUM_NOISE: Final = 4.0
+_LEARNED: Final = 0.03
+_SURELY: Final = 1.6
+_HARDLY: Final = 0.9
+_NO_BETTER: Final = 0.99
+_UNSEEN: Final = 1 / 3
+_NUM_PASSES: Final = 4
+_LATEST: Final = 3
 
 
 class GeneralisationGap(ValidationRule):
@@ -33,9 +42,13 @@ class GeneralisationGap(ValidationRule):
         training loss, or the median of the first 5 if that is larger) and by more than four times
         the noise of the latest 20, and is more than `ratio` times as large. Measured by the
         beginning, and not by the training loss of now as Overfit does: that goes towards zero in
-        many a good training. A pass is judged at the training step behind it, or at its last step
-        once it is as long as the one before. Metrics that should grow are not judged. Of more than
-        32 losses the first 32 are judged.
+        many a good training. It fires as well if nothing is learned but by heart, after 4 passes or
+        more: the training loss fell by more than 3 % and 1.6 times the noise; the smallest of the
+        latest 8 passes is above 90 % of the loss at the beginning, and the median of 3 has not
+        fallen by 1 % since the first of them; and the last one lies above the training loss by a
+        third of what that fell. A pass is judged at the training step behind it, or at its last
+        step once it is as long as the one before. Metrics that should grow are not judged. Of more
+        than 32 losses the first 32 are judged.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -64,29 +77,38 @@ class GeneralisationGap(ValidationRule):
         "training earlier; check that both sets were made in the same way."
     )
 
-    def judge(
-        self,
-        name: str,  # noqa: ARG002
-        validation: float,
-        training: Training,
-    ) -> Finding | None:
-        """Compare the gap with the beginning.
+    def judge(self, validation: Validation, training: Training) -> Finding | None:
+        """Compare the gap with the beginning, and the passes of validation with each other.
 
         Args:
-            name: Not used.
             validation: The loss of validation.
             training: The losses of training.
         """
-        distance = validation - training.now
-        gap = 100 * distance / training.start if training.start else 0.0
-        is_small = gap <= self.gap_percent or distance <= _NUM_NOISE * training.noise
-        if is_small or validation <= self.ratio * training.now:
+        if not training.start:
             return None
-        return Finding(
-            gap,
-            gap,
-            self.gap_percent,
-            f"the loss of validation is {validation:.3g} and that of training {training.now:.3g}: "
-            f"a gap of {gap:.3g} % of {training.start:.3g} at the beginning, more than "
-            f"{self.gap_percent:g} %",
-        )
+        distance = validation.now - training.now
+        gap = 100 * distance / training.start
+        is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
+        told = f"the loss of validation is {validation.now:.3g} and that of training "
+        told += f"{training.now:.3g}: "
+        if is_far and validation.now > self.ratio * training.now:
+            told += f"a gap of {gap:.3g} % of {training.start:.3g} at the beginning, more than "
+            return Finding(gap, gap, self.gap_percent, f"{told}{self.gap_percent:g} %")
+        if not _is_learned_by_heart(validation, training):
+            return None
+        told += f"it has stayed near {training.start:.3g}, where training began"
+        return Finding(gap, gap, 0.0, told)
+
+
+def _is_learned_by_heart(validation: Validation, training: Training) -> bool:
+    """Tell whether training falls while validation stays where training began."""
+    passes = validation.passes
+    # The standard error of the difference of two medians of 5 is 0.8 times the noise.
+    least = max(_LEARNED * training.start, _SURELY * training.noise)
+    if len(passes) < _NUM_PASSES or training.fall <= least or training.start <= 0:
+        return False
+    return bool(
+        np.median(passes[-_LATEST:]) > _NO_BETTER * passes[0]
+        and passes.min() > _HARDLY * training.start
+        and validation.now - training.now > _UNSEEN * training.fall
+    )

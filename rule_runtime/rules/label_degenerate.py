@@ -21,6 +21,8 @@ __all__ = ["LabelDegenerate"]
 _RARE: Final = 10
 _LEARNED: Final = 0.1
 _TWO: Final = 2
+_NOT_RARE: Final = 0.05
+_FEWEST: Final = 50
 _REMEDY: Final = (
     "Look at what the data loader returns as labels: a wrong column, a sorted file that is not "
     "shuffled, a mapping of names to one number."
@@ -42,11 +44,12 @@ class LabelDegenerate(Rule):
         steps or more; once two values were seen it never fires again for that tensor. If the one
         value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
         it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
-        elements are needed. Targets of a loss, `..._input_1`, are left alone while that loss,
-        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
-        fast, and where it does not the targets are not the answer (contrastive learning with the
-        match in front, adversarial training). Labels with NaN or infinite elements count with the
-        finite ones. Of more than 32 such tensors the first 32 are judged.
+        elements are needed, unless it has 5 % or more of the labels in other modes than training.
+        Targets of a loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more
+        than a tenth of its first value: a model learns a constant answer fast, and where it does
+        not the targets are not the answer (contrastive learning with the match in front,
+        adversarial training). Labels with NaN or infinite elements count with the finite ones. Of
+        more than 32 such tensors the first 32 are judged.
 
     Parameters:
         samples: Elements after which labels must have shown two values.
@@ -82,10 +85,12 @@ class LabelDegenerate(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: Of at most 32 tensors the smallest and largest label, the numbers of labels and
-                of steps, and the first loss.
+            memory: Of at most 32 tensors `seen`: the smallest and largest label, the numbers of
+                labels and of steps, and the first loss; `elsewhere`: ones and elements of labels of
+                0 and 1 in other modes.
         """
         if not is_training(step):
+            self._remember(step, memory.setdefault("elsewhere", {}))
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
@@ -109,7 +114,8 @@ class LabelDegenerate(Rule):
                 min(before[3] + 1, self.patience),
                 loss if before[4] is None else before[4],
             ]
-            if self._is_degenerate(seen[key], loss, num_classes[at]):
+            share = _share_elsewhere(memory, rows.names[at], rows.workers[at], low[at])
+            if self._is_degenerate(seen[key], loss, num_classes[at], share):
                 count[at] = seen[key][2]
         if np.isnan(count).all():
             return Passed()
@@ -127,14 +133,26 @@ class LabelDegenerate(Rule):
             )
         )
 
-    def _is_degenerate(self, seen: list[Any], loss: float | None, num_classes: int) -> bool:
+    def _remember(self, step: StepView, counts: dict[str, list[float]]) -> None:
+        """Count the ones and all elements of labels of 0 and 1 that are not of training."""
+        rows = step.tensors(collections=("labels",), regex=self.labels_regex)
+        low, high, size, mean = (rows.column(name) for name in ("min", "max", "size", "mean"))
+        for at in _sorted(rows):
+            key = f"{rows.workers[at]}/{rows.names[at]}"
+            if low[at] >= 0 and high[at] <= 1 and (key in counts or len(counts) < MAX_SERIES):
+                ones, total = counts.get(key, (0.0, 0.0))
+                counts[key] = [ones + float(mean[at] * size[at]), total + float(size[at])]
+
+    def _is_degenerate(
+        self, seen: list[Any], loss: float | None, num_classes: int, share_elsewhere: float
+    ) -> bool:
         """Tell whether one value, seen as often as it was, is too few."""
         low, high, size, num_steps, first_loss = seen
         if low != high or num_steps < self.patience:
             return False
         if loss is not None and first_loss is not None and loss > _LEARNED * first_loss:
             return False
-        may_be_rare = low in (0, 1) and num_classes <= _TWO
+        may_be_rare = low in (0, 1) and num_classes <= _TWO and share_elsewhere < _NOT_RARE
         return bool(size >= self.samples * (_RARE if may_be_rare else 1))
 
 
@@ -162,6 +180,12 @@ def _beside(
         if shape is not None and len(shape) >= _TWO:
             num_classes[at] = shape[1]
     return losses, num_classes
+
+
+def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:
+    """Return the share of labels outside of training that are the other one of 0 and 1."""
+    ones, total = memory.get("elsewhere", {}).get(f"{worker}/{name}", (0.0, 0.0))
+    return abs(ones / total - value) if total >= _FEWEST else 0.0
 
 
 def _sorted(rows: TensorRows) -> list[int]:

@@ -10,9 +10,9 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.numerics.robust import noise
-from rule_runtime.numerics.series_memory import SeriesMemory
+from rule_runtime.numerics.series_memory import MAX_SERIES, SeriesMemory
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
 _NOISY: Final = 1.5
 _WARMING_UP: Final = 1.5
+_ROUNDS: Final = 20
+_FALL_OF_TREES: Final = 1e-3
+_STEADY: Final = 0.8
+_OF_TREES: Final = "train-"
 _REMEDY: Final = "Raise the learning rate tenfold, and look whether a schedule lowers it too early."
 
 
@@ -51,6 +55,10 @@ class LearningRateTooLow(Rule):
         MissingGradient). At the end of a schedule the loss has fallen, so it is quiet. The exact
         update ratio needs the values themselves: see WeightUpdateRatio. Of more than 64 weights 64
         evenly spread by name are followed.
+
+        Boosted trees have no weights. There it fires if each `train-...` loss has fallen by less
+        than 0.1 % in 20 rounds or more, and as fast in the second half of them as in the first (at
+        least 0.8 times): where there is little to learn, the first trees learn it.
 
     Parameters:
         min_update_ratio: Movement in a step, in parts of the weight's root mean square.
@@ -84,11 +92,14 @@ class LearningRateTooLow(Rule):
         Args:
             step: What was saved at the step.
             memory: `drift`: statistics of at most 64 weights; `losses`: first and latest numbers of
-                at most 32 losses; `since`: where the small movement began, and what it was there.
+                at most 32 losses; `since`: where the small movement began, and what it was there;
+                `rounds`: round and loss at the beginning and in the middle, of at most 32 losses.
         """
         if not is_training(step):
             return NotEvaluated(f"in mode {step.mode.name} no weight changes")
         rows = step.tensors(collections=("weights",))
+        if not len(rows) and any(name.startswith(_OF_TREES) for name in _names_of_losses(step)):
+            return _of_trees(step, memory)
         has_fallen = self._has_fallen(step, memory)
         if not len(rows) or has_fallen is None:
             return NotEvaluated("weights and losses are needed, and were not saved together")
@@ -156,6 +167,52 @@ class LearningRateTooLow(Rule):
 
     def _needed(self, start: float) -> float:
         return abs(start) * self.max_fall_percent / 100
+
+
+def _names_of_losses(step: StepView) -> tuple[str, ...]:
+    return step.tensors(collections=("losses",)).names
+
+
+def _of_trees(step: StepView, memory: Memory) -> Outcome:
+    """Judge the training losses of boosted trees by how far they fell."""
+    rows = step.tensors(collections=("losses",))
+    means = finite_means(rows)
+    seen: dict[str, list[float]] = memory.setdefault("rounds", {})
+    falls = {}
+    for (name, worker), at in sorted(training_losses(step, rows, means).items()):
+        key, now = f"{worker}/{name}", float(means[at])
+        if not name.startswith(_OF_TREES) or (key not in seen and len(seen) >= MAX_SERIES):
+            continue
+        begin, start, *middle = seen.setdefault(key, [step.mode_step, now])
+        if step.mode_step - begin < _ROUNDS / 2:
+            continue
+        if not middle:
+            seen[key] += [step.mode_step, now]
+        elif step.mode_step - begin >= _ROUNDS and step.mode_step - middle[0] >= _ROUNDS / 2:
+            before = (start - middle[1]) / (middle[0] - begin)
+            since = (middle[1] - now) / (step.mode_step - middle[0])
+            share = (start - now) / abs(start) if start else 1.0
+            falls[at] = (share, before > 0 and since >= _STEADY * before)
+    if not falls:
+        return NotEvaluated(f"{_ROUNDS} rounds of boosting are needed")
+    if not all(share < _FALL_OF_TREES and is_steady for share, is_steady in falls.values()):
+        return Passed()
+    at = worst(
+        rows, np.array([falls.get(at, (np.nan,))[0] for at in range(len(rows))]), largest=True
+    )
+    return IssueFound(
+        evidence(
+            step,
+            rows,
+            at,
+            measure="loss_fall",
+            value=falls[at][0],
+            threshold=_FALL_OF_TREES,
+            told=f"fell by {100 * falls[at][0]:.3g} % in {step.mode_step} rounds, steadily, and "
+            f"less than {100 * _FALL_OF_TREES:g} %",
+            remedy=_REMEDY,
+        )
+    )
 
 
 def _has_gradients(step: StepView) -> bool:

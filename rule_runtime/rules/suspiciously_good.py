@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, ClassVar, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
-from rule_runtime.evaluation.validation_rule import Training, ValidationRule
+from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SuspiciouslyGood"]
 
@@ -19,6 +28,8 @@ _OF_XGBOOST: Final = re.compile(r"(validation|valid|val|eval|evaluation|test|dev
 _AS_GOOD: Final = 1.5
 _AS_GOOD_TREES: Final = 1.1
 _TREES: Final = 10.0
+_DOMINATING: Final = 0.5
+_DOMINATED: Final = 2.0
 
 
 class SuspiciouslyGood(ValidationRule):
@@ -39,9 +50,12 @@ class SuspiciouslyGood(ValidationRule):
         the loss at the beginning (the first training loss, or the median of the first 5 if that is
         larger), and at most 1.5 times the median of the latest 5 saved training losses. With
         XGBoost 10 times as much is allowed, but only 1.1 times the training loss: trees approach
-        zero slowly, and fit their training data better than any other. Only losses of classes and
-        probabilities are judged: these begin at the loss of guessing. How well guessing does where
-        a distance is measured (MSE, L1, rmse, mae and the like) the losses do not tell. A pass is
+        zero slowly, and fit their training data better than any other; twice the training loss
+        where a single feature has more than half of the total gain. Losses of classes and
+        probabilities begin at the loss of guessing. How well guessing does where a distance is
+        measured (MSE, L1, rmse, mae and the like) the losses do not tell; of these rmse is judged,
+        where labels are saved beside it: its square must be below `max_loss_percent` of their
+        variance, which is what the mean gives. A pass is
         judged at the training step behind it, or at its last step once it is as long as the one
         before. Of more than 32 losses the first 32 are judged.
 
@@ -62,32 +76,54 @@ class SuspiciouslyGood(ValidationRule):
     max_loss_percent: Annotated[float, GreaterThan(0), LessThan(10), Unit("%")] = 0.2
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
+    collections = (
+        *ValidationRule.collections,
+        CollectionConfig("labels", {"include_regex": "^labels$"}),
+        CollectionConfig("feature_importance", {"save_interval": "10"}),
+    )
     measure: ClassVar[str] = "validation_loss"
     remedy: ClassVar[str] = (
         "Look for the target among the inputs (a column computed from it, a number of the row, a "
         "time after the event), for rows that are in both sets, and for scaling fitted on all data."
     )
 
-    def judge(self, name: str, validation: float, training: Training) -> Finding | None:
+    def beside(self, step: StepView) -> Mapping[str, float]:
+        """Return how far labels scatter, and how much of the gain the best feature has.
+
+        Args:
+            step: A step with losses.
+        """
+        found = {}
+        labels = step.tensors(collections=("labels",)).column("std")
+        if len(labels) and math.isfinite(labels[0]):
+            found["std"] = float(labels[0])
+        gains = finite_means(step.tensors(regex=("^feature_importance/total_gain/",)))
+        if len(gains) and np.nansum(gains) > 0:
+            found["share"] = float(np.nanmax(gains) / np.nansum(gains))
+        return found
+
+    def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Compare validation with the beginning and with training.
 
         Args:
-            name: Name of the loss of validation.
             validation: The loss of validation.
             training: The losses of training.
         """
-        if _DISTANCE.search(name):
-            return None
-        by_trees = _OF_XGBOOST.match(name) is not None
-        share = self.max_loss_percent / 100 * (_TREES if by_trees else 1.0)
-        limit = share * training.start
+        by_trees = _OF_XGBOOST.match(validation.name) is not None
+        share = self.max_loss_percent / 100
+        limit = share * training.start * (_TREES if by_trees else 1.0)
+        if _DISTANCE.search(validation.name):
+            is_rms = by_trees and validation.name.partition("-")[2] == "rmse"
+            limit = math.sqrt(share) * validation.beside.get("std", 0.0) if is_rms else 0.0
         as_good = _AS_GOOD_TREES if by_trees else _AS_GOOD
-        if not 0 <= validation < limit or validation > as_good * training.now:
+        if validation.beside.get("share", 0.0) > _DOMINATING:
+            as_good = _DOMINATED
+        if not 0 <= validation.now < limit or validation.now > as_good * training.now:
             return None
         return Finding(
-            limit - validation,
-            validation,
+            limit - validation.now,
+            validation.now,
             limit,
-            f"the loss of validation is {validation:.3g}, below {limit:.3g}, and as small as that "
-            f"of training, {training.now:.3g}",
+            f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and about as "
+            f"small as that of training, {training.now:.3g}",
         )

@@ -56,7 +56,12 @@ def test_of_other_losses_nobody_knows_what_guessing_gives(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "guess"), [("MSELoss", 200.0**2 + 25), ("L1Loss", math.hypot(200, 5))]
+    ("name", "guess"),
+    [
+        ("MSELoss", 200.0**2 + 25),
+        ("L1Loss", math.hypot(200, 5)),
+        ("HuberLoss", (200.0**2 + 25) / 2),
+    ],
 )
 def test_a_regression_is_compared_with_the_answer_0(name: str, guess: float) -> None:
     targets = {f"{name}_input_1": np.array([[195.0], [205.0]] * 8)}
@@ -83,6 +88,28 @@ def test_classes_are_those_of_the_scores() -> None:
     scores = {"CrossEntropyLoss_input_0": np.zeros((4, 1000))}
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", 20.0, **scores), Passed)
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", 21.0, **scores), IssueFound)
+
+
+@pytest.mark.parametrize(
+    ("scores", "targets", "is_cross_entropy"),
+    [
+        (np.zeros((64, 100)), np.arange(64), True),
+        (np.zeros((8, 7, 100)), np.ones((8, 7), np.int64), True),
+        (np.zeros((8, 100, 7)), np.ones((8, 7), np.int32), True),
+        (np.zeros((64, 100)), np.arange(64.0), False),
+        (np.zeros((4, 1)), np.zeros(4, np.int64), False),
+        (np.zeros((4, 3)), np.full(4, 9), False),
+        (np.zeros((4, 100)), np.arange(7), False),
+    ],
+)
+def test_a_loss_of_ones_own_is_known_by_its_inputs(
+    scores: Any, targets: Any, *, is_cross_entropy: bool
+) -> None:
+    inputs = {"NextLetterLoss_input_0": scores, "NextLetterLoss_input_1": targets}
+    fits = outcome_of("NextLetterLoss_output_0", 5.9 * math.log(100), **inputs)
+    too_large = outcome_of("NextLetterLoss_output_0", 6.1 * math.log(100), **inputs)
+    assert isinstance(fits, Passed if is_cross_entropy else NotEvaluated)
+    assert isinstance(too_large, IssueFound if is_cross_entropy else NotEvaluated)
 
 
 def test_only_the_first_step_is_compared() -> None:

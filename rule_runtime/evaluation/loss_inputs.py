@@ -1,0 +1,185 @@
+"""What the inputs of a loss tell: of which kind it is, and what guessing gives.
+
+A loss is a module `X` of the training: its output `X_output_0`, what the model says `X_input_0`,
+and the targets `X_input_1`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Input", "LossInputs", "LossKind", "size_of_error"]
+
+_OUTPUT: Final = "_output"
+_WHOLE: Final = ("int", "uint")
+_REAL: Final = ("float", "bfloat")
+_BY_NAME: Final = re.compile(
+    r"^(?:(?P<classes>CrossEntropy|NLL)|(?P<binary>BCE(?:WithLogits)?)|(?P<squares>MSE)"
+    r"|(?P<distances>L1|SmoothL1|Huber))Loss_output"
+)
+
+
+class LossKind(Enum):
+    """What a loss is of.
+
+    Attributes:
+        CLASSES: Cross entropy of several classes.
+        BINARY: Cross entropy of yes or no.
+        SQUARES: Mean square of differences.
+        DISTANCES: Mean size of differences, or a mean between that and half of their square.
+        LOOKS_LIKE_CLASSES: The name does not tell, but scores are compared with numbers of classes.
+        UNKNOWN: Nobody knows.
+    """
+
+    CLASSES = "classes"
+    BINARY = "binary"
+    SQUARES = "squares"
+    DISTANCES = "distances"
+    LOOKS_LIKE_CLASSES = "looks like classes"
+    UNKNOWN = "unknown"
+
+
+class Input(NamedTuple):
+    """An input of a loss.
+
+    Attributes:
+        shape: Its shape; None if it was not saved.
+        dtype: Its type, such as `int64`; "" if that is not known.
+        size: Number of elements.
+        low: Smallest element.
+        high: Largest element.
+        mean: Mean of the elements.
+        std: Their standard deviation.
+    """
+
+    shape: tuple[int, ...] | None
+    dtype: str
+    size: float
+    low: float
+    high: float
+    mean: float
+    std: float
+
+    @property
+    def mean_square(self) -> float:
+        """Mean square of the elements."""
+        return self.mean**2 + self.std**2
+
+
+class LossInputs:
+    """The inputs of the losses of a step.
+
+    Args:
+        step: The step.
+    """
+
+    def __init__(self, step: StepView) -> None:
+        rows = step.tensors(regex=(r"_input_[01]$",))
+        columns = [rows.column(name) for name in ("size", "min", "max", "mean", "std")]
+        self._inputs = {
+            (name, worker): Input(
+                rows.shapes[at], rows.dtypes[at] or "", *(float(column[at]) for column in columns)
+            )
+            for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True))
+        }
+
+    def of(self, loss: str, worker: str, number: int) -> Input | None:
+        """Return an input of a loss, None if it was not saved.
+
+        Args:
+            loss: Name of the loss, `X_output_0`.
+            worker: The worker.
+            number: 0 for what the model says, 1 for the targets.
+        """
+        return self._inputs.get((f"{loss.rpartition(_OUTPUT)[0]}_input_{number}", worker))
+
+    def kind(self, loss: str, worker: str) -> LossKind:
+        """Return of which kind a loss is."""
+        named = _BY_NAME.match(loss)
+        if named is not None:
+            return LossKind[str(named.lastgroup).upper()]
+        scores, targets = self.of(loss, worker, 0), self.of(loss, worker, 1)
+        if scores is None or targets is None or _num_classes(scores, targets) is None:
+            return LossKind.UNKNOWN
+        return LossKind.LOOKS_LIKE_CLASSES
+
+    def num_classes(self, loss: str, worker: str) -> int | None:
+        """Return the number of classes; None if scores of several classes were not saved."""
+        scores, targets = self.of(loss, worker, 0), self.of(loss, worker, 1)
+        if scores is None:
+            return None
+        found = None if targets is None else _num_classes(scores, targets)
+        if found is None and len(scores.shape or ()) > 1:
+            found = (scores.shape or ())[1]
+        return found
+
+    def guess(self, loss: str, worker: str, num_classes: int | None = None) -> float:
+        """Return the loss of a model that knows nothing; NaN if it is not known.
+
+        It is ln(number of classes), ln 2 for yes or no, and what answering 0 gives for numbers, but
+        not less than 1: the mean square of the targets, or its root (or half of the mean square, if
+        that is more, for HuberLoss).
+
+        Args:
+            loss: Name of the loss.
+            worker: The worker.
+            num_classes: Number of classes where the scores were not saved.
+        """
+        kind = self.kind(loss, worker)
+        if kind is LossKind.BINARY:
+            return math.log(2)
+        if kind in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES):
+            known = self.num_classes(loss, worker) or num_classes
+            return math.nan if known is None else math.log(max(known, 2))
+        targets = self.of(loss, worker, 1)
+        if kind is LossKind.UNKNOWN or targets is None or not targets.std > 0:
+            return math.nan
+        return max(1.0, size_of_error(kind, loss, targets.mean_square))
+
+    def is_sum(self, loss: str, worker: str, value: float, *, least: float, most: float) -> bool:
+        """Tell whether a loss fits once it is divided by the number of targets.
+
+        Args:
+            loss: Name of the loss.
+            worker: The worker.
+            value: The loss.
+            least: The smallest mean that fits.
+            most: The largest mean that fits.
+        """
+        targets = self.of(loss, worker, 1)
+        return targets is not None and targets.size > 1 and least <= value / targets.size <= most
+
+
+def size_of_error(kind: LossKind, loss: str, mean_square: float) -> float:
+    """Return how large a loss of numbers is at most, from the mean square of the error.
+
+    Args:
+        kind: `SQUARES` or `DISTANCES`.
+        loss: Name of the loss.
+        mean_square: Mean square of the error.
+    """
+    if kind is LossKind.SQUARES:
+        return mean_square
+    root = math.sqrt(mean_square)
+    # HuberLoss may be square far from 0, by its delta, which no file tells.
+    return max(root, mean_square / 2) if loss.startswith("Huber") else root
+
+
+def _num_classes(scores: Input, targets: Input) -> int | None:
+    """Return the number of classes if targets are whole numbers, one for each row of scores."""
+    if not (scores.shape and targets.shape and targets.dtype.startswith(_WHOLE)):
+        return None
+    if not scores.dtype.startswith(_REAL) or (targets.low < 0 and targets.high < 0):
+        return None
+    shape, of_rows = scores.shape, targets.shape
+    for axis in (1, len(shape) - 1):
+        if axis < len(shape) and shape[:axis] + shape[axis + 1 :] == of_rows:
+            is_large = shape[axis] > 1 and targets.high < shape[axis]
+            return shape[axis] if is_large else None
+    return None

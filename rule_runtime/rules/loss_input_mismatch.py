@@ -1,0 +1,264 @@
+"""LossInputMismatch: a loss that is fed with what it is not made for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import Input, LossInputs
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.evaluation.selection import evidence
+from rule_runtime.numerics.class_pairs import true_classes
+from rule_runtime.numerics.series_memory import MAX_SERIES
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["LossInputMismatch"]
+
+_ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
+_OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
+_NO_DISTANCE: Final = re.compile(
+    r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
+)
+_DISTANCES_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
+_POSITIVE: Final = 1e-3
+_MAX_TENSORS: Final = 4
+_FEWEST_CLASSES: Final = 3
+_MOST_CLASSES: Final = 32
+_BALANCED: Final = 3.0
+_REMEDY_OF: Final = {
+    "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
+    "targets.unsqueeze(-1).",
+    "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
+    "inside.",
+    "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
+    "class; if the numbers are amounts in truth, switch this rule off.",
+}
+
+
+class _Mismatch(NamedTuple):
+    """What is wrong with a loss: what was measured, beside which limit, and the words."""
+
+    measure: str
+    value: float
+    threshold: float
+    told: str
+
+
+class LossInputMismatch(Rule):
+    """Finds losses whose inputs are not what the loss is made for.
+
+    What it detects:
+        Outputs and targets whose shapes do not fit and are spread over each other; a loss of
+        logarithms of probabilities that gets numbers above 0; numbers of classes that are learned
+        like amounts.
+
+    Why it matters:
+        Nothing fails, the loss may even fall, and the model learns something else than was meant.
+
+    How it decides:
+        Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss or
+        HuberLoss that together have more elements than each of them, as [B, 1] and [B] have B x B.
+        Logarithms: outputs above 0.001 that go into NLLLoss or KLDivLoss. Classes: the values of
+        `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
+        more than three times as often as another, among `samples` labels or more, and the loss
+        compares one number with each of them: its targets have their mean, smallest and largest
+        element, its outputs are as many, and its name is that of a distance or unknown; with
+        XGBoost `train-rmse` and its like. Each is judged at training steps, labels in all, and
+        found at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are
+        judged, and of more than 4 tensors of labels the first 4.
+
+    Parameters:
+        samples: Labels that must have been seen before they are taken for classes.
+        patience: Saved steps in a row.
+        labels_regex: Regular expressions of tensors that are labels.
+
+    What to try:
+        Look at shapes and ranges of what goes into the loss.
+
+    Known false alarms:
+        Grades or counts from 0 on, all about equally frequent, which are amounts in truth.
+
+    Source:
+        Stepwatch; wrong shapes and wrong losses are among the faults of "Repairing Deep Neural
+        Networks" (Islam and others, 2020).
+    """
+
+    samples: Annotated[int, AtLeast(1), Unit("labels")] = 60
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
+    labels_regex: Annotated[tuple[str, ...], Regex()] = ("^labels$",)
+
+    collections = (
+        CollectionConfig("losses", {"save_interval": "10"}),
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
+        CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Look at the inputs of losses.
+
+        Args:
+            step: What was saved at the step.
+            memory: `streaks`, of at most 32 losses; `labels`, how often each of at most 32 classes
+                came in at most 4 tensors of labels, None if they are no classes.
+        """
+        counts = self._count_labels(step, memory.setdefault("labels", {}))
+        rows = step.tensors(collections=("losses",))
+        if step.mode.name in ("EVAL", "PREDICT") or not len(rows):
+            return NotEvaluated(f"no loss of a training step was saved, mode {step.mode.name}")
+        inputs = LossInputs(step)
+        pairs = list(zip(rows.names, rows.workers, strict=True))
+        if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
+            return NotEvaluated("neither labels nor inputs of losses with their shapes were saved")
+        found = {}
+        before = memory.get("streaks", {})
+        streaks = {}
+        for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
+            mismatch = _of_inputs(name, worker, inputs) or self._of_classes(
+                name, worker, inputs, counts
+            )
+            key = f"{worker}/{name}"
+            streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
+            if mismatch is not None and streaks[key] >= self.patience:
+                found[at] = mismatch
+        memory["streaks"] = streaks
+        return _finding(step, rows, found) if found else Passed()
+
+    def _count_labels(self, step: StepView, tallies: dict[str, Any]) -> dict[str, _Labels]:
+        """Add the labels of a step; return those that look like classes, by worker."""
+        rows = step.tensors(regex=self.labels_regex)
+        found = {}
+        for at in sorted(range(len(rows)), key=lambda at: (rows.workers[at], rows.names[at])):
+            worker, name = rows.workers[at], rows.names[at]
+            key = f"{step.mode.name}/{worker}/{name}"
+            if key not in tallies and len(tallies) >= _MAX_TENSORS:
+                continue
+            tally = tallies.setdefault(key, [0] * _MOST_CLASSES)
+            values = step.values((name,), worker).get(name) if tally is not None else None
+            if values is None or tally is None:
+                continue
+            tallies[key] = tally = _added(tally, values)
+            if tally is not None and self._are_classes(tally):
+                columns = [float(rows.column(of)[at]) for of in ("size", "min", "max", "mean")]
+                found[worker] = _Labels(sum(n > 0 for n in tally), columns)
+        return found
+
+    def _are_classes(self, tally: list[int]) -> bool:
+        """Tell whether these are the numbers from 0 on, each about as often as the others."""
+        seen = [count for count in tally if count]
+        return (
+            sum(seen) >= self.samples
+            and len(seen) >= _FEWEST_CLASSES
+            and all(tally[: len(seen)])
+            and max(seen) <= _BALANCED * min(seen)
+        )
+
+    def _of_classes(
+        self, name: str, worker: str, inputs: LossInputs, counts: dict[str, _Labels]
+    ) -> _Mismatch | None:
+        """Return what is wrong if a loss compares single numbers with numbers of classes."""
+        labels = counts.get(worker)
+        if labels is None:
+            return None
+        outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+        if outputs is None or targets is None:
+            is_distance = _DISTANCES_OF_TREES.match(name) is not None
+        else:
+            is_distance = not _NO_DISTANCE.match(name) and labels.are(targets)
+            is_distance &= outputs.size == targets.size
+        if not is_distance:
+            return None
+        return _Mismatch(
+            "classes",
+            labels.num_classes,
+            2.0,
+            f"is a distance to labels that look like numbers of {labels.num_classes} classes",
+        )
+
+
+class _Labels(NamedTuple):
+    """Labels of a step that look like classes: of how many; size, smallest, largest and mean."""
+
+    num_classes: int
+    columns: list[float]
+
+    def are(self, targets: Input) -> bool:
+        """Tell whether targets of a loss are these labels."""
+        given = (targets.size, targets.low, targets.high, targets.mean)
+        return all(
+            math.isclose(a, b, rel_tol=1e-5) for a, b in zip(self.columns, given, strict=True)
+        )
+
+
+def _added(tally: list[int], values: Any) -> list[int] | None:
+    """Return a tally with labels added; None if these are no classes, or too many."""
+    try:
+        classes = true_classes(values)
+    except ValueError:
+        return None
+    if not len(classes):
+        return tally
+    if len(classes) != np.size(values) or classes.max() >= _MOST_CLASSES:
+        return None
+    added = np.bincount(classes, minlength=_MOST_CLASSES)
+    return [min(int(a + b), 1 << 40) for a, b in zip(tally, added, strict=True)]
+
+
+def _tells(outputs: Input | None, name: str) -> bool:
+    """Tell whether anything can be said of a loss by its outputs."""
+    return outputs is not None and (
+        outputs.shape is not None or _OF_LOGARITHMS.match(name) is not None
+    )
+
+
+def _of_inputs(name: str, worker: str, inputs: LossInputs) -> _Mismatch | None:
+    """Return what is wrong with shapes or ranges of what a loss gets."""
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    if outputs is None:
+        return None
+    if _OF_LOGARITHMS.match(name) and outputs.high > _POSITIVE:
+        told = f"takes logarithms of probabilities, and gets numbers of up to {outputs.high:.3g}"
+        return _Mismatch("largest", outputs.high, 0.0, told)
+    if targets is None or not _ELEMENTWISE.match(name):
+        return None
+    return _spread(outputs, targets)
+
+
+def _spread(outputs: Input, targets: Input) -> _Mismatch | None:
+    """Return what is wrong if outputs and targets are spread over each other."""
+    if outputs.shape is None or targets.shape is None:
+        return None
+    try:
+        size = math.prod(np.broadcast_shapes(outputs.shape, targets.shape))
+    except ValueError:
+        return None
+    most = max(outputs.size, targets.size)
+    if size <= most:
+        return None
+    shapes = f"{list(outputs.shape)} and {list(targets.shape)}"
+    told = f"compares outputs and targets of shapes {shapes}: {size} pairs, not {most:g}"
+    return _Mismatch("elements", float(size), float(most), told)
+
+
+def _finding(step: StepView, rows: TensorRows, found: dict[int, _Mismatch]) -> IssueFound:
+    at = min(found, key=lambda at: (rows.names[at], rows.workers[at]))
+    return IssueFound(
+        evidence(
+            step,
+            rows,
+            at,
+            measure=found[at].measure,
+            value=found[at].value,
+            threshold=found[at].threshold,
+            told=found[at].told,
+            remedy=_REMEDY_OF[found[at].measure],
+        )
+    )

@@ -1,0 +1,203 @@
+"""WorseThanGuessing: a model that, long trained, answers worse than one constant answer."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_rule import training_losses
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.numerics.series_memory import MAX_SERIES, Series, SeriesMemory
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["WorseThanGuessing"]
+
+_WINDOW: Final = 10
+_NUM_FIRST: Final = 3
+_SURELY_MEAN: Final = 3.0
+_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
+_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+_PARTS: Final = ("losses", "means", "squares")
+_REMEDY: Final = (
+    "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
+    "variance 1; initialise the last layer small; check that the loss fits the targets."
+)
+
+
+class _Seen(NamedTuple):
+    """What is kept of a loss at one step: its value, and mean and mean square of its targets."""
+
+    loss: float
+    mean: float
+    square: float
+
+
+class WorseThanGuessing(Rule):
+    """Finds models that answer worse than a constant, long after the beginning.
+
+    What it detects:
+        A training loss well above that of the best constant answer, and not about to fall below.
+
+    Why it matters:
+        Whatever such a model learned is worth less than nothing: a learning rate that throws it
+        about, targets so far from its outputs that it spends the training on the way, a loss that
+        does not fit.
+
+    How it decides:
+        Of each training loss the median of the latest 10 saved ones is compared with what the best
+        constant answer gives: ln(number of classes) for a cross entropy, with the classes being
+        a dimension of the scores, `..._input_0`; for MSELoss the variance of all targets,
+        `..._input_1`, of these steps together; for L1Loss, SmoothL1Loss and HuberLoss its root (or
+        half of it, if that is more, for HuberLoss), which is never less than what such a constant
+        gives. It fires if, from `num_steps` steps on, the median is more than
+        `max_ratio` times that, `patience` saved steps in a row, and has not fallen so far since
+        the beginning that, going on like this, it would be below within `num_steps` more.
+        A loss of another name is taken for a cross entropy if its targets are whole numbers, one
+        for each row of its scores. Losses that are sums over the batch, and those of yes and no
+        (whose classes may be weighted), are not judged; nor are targets that do not vary. Of more
+        than 32 losses the first 32 are judged.
+
+    Parameters:
+        num_steps: Steps after which a model must be better than a constant.
+        max_ratio: Times the loss of the best constant answer.
+        patience: Saved steps in a row.
+
+    What to try:
+        A lower learning rate; targets of mean 0 and variance 1; a smaller initialisation.
+
+    Known false alarms:
+        Critics of reinforcement learning, whose targets move; cross entropies with a margin or a
+        low temperature on purpose; warm-ups far longer than `num_steps`.
+
+    Source:
+        Stepwatch; comparing with a baseline that knows nothing is the advice of "A Recipe for
+        Training Neural Networks" (Karpathy, 2019).
+    """
+
+    num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100
+    max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of a constant answer")] = 1.5
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
+
+    collections = (
+        CollectionConfig("losses", {"save_interval": "10"}),
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
+    )
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare losses with those of a constant answer.
+
+        Args:
+            step: What was saved at the step.
+            memory: `begin`, the first step with a loss; of at most 32 losses `sums`, whether it is
+                a sum, and the first 3 and latest 10 of `losses`, and of the `means` and mean
+                `squares` of their targets.
+        """
+        if not is_training(step):
+            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+        rows = step.tensors(collections=("losses",))
+        means = finite_means(rows)
+        inputs = LossInputs(step)
+        seen: dict[Series, _Seen] = {}
+        at_row = training_losses(step, rows, means)
+        sums = memory.setdefault("sums", {})
+        for names, at in sorted(at_row.items()):
+            loss, key = float(means[at]), "\n".join(names)
+            if key not in sums and len(sums) < MAX_SERIES:
+                sums[key] = _is_sum(inputs, names, loss)
+            kept = None if sums.get(key, True) else _seen(inputs, names, loss)
+            if kept is not None:
+                seen[names] = kept
+        if not seen:
+            return NotEvaluated("no loss was saved beside inputs that tell what a constant gives")
+        memory.setdefault("begin", step.mode_step)
+        num_steps = step.mode_step - memory["begin"]
+        found = self._judge_all(inputs, seen, num_steps, memory)
+        if not found:
+            return Passed()
+        names = max(found, key=lambda names: (found[names][0] / found[names][1], names))
+        loss, limit = found[names]
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at_row[names],
+                measure="loss",
+                value=loss,
+                threshold=limit,
+                told=f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} times "
+                f"{limit / self.max_ratio:.3g}, which the best constant answer gives",
+                remedy=_REMEDY,
+            )
+        )
+
+    def _judge_all(
+        self, inputs: LossInputs, seen: dict[Series, _Seen], num_steps: int, memory: Memory
+    ) -> dict[Series, tuple[float, float]]:
+        """Add what was seen; return the loss and its limit of each that is too large."""
+        parts = [
+            SeriesMemory(memory.get(part, {}), num_first=_NUM_FIRST, num_latest=_WINDOW)
+            for part in _PARTS
+        ]
+        for number, part in enumerate(parts):
+            added = part.add({names: kept[number] for names, kept in seen.items()})
+        losses = parts[0]
+        found = {}
+        for names in added:
+            series = losses.of(names)
+            moments = [float(part.of(names).latest.mean()) for part in parts[1:]]
+            limit = self.max_ratio * _constant(inputs, names, *moments)
+            now = float(np.median(series.latest))
+            is_bad = num_steps >= self.num_steps and series.count >= _WINDOW and now > limit
+            is_bad = is_bad and not self._will_fall(series.first, now, limit, num_steps)
+            if losses.streak(names, is_bad=is_bad) >= self.patience and is_bad:
+                found[names] = (now, limit)
+        memory.update(zip(_PARTS, (part.to_json() for part in parts), strict=True))
+        return found
+
+    def _will_fall(self, first: Any, now: float, limit: float, num_steps: int) -> bool:
+        """Tell whether a loss, falling by the same share a step as so far, gets below in time."""
+        start = float(np.median(first))
+        if not start > now:
+            return False
+        needed = num_steps * math.log(now / limit) / math.log(start / now)
+        return needed <= self.num_steps
+
+
+def _is_sum(inputs: LossInputs, names: Series, loss: float) -> bool:
+    """Tell whether the first value of a loss fits a sum over the batch, and not a mean."""
+    guess = inputs.guess(*names)
+    if math.isnan(guess) or loss <= _SURELY_MEAN * guess:
+        return False
+    return inputs.is_sum(*names, loss, least=guess / _SURELY_MEAN, most=_SURELY_MEAN * guess)
+
+
+def _seen(inputs: LossInputs, names: Series, loss: float) -> _Seen | None:
+    """Return what is kept of a loss; None if nobody knows what a constant answer gives."""
+    kind, targets = inputs.kind(*names), inputs.of(*names, 1)
+    if targets is None or not math.isfinite(targets.mean_square):
+        return None
+    if kind in _OF_NUMBERS:
+        return _Seen(loss, targets.mean, targets.mean_square)
+    is_known = kind in _OF_CLASSES and inputs.num_classes(*names) is not None
+    return _Seen(loss, 0.0, 0.0) if is_known else None
+
+
+def _constant(inputs: LossInputs, names: Series, mean: float, square: float) -> float:
+    """Return the loss of the best constant answer; infinite if targets do not vary."""
+    kind = inputs.kind(*names)
+    if kind in _OF_CLASSES:
+        return math.log(max(inputs.num_classes(*names) or 2, 2))
+    variance = square - mean**2
+    if variance <= 1e-9 * square:
+        return math.inf
+    return size_of_error(kind, names[0], variance)

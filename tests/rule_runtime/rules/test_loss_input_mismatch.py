@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
+
+ROWS = 30
+OUTPUTS = np.random.default_rng(0).normal(0, 1, ROWS)
+
+
+class TestLossInputMismatchContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return LossInputMismatch()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        inputs = {"MSELoss_input_0": OUTPUTS, "MSELoss_input_1": OUTPUTS + 1}
+        return {**healthy_tensors(step, worker), **inputs, "MSELoss_output_0": 1.0}
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for step in range(0, 200, 5):
+            tensors = {**self.make_tensors(step, worker), "MSELoss_input_0": OUTPUTS[:, None]}
+            yield SavedStep(step, tensors, time=1.5e9 + step)
+
+
+def run(name: str, outputs: Any, targets: Any, *, labels: Any = None) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(0, 100, 10):
+        tensors = {f"{name}_input_0": outputs, f"{name}_output_0": np.float64(1)}
+        tensors |= {} if targets is None else {f"{name}_input_1": targets}
+        tensors |= {} if labels is None else {"labels": labels}
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize("name", ["MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"])
+def test_outputs_and_targets_that_are_spread_over_each_other(name: str) -> None:
+    trial = run(name, OUTPUTS[:, None], OUTPUTS)
+    assert found_at(LossInputMismatch(), trial)[:2] == [20, 30]
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "shapes [30, 1] and [30]: 900 pairs, not 30" in outcome.evidence.sentence
+    assert "squeeze" in outcome.evidence.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "targets"),
+    [
+        ("MSELoss", OUTPUTS, OUTPUTS),
+        ("MSELoss", OUTPUTS[:1, None], OUTPUTS[:1]),  # a batch of one
+        ("MSELoss", OUTPUTS.reshape(10, 3), OUTPUTS[:3]),  # the same targets for every row
+        ("MSELoss", OUTPUTS, np.float64(1)),
+        ("MSELoss", OUTPUTS, None),
+        ("CrossEntropyLoss", OUTPUTS.reshape(10, 3), np.arange(10) % 3),
+        ("PairwiseLoss", OUTPUTS[:, None], OUTPUTS),
+        ("NLLLoss", -np.abs(OUTPUTS).reshape(10, 3), np.arange(10) % 3),
+        ("KLDivLoss", -np.abs(OUTPUTS), np.abs(OUTPUTS)),
+    ],
+)
+def test_inputs_that_fit(name: str, outputs: Any, targets: Any) -> None:
+    assert not found_at(LossInputMismatch(), run(name, outputs, targets))
+
+
+@pytest.mark.parametrize("name", ["NLLLoss", "KLDivLoss"])
+def test_logarithms_of_probabilities_are_not_above_0(name: str) -> None:
+    outcome = run(name, OUTPUTS, None).outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "LogSoftmax" in outcome.evidence.remedy
+
+
+@pytest.mark.parametrize("name", ["MSELoss", "DistanceLoss"])
+@pytest.mark.parametrize("shape", [(ROWS,), (ROWS, 1)])
+def test_numbers_of_classes_are_no_amounts(name: str, shape: tuple[int, ...]) -> None:
+    labels = np.arange(ROWS) % 5
+    trial = run(name, OUTPUTS.reshape(shape), labels.reshape(shape) * 1.0, labels=labels)
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "numbers of 5 classes" in outcome.evidence.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "labels_of"),
+    [
+        ("MSELoss", lambda at: 1 + at % 5),  # grades
+        ("MSELoss", lambda at: at % 2),  # yes and no
+        ("MSELoss", lambda at: np.minimum(at % 12, 5) % 5),  # counts: one is more frequent
+        ("MSELoss", lambda at: at * 7.5),
+        ("MSELoss", lambda at: at - 10),
+        ("MSELoss", lambda at: at * 3 % 50),
+        ("PoissonNLLLoss", lambda at: at % 5),
+    ],
+)
+def test_amounts_may_be_learned(name: str, labels_of: Callable[[Any], Any]) -> None:
+    labels = labels_of(np.arange(ROWS))
+    assert not found_at(LossInputMismatch(), run(name, OUTPUTS, labels * 1.0, labels=labels))
+
+
+def test_targets_that_are_not_the_labels_may_be_amounts() -> None:
+    labels = np.arange(ROWS) % 5
+    assert not found_at(LossInputMismatch(), run("MSELoss", OUTPUTS, OUTPUTS, labels=labels))
+    scores = run("MSELoss", np.zeros((ROWS, 5)), np.eye(5)[labels], labels=labels)
+    assert not found_at(LossInputMismatch(), scores)
+
+
+@pytest.mark.parametrize(("metric", "is_found"), [("train-rmse", True), ("train-mlogloss", False)])
+def test_boosted_trees_learn_classes_with_a_loss_of_classes(metric: str, *, is_found: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("^train-",))
+    for step in range(10):
+        tensors = {"labels": np.arange(ROWS) % 3 * 1.0, metric: np.float64(1)}
+        trial.step(step, tensors, mode=ModeKeys.GLOBAL)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+def test_what_cannot_be_judged() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"MSELoss_output_0": [77.0]})
+    trial.step(1, {"MSELoss_input_0": [77.0], "MSELoss_output_0": [1.0]}, mode=ModeKeys.EVAL)
+    trial.step(2, {"labels": [1.0]})
+    outcomes = trial.outcomes(LossInputMismatch())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import NotEvaluated
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at, judged_at
+
+RNG = np.random.default_rng(0)
+SCORES = RNG.normal(0, 1, (32, 10))
+CLASSES = np.arange(32) % 10
+GUESS = math.log(10)
+
+
+def run(
+    name: str,
+    loss_of: Callable[[int], float],
+    scores: Any,
+    targets: Any,
+    *,
+    mode: ModeKeys = ModeKeys.TRAIN,
+) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(0, 300, 10):
+        given = targets(step) if callable(targets) else targets
+        inputs = {f"{name}_input_0": scores, f"{name}_input_1": given}
+        loss = np.float64(loss_of(step))
+        trial.step(step, {**inputs, f"{name}_output_0": loss}, mode=mode, mode_step=step)
+    return trial
+
+
+class TestWorseThanGuessingContract(RuleContract):
+    def make_rule(self) -> Rule:
+        return WorseThanGuessing()
+
+    def make_tensors(self, step: int, worker: int) -> Tensors:
+        inputs = {"CrossEntropyLoss_input_0": SCORES, "CrossEntropyLoss_input_1": CLASSES}
+        return {**healthy_tensors(step, worker), **inputs}
+
+    def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
+        for step in range(0, 200, 5):
+            inputs = {"MSELoss_input_0": SCORES, "MSELoss_input_1": SCORES}
+            tensors = {**healthy_tensors(step, worker), **inputs, "MSELoss_output_0": 9.0}
+            yield SavedStep(step, tensors, time=1.5e9 + step)
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "targets", "constant"),
+    [
+        ("CrossEntropyLoss", SCORES, CLASSES, GUESS),
+        ("NextLetterLoss", SCORES, CLASSES, GUESS),
+        ("MSELoss", SCORES[:, :1], 200 + 5 * SCORES[:, :1], 25 * SCORES[:, :1].var()),
+        ("L1Loss", SCORES[:, :1], 200 + 5 * SCORES[:, :1], 5 * SCORES[:, :1].std()),
+    ],
+)
+def test_a_loss_far_above_that_of_a_constant_is_found_once_there_was_time(
+    name: str, scores: Any, targets: Any, constant: float
+) -> None:
+    assert not found_at(WorseThanGuessing(), run(name, lambda _: 1.49 * constant, scores, targets))
+    found = found_at(WorseThanGuessing(), run(name, lambda _: 1.51 * constant, scores, targets))
+    assert found == list(range(120, 300, 10))
+
+
+def test_a_batch_of_one_is_judged_with_those_before_it() -> None:
+    def of_one(step: int) -> Any:
+        return np.array([[200.0 if step % 20 else 190.0]])
+
+    trial = run("MSELoss", lambda _: 36.0, np.zeros((1, 1)), of_one)
+    assert not found_at(WorseThanGuessing(), trial)  # 36 < 1.5 * 25
+    assert found_at(WorseThanGuessing(), run("MSELoss", lambda _: 39.0, np.zeros((1, 1)), of_one))
+
+
+def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
+    def soon(step: int) -> float:
+        return max(5 * GUESS * math.exp(-step / 30), 0.5)
+
+    def late(step: int) -> float:
+        return 5 * GUESS * math.exp(-step / 3000)
+
+    assert not found_at(WorseThanGuessing(), run("NLLLoss", soon, SCORES, CLASSES))
+    assert found_at(WorseThanGuessing(), run("NLLLoss", late, SCORES, CLASSES))
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "targets", "loss"),
+    [
+        ("BCEWithLogitsLoss", SCORES[:, 0], CLASSES % 2.0, 50.0),  # classes may be weighted
+        ("CrossEntropyLoss", SCORES, CLASSES, 32 * 2.3),  # a sum
+        ("MSELoss", SCORES, 0.1 * SCORES, 320 * 0.9),
+        ("MSELoss", SCORES, np.ones((32, 10)), 50.0),  # least squares of an adversary
+        ("TripletLoss", SCORES, SCORES, 50.0),
+    ],
+)
+def test_where_nobody_knows_what_a_constant_gives(
+    name: str, scores: Any, targets: Any, loss: float
+) -> None:
+    assert not found_at(WorseThanGuessing(), run(name, lambda _: loss, scores, targets))
+
+
+def test_losses_of_validation_and_losses_without_inputs_are_not_judged() -> None:
+    validation = run("NLLLoss", lambda _: 50.0, SCORES, CLASSES, mode=ModeKeys.EVAL)
+    assert not judged_at(WorseThanGuessing(), validation)
+    trial = TrialBuilder()
+    trial.step(0, {"CrossEntropyLoss_output_0": np.float64(50)})
+    (outcome,) = trial.outcomes(WorseThanGuessing())
+    assert isinstance(outcome, NotEvaluated)
