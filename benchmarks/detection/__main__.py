@@ -1,6 +1,6 @@
 """Train programs with and without faults, let rules judge, and print who found what.
 
-python -m benchmarks.detection [--half HALF] [--program NAME] [--fault NAME] [--seeds N] [--jobs N]
+python -m benchmarks.detection [--part PART] [--program NAME] [--fault NAME] [--seeds N] [--jobs N]
 
 Runs are kept in a folder and not trained again until their program changes; a rule that judged a
 run is not asked again until its code or parameters change. With `--write`, the tables of all that
@@ -19,13 +19,14 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from benchmarks.detection.judging import judge
+from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import packs
-from benchmarks.detection.program import HALVES
+from benchmarks.detection.program import PARTS
 from benchmarks.detection.report import as_json, summary, tables
 from benchmarks.detection.results_file import results
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged
+from rule_runtime.configuration.packs import PACKS
 
 HEALTHY_SEEDS = 10
 FAULT_SEEDS = 5
@@ -39,27 +40,31 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
         arguments_given: The command line; None for that of this process.
     """
     arguments = _arguments(arguments_given)
-    rules = {} if arguments.no_rules else packs()
-    keys = {pack: list(found) for pack, found in rules.items()}
-    runs = _judged(arguments, _plans(arguments))
+    rules = packs(arguments.pack)
+    keys = {} if arguments.no_rules else {pack: list(found) for pack, found in rules.items()}
+    plans = _plans(arguments)
+    if not plans:
+        raise SystemExit("no run is of these programs with these faults")
+    runs = _judged(arguments, plans)
     if arguments.write:
         RESULTS.write_text(results(runs, keys))
     if arguments.json:
         print(json.dumps(as_json(runs, keys), indent=1))
         return
-    for half in HALVES:
-        own = [run for run in runs if run.plan.half == half]
+    for part in PARTS:
+        own = [run for run in runs if run.plan.part == part]
         if own:
-            print(f"=== {half}: {len(own)} runs ===\n")
+            print(f"=== {part}: {len(own)} runs ===\n")
             shown = [summary(own, keys, "In short"), *tables(own, keys)]
             print("\n".join(table.as_text() for table in shown))
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.detection", description=__doc__)
-    parser.add_argument("--half", choices=HALVES, action="append", help="default: both")
+    parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     parser.add_argument("--program", action="append", help="only this program")
     parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
+    parser.add_argument("--pack", choices=PACKS, action="append", help="default: all")
     parser.add_argument("--seeds", type=int, help="runs of each kind; default: 10 healthy, else 5")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--folder", type=Path, help="where runs are kept")
@@ -68,8 +73,10 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write RESULTS.md")
     arguments = parser.parse_args(given)
-    if arguments.write and (arguments.half or arguments.program or arguments.fault):
-        parser.error("RESULTS.md is of all runs: --write goes without --half, --program, --fault")
+    if arguments.write and any(
+        (arguments.part, arguments.program, arguments.fault, arguments.pack)
+    ):
+        parser.error("RESULTS.md is of all runs: --write goes without a choice of them")
     if arguments.folder is None:
         arguments.folder = Path(tempfile.gettempdir()) / "stepwatch-detection"
     return arguments
@@ -78,9 +85,9 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def _plans(arguments: argparse.Namespace) -> list[Plan]:
     return [
         plan
-        for half in arguments.half or HALVES
+        for part in arguments.part or PARTS
         for plan in planned(
-            half,
+            part,
             healthy_seeds=arguments.seeds or HEALTHY_SEEDS,
             fault_seeds=arguments.seeds or FAULT_SEEDS,
             only_programs=arguments.program,
@@ -94,6 +101,7 @@ def _judged(arguments: argparse.Namespace, plans: list[Plan]) -> list[Judged]:
         _judge_one,
         root=arguments.folder,
         again=arguments.again,
+        only_packs=arguments.pack,
         is_judged=not arguments.no_rules,
     )
     if arguments.jobs == 1:
@@ -108,12 +116,16 @@ def _be_quiet() -> None:
     logging.disable(logging.WARNING)
 
 
-def _judge_one(plan: Plan, *, root: Path, again: bool, is_judged: bool) -> Judged:
-    run = obtain(plan, root, again=again)
-    if not is_judged:
-        return Judged(plan, run.error, {})
-    rules = {key: rule for found in packs().values() for key, rule in found.items()}
-    return Judged(plan, run.error, judge(run.trial, rules, hung=run.hung, again=again))
+def _judge_one(
+    plan: Plan, *, root: Path, again: bool, only_packs: Sequence[str] | None, is_judged: bool
+) -> Judged:
+    """Train once for each pack, with a hook that saves what its rules ask for, and let it judge."""
+    verdicts: dict[str, Verdict] = {}
+    for pack, rules in packs(only_packs).items():
+        run = obtain(plan, pack, root, again=again)
+        if is_judged:
+            verdicts |= judge(run.trial, rules, hung=run.hung, again=again)
+    return Judged(plan, run.error, verdicts)
 
 
 if __name__ == "__main__":

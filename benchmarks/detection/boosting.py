@@ -10,13 +10,13 @@ from torch import Tensor
 from xgboost.callback import TrainingCallback
 
 from benchmarks.detection.data import Split
+from benchmarks.detection.hooking import hook_configuration
 from benchmarks.detection.program import Hanging, Run
-from hook_layer.xgboost import Hook, SaveConfig
+from hook_layer.xgboost import Hook
 
 __all__ = ["boost"]
 
 STALLS_AT: Final = 0.6
-_COLLECTIONS: Final = ("losses", "feature_importance", "predictions", "labels", "trees")
 
 
 def boost(
@@ -38,15 +38,9 @@ def boost(
     train = xgboost.DMatrix(split.inputs.numpy(), split.targets.numpy())
     valid = xgboost.DMatrix(split.valid_inputs.numpy(), split.valid_targets.numpy())
     parameters = {"nthread": 1, "seed": run.seed, "subsample": 0.9, **parameters}
-    hook = Hook(
-        run.folder,
-        save_config=SaveConfig(save_interval=2),
-        include_collections=_COLLECTIONS,
-        hyperparameters=parameters,
-        validation_data=valid,
-        stop="flag",
-        termination_timeout_s=None,
-    )
+    hook = Hook.create_from_json_file(hook_configuration(run, 2))
+    hook.validation_data = valid
+    hook.hyperparameters = parameters
     callbacks: list[TrainingCallback] = [hook]
     if run.injects("stalled"):
         callbacks.insert(0, _Hang(int(STALLS_AT * rounds)))

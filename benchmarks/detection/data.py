@@ -5,8 +5,11 @@ B = rows, C = channels, H and W = height and width.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pydoc_data.topics
+from collections import Counter
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +17,7 @@ from typing import NamedTuple
 import matplotlib as mpl
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 from sklearn import datasets
 from torch import Tensor
 
@@ -23,7 +27,10 @@ __all__ = [
     "digits",
     "docs_text",
     "elevation",
+    "functions",
+    "glyphs",
     "letters",
+    "mountains",
     "patches",
     "photo",
     "table",
@@ -132,6 +139,73 @@ def windows(text: Tensor, starts: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """
     at = starts[:, None] + torch.arange(length)
     return text[at], text[at + 1]
+
+
+@cache
+def functions(kinds: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what functions of Python's library are made of, in the order of the sources.
+
+    Args:
+        kinds: How many kinds of nodes of the syntax tree are counted, the most frequent ones.
+
+    Returns:
+        Numbers of nodes, float32 [functions, kinds]; lengths in lines, int64 [functions]; numbers
+        of the modules, int64 [functions].
+    """
+    counts, lines, modules = [], [], []
+    for module, source in enumerate(code_text().values()):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef):
+                counts.append(Counter(type(part).__name__ for part in ast.walk(node)))
+                lines.append((node.end_lineno or node.lineno) - node.lineno + 1)
+                modules.append(module)
+    frequent = [kind for kind, _ in sum(counts, Counter()).most_common(kinds)]
+    made_of = [[float(count[kind]) for kind in frequent] for count in counts]
+    return torch.tensor(made_of), torch.tensor(lines), torch.tensor(modules)
+
+
+@cache
+def glyphs(text: str) -> tuple[Tensor, Tensor]:
+    """Return letters in 21 fonts, two sizes, at two places each, in a random order.
+
+    Args:
+        text: The letters.
+
+    Returns:
+        Images, float32 [84 letters, 1, 12, 12] from 0 to 1, and places of the letters in the text,
+        int64 [84 letters].
+    """
+    folder = Path(mpl.get_data_path()) / "fonts" / "ttf"
+    styles = {"DejaVuSans": ("", "-Bold", "-Oblique", "-BoldOblique")}
+    styles["DejaVuSansMono"] = styles["DejaVuSans"]
+    styles["DejaVuSerif"] = ("", "-Bold", "-Italic", "-BoldItalic")
+    styles["STIXGeneral"] = ("", "Bol", "Italic", "BolIta")
+    styles["cm"] = ("b10", "r10", "ss10", "ti10", "tt10")
+    random = np.random.default_rng(0)
+    images, labels = [], []
+    for name in (family + style for family, own in styles.items() for style in own):
+        for size in (11, 12, 11, 12):
+            font = ImageFont.truetype(str(folder / f"{name}.ttf"), size)
+            for label, letter in enumerate(text):
+                image = Image.new("L", (12, 12))
+                at = (6 + random.integers(-1, 2), 6 + random.integers(-1, 2))
+                ImageDraw.Draw(image).text(at, letter, fill=255, font=font, anchor="mm")
+                images.append(np.asarray(image, dtype=np.float32)[None] / 255)
+                labels.append(label)
+    order = random.permutation(len(labels))
+    return torch.tensor(np.stack(images)[order]), torch.tensor(np.array(labels)[order])
+
+
+def mountains() -> Split:
+    """Return places of a map, float32 [B, 2] of mean 0, and which are above 1,000 m, int64 [B].
+
+    One in ten is.
+    """
+    path = Path(mpl.get_data_path()) / "sample_data" / "topobathy.npz"
+    with np.load(path) as file:
+        heights = file["topo"].astype(np.float32)
+    places = np.indices(heights.shape).reshape(2, -1).T.astype(np.float64)
+    return _split(places, (heights.flatten() > 1000).astype(np.int64), scaled=True)  # noqa: PLR2004
 
 
 def _split(inputs: np.ndarray, targets: np.ndarray, *, scaled: bool) -> Split:

@@ -23,6 +23,7 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         "OscillatingLoss",
         "DeadRelu",
         "SaturatedActivation",
+        "WorseThanGuessing",
         *_DIVERGING,
         *_NOT_LEARNING,
     ),
@@ -34,13 +35,15 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         "UnchangedTensor",
         *_NOT_LEARNING,
     ),
-    "no_activation": ("MissingActivation", "InitialLossMismatch"),
+    # A forgotten LogSoftmax shows in what the loss gets.
+    "no_activation": ("MissingActivation", "InitialLossMismatch", "LossInputMismatch"),
     # A ReLU ahead of another activation cuts off half of its range: it shows as a dead one.
     "double_activation": ("DoubleActivation", "InitialLossMismatch", "DeadRelu", *_NOT_LEARNING),
     "init_too_large": (
         "PoorWeightInitialization",
         "InitialLossMismatch",
         "SaturatedActivation",
+        "WorseThanGuessing",
         *_DIVERGING,
     ),
     "init_constant": (
@@ -59,9 +62,18 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         "CheckInputImages",
         "InitialLossMismatch",
         "SaturatedActivation",
+        "WorseThanGuessing",
         *_NOT_LEARNING,
     ),
-    "wrong_loss": ("InitialLossMismatch", "Confusion", *_NOT_LEARNING),
+    # A loss with the wrong sign is driven up, or below zero.
+    "wrong_loss": (
+        "LossInputMismatch",
+        "InitialLossMismatch",
+        "WorseThanGuessing",
+        "Confusion",
+        *_DIVERGING,
+        *_NOT_LEARNING,
+    ),
     # What cannot be learned is learned by heart: validation gets worse while training gets better.
     "labels_shuffled": (
         "GeneralisationGap",
@@ -71,10 +83,16 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         *_NOT_LEARNING,
     ),
     "labels_constant": ("LabelDegenerate", "ClassImbalance"),
-    "class_imbalance": ("ClassImbalance", "LabelDegenerate"),
+    # Where validation is balanced, a model of the frequent class gets worse there.
+    "class_imbalance": ("ClassImbalance", "LabelDegenerate", "GeneralisationGap"),
     "frozen_layer": ("MissingGradient", "DeadOptimizer", "UnchangedTensor"),
     "optimiser_missing_parameters": ("DeadOptimizer", "UnchangedTensor", "WeightUpdateRatio"),
-    "exploding_rnn": ("InitialLossMismatch", "OscillatingLoss", *_DIVERGING),
+    "exploding_rnn": (
+        "InitialLossMismatch",
+        "OscillatingLoss",
+        "WorseThanGuessing",
+        *_DIVERGING,
+    ),
     "fp16_overflow": _NOT_FINITE,
     "data_leak": ("SuspiciouslyGood", "FeatureImportanceOverweight"),
     "overfit": ("GeneralisationGap", "Overfit", "Overtraining"),

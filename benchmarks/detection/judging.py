@@ -28,6 +28,7 @@ _SHARED: Final = (
     "numerics",
     "evaluation/comparing.py",
     "evaluation/evaluation_phases.py",
+    "evaluation/loss_inputs.py",
     "evaluation/loss_rule.py",
     "evaluation/rule.py",
     "evaluation/selection.py",

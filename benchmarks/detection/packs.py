@@ -13,11 +13,16 @@ __all__ = ["SEPARATOR", "class_of", "packs", "stopping"]
 SEPARATOR: Final = "/"
 
 
-def packs() -> dict[str, dict[str, Rule]]:
-    """Return the rules of each pack, each under `pack/class`."""
+def packs(only: Sequence[str] | None = None) -> dict[str, dict[str, Rule]]:
+    """Return the rules of each pack, each under `pack/class`.
+
+    Args:
+        only: Names of packs; None for all.
+    """
     return {
         pack: {f"{pack}{SEPARATOR}{name}": rule for name, rule in content.rules().items()}
         for pack, content in PACKS.items()
+        if pack in (only or PACKS)
     }
 
 

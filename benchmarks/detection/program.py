@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ["HALVES", "HEALTHY", "Hanging", "Program", "Run", "load_program", "program_names"]
+__all__ = ["HEALTHY", "PARTS", "Hanging", "Program", "Run", "load_program", "program_names"]
 
-HALVES: Final = ("calibration", "held_out")
+PARTS: Final = ("calibration", "first_held_out", "held_out")
 HEALTHY: Final = "healthy"
 
 _FOLDER: Final = Path(__file__).resolve().parent
@@ -31,12 +31,14 @@ class Run:
         fault: What is injected; `HEALTHY` for nothing.
         seed: Seed of initial weights and of the order of batches.
         folder: Where the hook writes.
+        pack: Name of the pack of rules that says what the hook saves.
     """
 
     program: str
     fault: str
     seed: int
     folder: Path
+    pack: str
 
     def injects(self, *faults: str) -> bool:
         """Tell whether one of these faults is injected."""
@@ -66,21 +68,21 @@ class Program:
     faults: Mapping[str, str]
 
 
-def program_names(half: str) -> list[str]:
-    """Return the names of the programs of one half: each is a module with a `PROGRAM`.
+def program_names(part: str) -> list[str]:
+    """Return the names of the programs of one part: each is a module with a `PROGRAM`.
 
     Args:
-        half: One of `HALVES`.
+        part: One of `PARTS`.
     """
-    return [module.name for module in pkgutil.iter_modules([str(_FOLDER / half)])]
+    return [module.name for module in pkgutil.iter_modules([str(_FOLDER / part)])]
 
 
-def load_program(half: str, name: str) -> Program:
+def load_program(part: str, name: str) -> Program:
     """Return a program.
 
     Args:
-        half: One of `HALVES`.
+        part: One of `PARTS`.
         name: One of its `program_names`.
     """
-    program: Program = importlib.import_module(f"benchmarks.detection.{half}.{name}").PROGRAM
+    program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").PROGRAM
     return program

@@ -41,7 +41,7 @@ class Table(NamedTuple):
 
 
 def tables(runs: Sequence[Judged], packs: Packs) -> list[Table]:
-    """Return all tables of one half, each only if there is anything in it.
+    """Return all tables of one part, each only if there is anything in it.
 
     Args:
         runs: The runs.
@@ -57,7 +57,7 @@ def summary(runs: Sequence[Judged], packs: Packs, title: str) -> Table:
     """Return the few numbers that matter most.
 
     Args:
-        runs: The runs of one half.
+        runs: The runs of one part.
         packs: Keys of the rules of each pack.
         title: Title of the table.
     """

@@ -12,14 +12,18 @@ from typing import Final
 import rule_runtime
 from benchmarks.detection.faults import BY_CONSTRUCTION, FAULTS
 from benchmarks.detection.fitting import FITTING
-from benchmarks.detection.program import HALVES, load_program, program_names
+from benchmarks.detection.program import PARTS, load_program, program_names
 from benchmarks.detection.report import Packs, Table, summary, tables
 from benchmarks.detection.scores import HARM, Judged
 
 __all__ = ["results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
-_TITLES: Final = {"held_out": "Held-out programs", "calibration": "Calibration programs"}
+_TITLES: Final = {
+    "held_out": "Held-out programs",
+    "first_held_out": "Programs that were held out from the first version",
+    "calibration": "Calibration programs",
+}
 
 _HEAD: Final = """# How well the rules find faults
 
@@ -29,8 +33,8 @@ SHA-256 of the rules' code and the packs begins with {digest}.
 Small programs are trained with the real hooks, healthy and with one injected fault of known kind.
 Every rule of the packs `original` (the rules of Amazon SageMaker Debugger that need no argument,
 at their published defaults) and `recommended` then judges the stored files, step by step. The
-programs are split in two halves. Thresholds and rules of `recommended` were chosen on the
-calibration half only; the other one, *held-out*, is what the numbers are to be read from.
+programs are split in two parts. Thresholds and rules of `recommended` were chosen on the
+calibration part only; the other one, *held-out*, is what the numbers are to be read from.
 
 * **Found** means: a rule that *fits* the fault had a finding. Which rule fits which fault is fixed
   in `fitting.py`, which was committed before a rule judged a held-out program. Until then held-out
@@ -57,7 +61,7 @@ _LIMITS: Final = """## What this does not show
 * The seeds of a program differ in initial weights and order of batches only, so its runs are much
   alike: the number of programs, not of runs, says how far results carry.
 * Rules, programs and faults were written in the same project, and what rules look for was known
-  when the held-out programs were written. The kinds of faults are the same in both halves.
+  when the held-out programs were written. The kinds of faults are the same in both parts.
 
 ## What was left out
 
@@ -77,7 +81,7 @@ _FIRST_RUN: Final = "cc4028a340c9"
 _UNCHANGED: Final = "The tables below are of this code."
 _CHANGED: Final = (
     "Rules were changed since, when this was known: the tables below are of the code named at the "
-    "top, and the held-out half is no longer unseen to it. New programs would have to tell."
+    "top, and the held-out part is no longer unseen to it. New programs would have to tell."
 )
 
 _SINCE: Final = """### Since then
@@ -86,10 +90,10 @@ Since that run a review found healthy trainings of other kinds that `recommended
 would have stopped (batches of one or two rows, warm-up of the learning rate, losses that begin
 near zero or change sign, autoencoders that end in a sigmoid, masks and initial states among the
 inputs, metrics that should grow). Its rules were made more careful, and find less: judged again
-at code 4c99315, on the calibration half only, it had a finding in 0 of 80 healthy runs, and
+at code 4c99315, on the calibration part only, it had a finding in 0 of 80 healthy runs, and
 found 194 of 230 faulty runs (84 %), 14 of 20 kinds of faults in 90 % of their runs (below that:
 labels_shuffled, class_imbalance, data_leak, wrong_loss, init_too_large, exploding_rnn). The
-held-out half was not judged again.
+held-out part was not judged again.
 """
 
 _READING: Final = """## What the first run on held-out programs showed
@@ -103,7 +107,7 @@ What was missed in this first run, and why:
 
 * `wrong_loss`, both programs: a distance to the number of the class (mean absolute, or squared)
   falls as that of any regression does. Nothing in losses, weights and gradients says that the
-  targets were classes. On the calibration half the rule InitialLossMismatch found the squared
+  targets were classes. On the calibration part the rule InitialLossMismatch found the squared
   distance by its size only.
 * `labels_shuffled`: in 3 of 20 runs what is learned by heart lowers the training loss by more than
   the 5 % that PlateauedLoss asks for, and validation is not yet bad enough for GeneralisationGap.
@@ -131,20 +135,20 @@ def results(runs: Sequence[Judged], packs: Packs) -> str:
         harm=HARM,
         by_construction=" and ".join(f"`{fault}`" for fault in BY_CONSTRUCTION),
     )
-    parts = [head]
-    halves = {half: [run for run in runs if run.plan.half == half] for half in reversed(HALVES)}
-    for half, own in halves.items():
-        parts.append(summary(own, packs, _TITLES[half]).as_markdown())
+    text = [head]
+    parts = {part: [run for run in runs if run.plan.part == part] for part in reversed(PARTS)}
+    for part, own in parts.items():
+        text.append(summary(own, packs, _TITLES[part]).as_markdown())
     if digest != _FIRST_RUN:
-        parts.append(_SINCE)
+        text.append(_SINCE)
     since = _UNCHANGED if digest == _FIRST_RUN else _CHANGED
-    parts.append(_READING.format(first=_FIRST_RUN, since=since))
-    parts += [_LIMITS, "## Programs and faults\n", _kinds().as_markdown()]
-    parts += [_programs(half, own).as_markdown() for half, own in halves.items()]
-    for half, own in halves.items():
-        parts.append(f"## {_TITLES[half]}\n")
-        parts += [table.as_markdown() for table in tables(own, packs)]
-    return "\n".join(parts)
+    text.append(_READING.format(first=_FIRST_RUN, since=since))
+    text += [_LIMITS, "## Programs and faults\n", _kinds().as_markdown()]
+    text += [_programs(part, own).as_markdown() for part, own in parts.items()]
+    for part, own in parts.items():
+        text.append(f"## {_TITLES[part]}\n")
+        text += [table.as_markdown() for table in tables(own, packs)]
+    return "\n".join(text)
 
 
 def _digest_of_rules() -> str:
@@ -165,13 +169,13 @@ def _kinds() -> Table:
     return Table("Faults, and the rules that fit them", ("fault", "what is wrong", "fit"), rows)
 
 
-def _programs(half: str, runs: Sequence[Judged]) -> Table:
+def _programs(part: str, runs: Sequence[Judged]) -> Table:
     rows = []
-    for name in program_names(half):
-        program = load_program(half, name)
+    for name in program_names(part):
+        program = load_program(part, name)
         own = [run.plan.is_healthy for run in runs if run.plan.program == name]
         faults = "; ".join(f"{fault}: {told}" for fault, told in program.faults.items())
         seeds = f"{sum(own)} + {len(own) - sum(own)}"
         rows.append((name, program.model, program.data, program.measure, seeds, faults))
     head = ("program", "model", "data", "error", "healthy + faulty runs", "faults")
-    return Table(_TITLES[half], head, rows)
+    return Table(_TITLES[part], head, rows)

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.detection.program import HEALTHY, Hanging, Run, load_program, program_names
+from rule_runtime.configuration.packs import find_pack
 
 __all__ = ["Plan", "Recorded", "obtain", "planned"]
 
 _FOLDER: Final = Path(__file__).resolve().parent
-_SHARED: Final = ("boosting.py", "data.py", "injecting.py", "training.py")
+_SHARED: Final = ("boosting.py", "data.py", "hooking.py", "injecting.py", "training.py")
 _LIBRARIES: Final = ("numpy", "scikit-learn", "torch")
 
 
@@ -30,13 +31,13 @@ class Plan:
     """A run to be had.
 
     Attributes:
-        half: The half that its program is in.
+        part: The part that its program is in.
         program: Name of the program.
         fault: What is injected; `HEALTHY` for nothing.
         seed: The seed.
     """
 
-    half: str
+    part: str
     program: str
     fault: str
     seed: int
@@ -65,55 +66,51 @@ class Recorded:
 
 
 def planned(
-    half: str,
+    part: str,
     *,
     healthy_seeds: int,
     fault_seeds: int,
     only_programs: Sequence[str] | None = None,
     only_faults: Sequence[str] | None = None,
 ) -> list[Plan]:
-    """Return the runs of one half.
+    """Return the runs of one part.
 
     Args:
-        half: One of `HALVES`.
+        part: One of `PARTS`.
         healthy_seeds: Number of healthy runs of each program.
         fault_seeds: Number of runs with each fault.
         only_programs: Only those of these programs; None for all.
         only_faults: Only those with these faults, or `HEALTHY`; None for all.
-
-    Raises:
-        ValueError: There are none.
     """
     plans = []
-    for name in program_names(half):
+    for name in program_names(part):
         if name not in (only_programs or [name]):
             continue
-        for kind in (HEALTHY, *load_program(half, name).faults):
+        for kind in (HEALTHY, *load_program(part, name).faults):
             seeds = healthy_seeds if kind == HEALTHY else fault_seeds
             if kind in (only_faults or [kind]):
-                plans += [Plan(half, name, kind, seed) for seed in range(seeds)]
-    if not plans:
-        raise ValueError(f"no run of {half} is of {only_programs} with {only_faults}")
+                plans += [Plan(part, name, kind, seed) for seed in range(seeds)]
     return plans
 
 
-def obtain(plan: Plan, root: Path, *, again: bool = False) -> Recorded:
+def obtain(plan: Plan, pack: str, root: Path, *, again: bool = False) -> Recorded:
     """Return a run; it is trained if its program was changed since, or never was.
 
     Args:
         plan: The run.
+        pack: Name of the pack of rules that says what the hook saves.
         root: Where runs are kept.
         again: Whether it is trained in any case.
     """
-    name = f"{plan.fault}-{plan.seed}"
-    folder = root / plan.half / plan.program / f"{name}-{_content(plan)}"
+    name = f"{plan.fault}-{plan.seed}-{pack}"
+    folder = root / plan.part / plan.program / f"{name}-{_content(plan, pack)}"
     outcome = folder / "outcome.json"
     if again or not outcome.exists():
         # Renamed when it is whole, so that two processes may want the same run.
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as under_way:
             place = Path(under_way) / "run"
-            found = _train(plan, place / "trial")
+            found = _train(plan, pack, place / "trial")
             (place / "outcome.json").write_text(json.dumps(found))
             for old in folder.parent.glob(f"{name}-*"):
                 shutil.rmtree(old, ignore_errors=True)
@@ -122,25 +119,27 @@ def obtain(plan: Plan, root: Path, *, again: bool = False) -> Recorded:
     return Recorded(folder / "trial", found["error"], found["seconds"], found["hung"])
 
 
-def _train(plan: Plan, trial: Path) -> dict[str, object]:
-    run = Run(plan.program, plan.fault, plan.seed, trial)
+def _train(plan: Plan, pack: str, trial: Path) -> dict[str, object]:
+    run = Run(plan.program, plan.fault, plan.seed, trial, pack)
     start = time.perf_counter()
     error, hung = math.nan, False
     try:
-        error = load_program(plan.half, plan.program).train(run)
+        error = load_program(plan.part, plan.program).train(run)
     except Hanging:
         hung = True
     return {"error": error, "hung": hung, "seconds": time.perf_counter() - start}
 
 
-def _content(plan: Plan) -> str:
-    own = _FOLDER / plan.half / f"{plan.program}.py"
-    return _digest(own)
+def _content(plan: Plan, pack: str) -> str:
+    own = _FOLDER / plan.part / f"{plan.program}.py"
+    return _digest(own, pack)
 
 
 @lru_cache
-def _digest(own: Path) -> str:
+def _digest(own: Path, pack: str) -> str:
     digest = hashlib.sha256(sys.version.encode())
+    asked = [config.to_json() for config in find_pack(pack).collections()]
+    digest.update(json.dumps(asked, sort_keys=True).encode())
     for library in _LIBRARIES:
         digest.update(version(library).encode())
     for path in (own, *(_FOLDER / name for name in _SHARED)):

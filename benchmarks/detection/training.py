@@ -5,20 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from benchmarks.detection.data import Split, windows
+from benchmarks.detection.hooking import hook_configuration
 from benchmarks.detection.program import Hanging, Run
-from hook_layer.pytorch import (
-    Hook,
-    ReductionConfig,
-    SaveConfig,
-    SaveConfigMode,
-    modes,
-)
+from hook_layer.pytorch import Hook, modes
 
 __all__ = [
     "Batches",
@@ -36,14 +31,6 @@ __all__ = [
 STALLS_AT: Final = 0.6
 """Share of the steps after which a stalled training hangs."""
 _OVERFLOWING_SCALE: Final = 2.0**24
-_OF_TRAINING: Final = ("weights", "biases", "gradients")
-_BY_TYPE: Final = {
-    nn.ReLU: ("relu_input", "relu_output"),
-    nn.Tanh: ("tanh_input",),
-    nn.Sigmoid: ("sigmoid_input",),
-}
-"""Collections that the hook fills with the layers of a type, which there must be then."""
-
 Batches = Iterator[tuple[Tensor, Tensor]]
 
 
@@ -216,30 +203,8 @@ def _save_answers(loop: Loop, hook: Hook, outputs: Tensor, targets: Tensor) -> N
 
 
 def _hook(run: Run, loop: Loop) -> Hook:
-    """Return the hook, which saves all that rules may ask for, at the program's interval."""
     torch.set_num_threads(1)
-    every = SaveConfigMode(save_interval=loop.save_interval)
-    never = SaveConfigMode(end_step=0)
-    everywhere = dict.fromkeys(modes, every) | {modes.EVAL: SaveConfigMode(save_interval=1)}
-    in_training: dict[Any, SaveConfigMode] = dict.fromkeys(modes, never) | {modes.TRAIN: every}
-    types = {type(module) for module in loop.model.modules()}
-    by_type = [name for kind, names in _BY_TYPE.items() if kind in types for name in names]
-    answers = ["labels", "predictions"] if loop.predict is not None else []
-    everything = [*_OF_TRAINING, *by_type, "module_io", *answers]
-    hook = Hook(
-        run.folder,
-        save_config=SaveConfig(everywhere),
-        include_collections=everything,
-        stop="flag",
-        termination_timeout_s=None,
-    )
-    for name in everything:
-        if name not in answers:
-            hook.get_collection(name).save_config = SaveConfig(in_training)
-    hook.get_collection("module_io").include(r"_(input|output)_\d+$")
-    hook.get_collection("module_io").reduction_config = ReductionConfig()  # statistics only
-    for name in answers:
-        hook.get_collection(name).include(f"^{name}$")
+    hook = Hook.create_from_json_file(hook_configuration(run, loop.save_interval))
     hook.register_module(loop.model)
     if not loop.is_functional:
         hook.register_loss(loop.criterion)

@@ -11,7 +11,7 @@ from benchmarks.detection.faults import FAULTS
 from benchmarks.detection.fitting import FITTING
 from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import class_of, packs
-from benchmarks.detection.program import HALVES, HEALTHY, load_program, program_names
+from benchmarks.detection.program import HEALTHY, PARTS, load_program, program_names
 from benchmarks.detection.report import tables
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged, by_fault, by_rule, harms
@@ -28,7 +28,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_healthy_run_and_one_with_a_fault_from_the_command_line(
     kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["--half", "calibration", "--program", "digits_mlp", "--seeds", "1", "--jobs", "1"]
+    command = ["--part", "calibration", "--program", "digits_mlp", "--seeds", "1", "--jobs", "1"]
     command += ["--fault", HEALTHY, "--fault", "dead_relu", "--folder", str(kept), "--json"]
     main(command)
     found = json.loads(capsys.readouterr().out)
@@ -44,9 +44,9 @@ def test_a_healthy_run_and_one_with_a_fault_from_the_command_line(
 
 def test_a_run_is_trained_once_and_judged_as_the_command_evaluate_judges_it(kept: Path) -> None:
     plan = Plan("calibration", "digits_mlp", "dead_relu", 0)
-    first = obtain(plan, kept)
+    first = obtain(plan, "original", kept)
     written = first.trial.stat().st_mtime_ns
-    assert obtain(plan, kept) == first
+    assert obtain(plan, "original", kept) == first
     assert first.trial.stat().st_mtime_ns == written
     rules: dict[str, Rule] = {"mine": VanishingGradient(threshold=1e-6)}
     (verdict,) = judge(first.trial, rules).values()
@@ -58,21 +58,22 @@ def test_a_run_is_trained_once_and_judged_as_the_command_evaluate_judges_it(kept
     assert judge(first.trial, {"mine": VanishingGradient(threshold=0)})["mine"].step is None
 
 
-def test_both_halves_have_all_kinds_of_faults_and_no_program_in_common() -> None:
-    names = {half: program_names(half) for half in HALVES}
-    assert sum(map(len, names.values())) >= 12
-    assert not set(names["calibration"]) & set(names["held_out"])
-    for half, of_half in names.items():
-        kinds = {fault for name in of_half for fault in load_program(half, name).faults}
-        assert kinds == set(FAULTS), half
+def test_all_parts_have_all_kinds_of_faults_and_no_program_in_common() -> None:
+    names = {part: program_names(part) for part in PARTS}
+    assert len({name for of_part in names.values() for name in of_part}) >= 24
+    assert len(set().union(*names.values())) == sum(map(len, names.values()))
+    for part, of_part in names.items():
+        kinds = {fault for name in of_part for fault in load_program(part, name).faults}
+        assert kinds == set(FAULTS), part
     assert set(FITTING) == set(FAULTS)
 
 
 def test_planned_runs_can_be_chosen() -> None:
     plans = planned("calibration", healthy_seeds=2, fault_seeds=1)
     assert sum(plan.is_healthy for plan in plans) == 2 * len(program_names("calibration"))
-    with pytest.raises(ValueError, match="no run of held_out"):
-        planned("held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"])
+    assert not planned("held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"])
+    with pytest.raises(SystemExit, match="no run"):
+        main(["--part", "held_out", "--program", "digits_mlp"])
 
 
 def _run(fault: str, seed: int, error: float, **steps: int | None) -> Judged:

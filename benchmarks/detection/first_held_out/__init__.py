@@ -1,1 +1,1 @@
-"""Programs that nothing is calibrated on."""
+"""Programs on which rules were judged unseen once, in the first version; seen since."""
