@@ -1,0 +1,1 @@
+"""Programs that nothing is calibrated on."""
