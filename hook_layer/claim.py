@@ -16,11 +16,12 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from weakref import WeakMethod, WeakSet
+from weakref import WeakSet
 
 from hook_layer.file_lock import HAS_LOCKS, FileLock
 from hook_layer.storage.base import Store
 from hook_layer.storage.local import LocalStore
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["CLAIM_FILE", "FolderClaim"]
 

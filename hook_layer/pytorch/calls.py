@@ -23,13 +23,14 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
 from typing import Any, Final, ParamSpec
-from weakref import WeakMethod, WeakValueDictionary, ref
+from weakref import WeakValueDictionary, ref
 
 import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.values import own_shard
+from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "ModuleCall",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
-from weakref import WeakMethod, ref
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, skip_compilation, uncompiled
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["GradientWatch", "ModuleWatch"]
 

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
-from weakref import WeakMethod
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 
 from hook_layer.pytorch.calls import uncompiled
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "Listening", "WatchedFunction"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from weakref import WeakMethod, finalize
+from weakref import finalize
 
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.config import HookTargets, JobEnvironment
@@ -15,6 +15,7 @@ from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.stop_agreement import StopAgreement
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["TorchWorker"]
 
