@@ -149,8 +149,8 @@ def _detection() -> str:
     return (
         "## How well they find\n\n"
         "Training programs, healthy and with injected faults, are judged by both packs; "
-        f"[RESULTS.md]({link}) has all tables, and says on which half of the programs the defaults "
-        f"were calibrated.\n\n{summary(RESULTS.read_text())}\n"
+        f"[RESULTS.md]({link}) has all tables, and says on which of the programs the defaults were "
+        f"calibrated.\n\n{summary(RESULTS.read_text())}\n"
     )
 
 

@@ -20,11 +20,11 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader
 
-__all__ = ["SILENCE_S", "Verdict", "judge"]
+__all__ = ["SHARED_CODE", "SILENCE_S", "Verdict", "judge"]
 
 SILENCE_S: Final = 7200.0
 """Seconds for which a run that hangs has been silent when it is looked at."""
-_SHARED: Final = (
+SHARED_CODE: Final = (
     "numerics",
     "evaluation/comparing.py",
     "evaluation/evaluation_phases.py",
@@ -118,7 +118,7 @@ def _content(rule: Rule) -> str:
 @lru_cache
 def _shared() -> str:
     digest = hashlib.sha256()
-    for name in _SHARED:
+    for name in SHARED_CODE:
         path = Path(rule_runtime.__file__).parent / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             digest.update(file.read_bytes() if file.exists() else b"")

@@ -19,6 +19,7 @@ __all__ = ["Input", "LossInputs", "LossKind", "size_of_error"]
 _OUTPUT: Final = "_output"
 _WHOLE: Final = ("int", "uint")
 _REAL: Final = ("float", "bfloat")
+_ROUNDING: Final = 1.05
 _BY_NAME: Final = re.compile(
     r"^(?:(?P<classes>CrossEntropy|NLL)|(?P<binary>BCE(?:WithLogits)?)|(?P<squares>MSE)"
     r"|(?P<distances>L1|SmoothL1|Huber))Loss_output"
@@ -69,7 +70,7 @@ class Input(NamedTuple):
     @property
     def mean_square(self) -> float:
         """Mean square of the elements."""
-        return self.mean**2 + self.std**2
+        return self.mean * self.mean + self.std * self.std
 
 
 class LossInputs:
@@ -142,8 +143,32 @@ class LossInputs:
             return math.nan
         return max(1.0, size_of_error(kind, loss, targets.mean_square))
 
+    def largest_mean(self, loss: str, worker: str) -> float:
+        """Return what a mean over the batch cannot exceed; NaN if that is not known.
+
+        For squares (rms(outputs) + rms(targets))^2, by Minkowski's inequality; for a cross entropy
+        the distance of the largest score from the smallest and ln(number of classes); for NLLLoss
+        the smallest logarithm.
+        """
+        kind, outputs, targets = (self.kind(loss, worker), *self._pair(loss, worker))
+        if outputs is None:
+            return math.nan
+        if kind in (LossKind.SQUARES, LossKind.DISTANCES):
+            if targets is None:
+                return math.nan
+            root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
+            return size_of_error(kind, loss, root * root)
+        if kind not in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES):
+            return math.nan
+        if loss.startswith("NLL"):
+            return -outputs.low
+        return outputs.high - outputs.low + math.log(max(self.num_classes(loss, worker) or 2, 2))
+
+    def _pair(self, loss: str, worker: str) -> tuple[Input | None, Input | None]:
+        return self.of(loss, worker, 0), self.of(loss, worker, 1)
+
     def is_sum(self, loss: str, worker: str, value: float, *, least: float, most: float) -> bool:
-        """Tell whether a loss fits once it is divided by the number of targets.
+        """Tell whether a loss is no mean: too large for one, or fits divided by the targets.
 
         Args:
             loss: Name of the loss.
@@ -152,6 +177,8 @@ class LossInputs:
             least: The smallest mean that fits.
             most: The largest mean that fits.
         """
+        if value > _ROUNDING * self.largest_mean(loss, worker):
+            return True
         targets = self.of(loss, worker, 1)
         return targets is not None and targets.size > 1 and least <= value / targets.size <= most
 

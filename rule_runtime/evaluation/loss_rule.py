@@ -92,6 +92,21 @@ class LossRule(Rule):
             num_steps: Steps since the first one with a loss.
         """
 
+    def judge_named(
+        self,
+        name: str,  # noqa: ARG002
+        series: NumberSeries,
+        num_steps: int,
+    ) -> Finding | None:
+        """Return what is wrong with a loss, where its name matters; as `judge` else.
+
+        Args:
+            name: Name of the loss.
+            series: Its numbers, at least `num_needed`.
+            num_steps: Steps since the first one with a loss.
+        """
+        return self.judge(series, num_steps)
+
     def elapsed(self, step: StepView, memory: Memory) -> int:
         """Return how many steps the training had to show what it learns.
 
@@ -171,7 +186,7 @@ class LossRule(Rule):
             if series.count < self.num_needed:
                 continue
             num_judged += 1
-            finding = None if of_worker[names[1]] else self.judge(series, num_steps)
+            finding = None if of_worker[names[1]] else self.judge_named(names[0], series, num_steps)
             streak = history.streak(names, is_bad=finding is not None)
             if finding is not None and streak >= self.num_bad:
                 found[names] = finding

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -29,6 +30,8 @@ _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
 _NUM_PASSES: Final = 8
 _TRAIN_PREFIX: Final = "train-"
+_SHARE_OF_ERRORS: Final = re.compile(r"-m?error(@|$)")
+"""Metrics of XGBoost that are whole rows in parts of all: next to 0 after a round or two."""
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
 
@@ -55,11 +58,17 @@ class Validation(NamedTuple):
     Attributes:
         name: Name of the loss.
         passes: The means of the latest passes, 8 at most, oldest first; the last one is judged.
+        first: The mean of the first pass.
+        lowest: The smallest mean of all passes.
+        of_trees: Whether it stands beside the training loss of boosted trees, a round each.
         beside: What `ValidationRule.beside` last said.
     """
 
     name: str
     passes: npt.NDArray[np.float64]
+    first: float
+    lowest: float
+    of_trees: bool
     beside: Mapping[str, float]
 
     @property
@@ -74,8 +83,8 @@ class ValidationRule(Rule):
     A pass of validation is the EVAL steps between two training steps; its losses are averaged, and
     judged at the training step behind it, or at its last step once it is as long as the pass
     before: so the last one of a run is judged, too. With XGBoost, the losses of other data sets
-    stand beside `train-...` in every step; metrics that are better the larger they are, are passed
-    over. Of more than 32 losses the first that came are judged.
+    stand beside `train-...` in every step; metrics that are better the larger they are, and shares
+    of errors, are passed over. Of more than 32 losses the first that came are judged.
 
     Attributes:
         measure: Name of what is measured.
@@ -113,7 +122,8 @@ class ValidationRule(Rule):
             step: What was saved at the step.
             memory: `training`, first and latest numbers of at most 32 losses; `passes`, sum and
                 number of their losses of validation since; `length`, steps of the pass before;
-                `steps`, of this one; `validation`, the latest passes; `streaks`, findings in a row;
+                `steps`, of this one, and `is_told`, whether it was judged; `validation`, the first
+                and the latest passes; `lowest`, the smallest; `streaks`, findings in a row;
                 `beside`, what else is known.
         """
         rows = step.tensors(collections=("losses",))
@@ -132,7 +142,10 @@ class ValidationRule(Rule):
             if not 0 < memory.get("length", 0) == memory["steps"]:
                 return NotEvaluated("validation is judged when training goes on")
             found = self._judge_all({}, memory)
+            memory["is_told"] = True
         elif is_training(step):
+            if memory.pop("is_told", False):
+                memory.pop("passes", None)  # the pass went on behind where it was judged
             found = self._judge_all(losses, memory)
             memory["length"] = memory.pop("steps", 0) or memory.get("length", 0)
         else:
@@ -173,23 +186,44 @@ class ValidationRule(Rule):
         judged = {key: x for key, x in passed.items() if key[:2] in known}
         if not judged:
             return None
-        history = SeriesMemory(memory.get("validation", {}), num_first=0, num_latest=_NUM_PASSES)
-        history.add({(key[2], key[1]): x for key, x in judged.items()})
-        memory["validation"] = history.to_json()
+        validations = self._validations(judged, memory)
         patience = int(getattr(self, "patience", 1))
         before: dict[str, int] = memory.get("streaks", {})
         streaks, found = {}, {}
         for key in sorted(judged):
-            if (key[2], key[1]) not in history.names:
+            if key not in validations:
                 continue
-            passes = history.of((key[2], key[1])).latest
-            validation = Validation(key[2], passes, memory.get("beside", {}))
-            finding = self.judge(validation, _training(training.of(key[:2])))
+            finding = self.judge(validations[key], _training(training.of(key[:2])))
             place = "\n".join(key)
             streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
             if finding is not None and streaks[place] >= patience:
                 found[key] = finding
         memory["streaks"] = streaks
+        return found
+
+    def _validations(
+        self, judged: Mapping[_Passed, float], memory: Memory
+    ) -> dict[_Passed, Validation]:
+        """Add passes to those before; return what is known of each loss of validation."""
+        history = SeriesMemory(memory.get("validation", {}), num_first=1, num_latest=_NUM_PASSES)
+        history.add({(key[2], key[1]): x for key, x in judged.items()})
+        memory["validation"] = history.to_json()
+        lowest: dict[str, float] = memory.setdefault("lowest", {})
+        found = {}
+        for key, now in judged.items():
+            if (key[2], key[1]) not in history.names:
+                continue
+            series = history.of((key[2], key[1]))
+            place = "\n".join(key[1:])
+            lowest[place] = min(lowest.get(place, now), now)
+            found[key] = Validation(
+                key[2],
+                series.latest,
+                float(series.first[0]),
+                lowest[place],
+                key[0] != key[2],
+                memory.get("beside", {}),
+            )
         return found
 
 
@@ -204,7 +238,7 @@ def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
     of_training = {
         (name, worker): (f"{_TRAIN_PREFIX}{name.partition('-')[2]}", worker)
         for name, worker in losses
-        if "-" in name and not name.startswith(_TRAIN_PREFIX)
+        if "-" in name and not name.startswith(_TRAIN_PREFIX) and not _SHARE_OF_ERRORS.search(name)
     }
     return {names: beside for names, beside in of_training.items() if beside in losses}
 

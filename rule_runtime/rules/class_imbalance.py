@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from rule_runtime.evaluation.rule import (
     Unit,
 )
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
+from rule_runtime.numerics.repeated_rows import is_repeated
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -30,9 +30,7 @@ _MAX_CLASSES: Final = 1024
 _MAX_PAIRS: Final = 4
 """Pairs of labels and predictions, by mode; further ones are passed over."""
 
-_MAX_WORKERS: Final = 256
 _CHANCE: Final = 2
-_MIN_ROWS: Final = 16
 
 _REMEDY: Final = (
     "Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often, "
@@ -204,7 +202,7 @@ class ClassImbalance(Rule):
             raise ValueError(f"there are more than {_MAX_CLASSES} classes")
         where, at = np.searchsorted(classes, tally.classes), np.searchsorted(classes, true)
         added = np.bincount(at, minlength=len(classes))
-        is_new = not _is_repeated(true, latest, key)
+        is_new = not is_repeated(true, latest, key)
         of_step = (
             added * is_new,
             added * bool(predictions),
@@ -286,16 +284,6 @@ class ClassImbalance(Rule):
             limit = self.threshold_misprediction
             found.append((1, "misprediction", float(shares[at]), limit, told))
         return found
-
-
-def _is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
-    """Tell whether these labels [N] are the latest ones of this key, and remember them."""
-    number = zlib.crc32(labels.astype(np.int64).tobytes())
-    before = latest.get(key)
-    if before is not None or len(latest) < _MAX_WORKERS:
-        latest[key] = number
-    # A few labels, or labels of one class, are often equal by chance.
-    return before == number and len(labels) >= _MIN_ROWS and bool((labels != labels[0]).any())
 
 
 def _read(columns: list[list[int]] | None) -> _Tally:

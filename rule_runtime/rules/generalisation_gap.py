@@ -17,7 +17,9 @@ _NUM_NOISE: Final = 4.0
 _LEARNED: Final = 0.03
 _SURELY: Final = 1.6
 _HARDLY: Final = 0.9
-_NO_BETTER: Final = 0.99
+_NO_BETTER: Final = 0.98
+_NO_BETTER_OF_TREES: Final = 0.998
+_RISEN: Final = 1.005
 _UNSEEN: Final = 1 / 3
 _NUM_PASSES: Final = 4
 _LATEST: Final = 3
@@ -43,12 +45,14 @@ class GeneralisationGap(ValidationRule):
         the noise of the latest 20, and is more than `ratio` times as large. Measured by the
         beginning, and not by the training loss of now as Overfit does: that goes towards zero in
         many a good training. It fires as well if nothing is learned but by heart, after 4 passes or
-        more: the training loss fell by more than 3 % and 1.6 times the noise; the smallest of the
-        latest 8 passes is above 90 % of the loss at the beginning, and the median of 3 has not
-        fallen by 1 % since the first of them; and the last one lies above the training loss by a
-        third of what that fell. A pass is judged at the training step behind it, or at its last
-        step once it is as long as the one before. Metrics that should grow are not judged. Of more
-        than 32 losses the first 32 are judged.
+        more: the training loss fell by more than 3 % and 1.6 times the noise; no pass of validation
+        was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first round), or
+        below 90 % of the loss at the beginning; the median of the latest 3 is not below the first,
+        and 0.5 % above the smallest; and the last one lies above the training loss by a third of
+        what that fell. A pass is judged at the training step behind it, or at its last step once it
+        is as long as the one before. Metrics that should grow, and shares of errors, are not
+        judged. A loss that falls below zero is measured by how far it fell, and without the ratio.
+        Of more than 32 losses the first 32 are judged.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -84,19 +88,20 @@ class GeneralisationGap(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
-        if not training.start:
+        scale = max(training.start, training.fall)
+        if not scale:
             return None
         distance = validation.now - training.now
-        gap = 100 * distance / training.start
+        gap = 100 * distance / scale
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
         told = f"the loss of validation is {validation.now:.3g} and that of training "
         told += f"{training.now:.3g}: "
-        if is_far and validation.now > self.ratio * training.now:
-            told += f"a gap of {gap:.3g} % of {training.start:.3g} at the beginning, more than "
-            return Finding(gap, gap, self.gap_percent, f"{told}{self.gap_percent:g} %")
+        if is_far and (training.now <= 0 or validation.now > self.ratio * training.now):
+            told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
+            return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
         if not _is_learned_by_heart(validation, training):
             return None
-        told += f"it has stayed near {training.start:.3g}, where training began"
+        told += f"it was {validation.first:.3g} at first and has never been much below"
         return Finding(gap, gap, 0.0, told)
 
 
@@ -107,8 +112,12 @@ def _is_learned_by_heart(validation: Validation, training: Training) -> bool:
     least = max(_LEARNED * training.start, _SURELY * training.noise)
     if len(passes) < _NUM_PASSES or training.fall <= least or training.start <= 0:
         return False
+    latest = float(np.median(passes[-_LATEST:]))
+    lowest = _NO_BETTER_OF_TREES if validation.of_trees else _NO_BETTER
     return bool(
-        np.median(passes[-_LATEST:]) > _NO_BETTER * passes[0]
-        and passes.min() > _HARDLY * training.start
+        latest >= validation.first
+        and latest > _RISEN * validation.lowest
+        and validation.lowest > lowest * validation.first
+        and validation.lowest > _HARDLY * training.start
         and validation.now - training.now > _UNSEEN * training.fall
     )

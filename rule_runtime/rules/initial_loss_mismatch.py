@@ -25,7 +25,7 @@ _NEVER_NEGATIVE: Final = re.compile(
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _UNSURE: Final = 2.0
 _LEAST: Final = 0.5
-_NEGATIVE: Final = -1e-6
+_NEGATIVE: Final = -1e-4
 _REMEDY: Final = (
     "Check that the loss fits the outputs and targets (logits or probabilities, a LogSoftmax ahead "
     "of NLLLoss, sum or mean over the batch), scale inputs and targets, and initialise the last "
@@ -53,12 +53,13 @@ class InitialLossMismatch(Rule):
         scores, `..._input_0`, or else the size of the largest bias that was saved. A loss of any
         other name is taken for a cross entropy if its targets, `..._input_1`, are whole numbers,
         one for each row of its scores, and then twice as much is allowed. A loss that fits when it
-        is divided by the number of targets is a sum over the batch, and passes. Losses of numbers
-        are judged where the targets were saved and vary. Of other losses nobody knows what guessing
-        gives, and they are not compared. A loss that cannot be negative by its name fires if it is
-        below zero in one of the first `num_points` saved training steps. Judged are steps at which
-        gradients were saved too; a run that does not begin at step 0 of its mode is judged for
-        negative losses only.
+        is divided by the number of targets is a sum over the batch, and passes; so does one that is
+        larger than a mean can be, by the sizes of outputs and targets. Losses of numbers are judged
+        where the targets were saved and vary. Of other losses nobody knows what guessing gives, and
+        they are not compared. A loss that cannot be negative by its name fires if it is below zero
+        in one of the first `num_points` saved training steps. Judged are steps at which gradients
+        were saved too; a run that does not begin at step 0 of its mode is judged for negative
+        losses only.
 
     Parameters:
         max_ratio: Times the loss of guessing.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -21,7 +22,7 @@ __all__ = ["LabelDegenerate"]
 _RARE: Final = 10
 _LEARNED: Final = 0.1
 _TWO: Final = 2
-_NOT_RARE: Final = 0.05
+_NOT_RARE: Final = 0.049
 _FEWEST: Final = 50
 _REMEDY: Final = (
     "Look at what the data loader returns as labels: a wrong column, a sorted file that is not "
@@ -40,11 +41,11 @@ class LabelDegenerate(Rule):
 
     How it decides:
         At training steps the smallest and the largest element so far are kept for each tensor of
-        labels and worker. It fires if they are equal after `samples` elements and `patience` saved
+        labels and worker. It fires if they are equal after `samples` rows and `patience` saved
         steps or more; once two values were seen it never fires again for that tensor. If the one
         value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
         it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
-        elements are needed, unless it has 5 % or more of the labels in other modes than training.
+        rows are needed, unless it has 5 % or more of the labels in other modes than training.
         Targets of a loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more
         than a tenth of its first value: a model learns a constant answer fast, and where it does
         not the targets are not the answer (contrastive learning with the match in front,
@@ -52,7 +53,7 @@ class LabelDegenerate(Rule):
         more than 32 such tensors the first 32 are judged.
 
     Parameters:
-        samples: Elements after which labels must have shown two values.
+        samples: Rows after which labels must have shown two values.
         patience: Saved steps after which they must.
         labels_regex: Regular expressions of tensors that are labels; the union with the collection
             `labels`.
@@ -68,7 +69,7 @@ class LabelDegenerate(Rule):
         Stepwatch; "constant labels" of TheDeepChecker (2022).
     """
 
-    samples: Annotated[int, AtLeast(2), Unit("elements")] = 500
+    samples: Annotated[int, AtLeast(2), Unit("rows")] = 500
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 20
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
@@ -95,14 +96,17 @@ class LabelDegenerate(Rule):
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
             return NotEvaluated("no labels were saved")
-        low, high, size = (rows.column(name) for name in ("min", "max", "size"))
+        low, high = rows.column("min"), rows.column("max")
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
-        losses, num_classes = _beside(step, rows)
+        losses, num_classes, are_numbers = _beside(step, rows)
+        num_rows = _num_rows(rows)
         seen = memory.setdefault("seen", {})
         count = np.full(len(rows), np.nan)
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
+            if are_numbers[at] and low[at] == high[at] == 0:
+                continue  # what is to vanish, as the residual of an equation
             if np.isnan(low[at]) or (key not in seen and len(seen) >= MAX_SERIES):
                 continue
             loss = None if np.isnan(losses[at]) else float(losses[at])
@@ -110,7 +114,7 @@ class LabelDegenerate(Rule):
             seen[key] = [
                 float(min(before[0], low[at])),
                 float(max(before[1], high[at])),
-                min(float(before[2] + size[at]), 1e15),
+                min(float(before[2] + num_rows[at]), 1e15),
                 min(before[3] + 1, self.patience),
                 loss if before[4] is None else before[4],
             ]
@@ -128,7 +132,7 @@ class LabelDegenerate(Rule):
                 measure="distinct_labels",
                 value=1.0,
                 threshold=2.0,
-                told=f"is {low[at]:g} in all of {int(count[at])} elements so far",
+                told=f"is {low[at]:g} in all of {int(count[at])} rows so far",
                 remedy=_REMEDY,
             )
         )
@@ -158,28 +162,36 @@ class LabelDegenerate(Rule):
 
 def _beside(
     step: StepView, rows: TensorRows
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Return of each row [R] the loss that it is the target of, and the columns of its scores.
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Return of each row [R] the loss it is the target of, its classes, and if it is of numbers.
 
-    NaN and 0 if they were not saved.
+    NaN, 0 and False if nothing of the loss was saved.
     """
-    others = step.tensors(regex=(r"_(input|output)_0$",))
-    at_of = {pair: at for at, pair in enumerate(zip(others.names, others.workers, strict=True))}
-    means = finite_means(others)
+    outputs = step.tensors(regex=(r"_output_0$",))
+    means = finite_means(outputs)
+    at_of = {pair: at for at, pair in enumerate(zip(outputs.names, outputs.workers, strict=True))}
+    inputs = LossInputs(step)
     losses = np.full(len(rows), np.nan)
     num_classes = np.zeros(len(rows), np.int64)
+    are_numbers = np.zeros(len(rows), np.bool_)
     for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
         module, target, _ = name.rpartition("_input_1")
+        loss = (f"{module}_output_0", worker)
         if not target:
             continue
-        loss = at_of.get((f"{module}_output_0", worker))
-        scores = at_of.get((f"{module}_input_0", worker))
-        if loss is not None:
-            losses[at] = means[loss]
-        shape = None if scores is None else others.shapes[scores]
-        if shape is not None and len(shape) >= _TWO:
-            num_classes[at] = shape[1]
-    return losses, num_classes
+        if loss in at_of:
+            losses[at] = means[at_of[loss]]
+        kind = inputs.kind(*loss)
+        are_numbers[at] = kind in (LossKind.SQUARES, LossKind.DISTANCES)
+        known = _TWO if kind is LossKind.BINARY else inputs.num_classes(*loss)
+        num_classes[at] = known or 0
+    return losses, num_classes, are_numbers
+
+
+def _num_rows(rows: TensorRows) -> list[float]:
+    """Return the rows of each tensor [R]: elements of one, as pixels, are much alike."""
+    sizes = rows.column("size")
+    return [shape[0] if shape else size for shape, size in zip(rows.shapes, sizes, strict=True)]
 
 
 def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:

@@ -27,6 +27,9 @@ _NOISY: Final = 1.5
 _WARMING_UP: Final = 1.5
 _ROUNDS: Final = 20
 _FALL_OF_TREES: Final = 1e-3
+_FALL_AT_LOW_ETA: Final = 0.02
+_LOW_ETA: Final = 1e-3
+_ETA: Final = "^hyperparameters/(eta|learning_rate)$"
 _STEADY: Final = 0.8
 _OF_TREES: Final = "train-"
 _REMEDY: Final = "Raise the learning rate tenfold, and look whether a schedule lowers it too early."
@@ -57,7 +60,8 @@ class LearningRateTooLow(Rule):
         evenly spread by name are followed.
 
         Boosted trees have no weights. There it fires if each `train-...` loss has fallen by less
-        than 0.1 % in 20 rounds or more, and as fast in the second half of them as in the first (at
+        than 0.1 % in 20 rounds or more (2 % where the hyperparameter `eta` was saved and is below
+        0.001), and as fast in the second half of them as in the first (at
         least 0.8 times): where there is little to learn, the first trees learn it.
 
     Parameters:
@@ -84,6 +88,7 @@ class LearningRateTooLow(Rule):
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),
+        CollectionConfig("hyperparameters", {"save_interval": "10"}),
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -195,7 +200,8 @@ def _of_trees(step: StepView, memory: Memory) -> Outcome:
             falls[at] = (share, before > 0 and since >= _STEADY * before)
     if not falls:
         return NotEvaluated(f"{_ROUNDS} rounds of boosting are needed")
-    if not all(share < _FALL_OF_TREES and is_steady for share, is_steady in falls.values()):
+    least = _FALL_OF_TREES if _eta(step) >= _LOW_ETA else _FALL_AT_LOW_ETA
+    if not all(share < least and is_steady for share, is_steady in falls.values()):
         return Passed()
     at = worst(
         rows, np.array([falls.get(at, (np.nan,))[0] for at in range(len(rows))]), largest=True
@@ -207,12 +213,18 @@ def _of_trees(step: StepView, memory: Memory) -> Outcome:
             at,
             measure="loss_fall",
             value=falls[at][0],
-            threshold=_FALL_OF_TREES,
-            told=f"fell by {100 * falls[at][0]:.3g} % in {step.mode_step} rounds, steadily, and "
-            f"less than {100 * _FALL_OF_TREES:g} %",
+            threshold=least,
+            told=f"fell steadily, and by {100 * falls[at][0]:.3g} % in {_ROUNDS} rounds or more, "
+            f"less than {100 * least:g} %",
             remedy=_REMEDY,
         )
     )
+
+
+def _eta(step: StepView) -> float:
+    """Return the learning rate of boosted trees; infinite where it was not saved."""
+    rates = finite_means(step.tensors(regex=(_ETA,)))
+    return float(np.nanmin(rates)) if np.isfinite(rates).any() else np.inf
 
 
 def _has_gradients(step: StepView) -> bool:

@@ -14,6 +14,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, P
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence
 from rule_runtime.numerics.class_pairs import true_classes
+from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ class LossInputMismatch(Rule):
 
     How it decides:
         Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss or
-        HuberLoss that together have more elements than each of them, as [B, 1] and [B] have B x B.
+        HuberLoss of different numbers of dimensions that together have more elements than each of
+        them, as [B, 1] and [B] have B x B.
         Logarithms: outputs above 0.001 that go into NLLLoss or KLDivLoss. Classes: the values of
         `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
-        more than three times as often as another, among `samples` labels or more, and the loss
+        more than three times as often as another, among `samples` labels or more (the same rows
+        again, as boosted trees are validated by, count once), and the loss
         compares one number with each of them: its targets have their mean, smallest and largest
         element, its outputs are as many, and its name is that of a distance or unknown; with
         XGBoost `train-rmse` and its like. Each is judged at training steps, labels in all, and
@@ -90,7 +93,7 @@ class LossInputMismatch(Rule):
         Networks" (Islam and others, 2020).
     """
 
-    samples: Annotated[int, AtLeast(1), Unit("labels")] = 60
+    samples: Annotated[int, AtLeast(1), Unit("labels")] = 40
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
     labels_regex: Annotated[tuple[str, ...], Regex()] = ("^labels$",)
 
@@ -108,9 +111,11 @@ class LossInputMismatch(Rule):
         Args:
             step: What was saved at the step.
             memory: `streaks`, of at most 32 losses; `labels`, how often each of at most 32 classes
-                came in at most 4 tensors of labels, None if they are no classes.
+                came in at most 4 tensors of labels, None if they are no classes; `latest`, a number
+                that stands for the latest labels of each.
         """
-        counts = self._count_labels(step, memory.setdefault("labels", {}))
+        tallies, latest = memory.setdefault("labels", {}), memory.setdefault("latest", {})
+        counts = self._count_labels(step, tallies, latest)
         rows = step.tensors(collections=("losses",))
         if step.mode.name in ("EVAL", "PREDICT") or not len(rows):
             return NotEvaluated(f"no loss of a training step was saved, mode {step.mode.name}")
@@ -132,20 +137,23 @@ class LossInputMismatch(Rule):
         memory["streaks"] = streaks
         return _finding(step, rows, found) if found else Passed()
 
-    def _count_labels(self, step: StepView, tallies: dict[str, Any]) -> dict[str, _Labels]:
+    def _count_labels(
+        self, step: StepView, tallies: dict[str, Any], latest: dict[str, int]
+    ) -> dict[str, _Labels]:
         """Add the labels of a step; return those that look like classes, by worker."""
         rows = step.tensors(regex=self.labels_regex)
         found = {}
         for at in sorted(range(len(rows)), key=lambda at: (rows.workers[at], rows.names[at])):
             worker, name = rows.workers[at], rows.names[at]
-            key = f"{step.mode.name}/{worker}/{name}"
+            key = f"{worker}/{name}"
             if key not in tallies and len(tallies) >= _MAX_TENSORS:
                 continue
             tally = tallies.setdefault(key, [0] * _MOST_CLASSES)
             values = step.values((name,), worker).get(name) if tally is not None else None
             if values is None or tally is None:
                 continue
-            tallies[key] = tally = _added(tally, values)
+            if not is_repeated(values, latest, key):
+                tallies[key] = tally = _added(tally, values)
             if tally is not None and self._are_classes(tally):
                 columns = [float(rows.column(of)[at]) for of in ("size", "min", "max", "mean")]
                 found[worker] = _Labels(sum(n > 0 for n in tally), columns)
@@ -236,6 +244,8 @@ def _spread(outputs: Input, targets: Input) -> _Mismatch | None:
     """Return what is wrong if outputs and targets are spread over each other."""
     if outputs.shape is None or targets.shape is None:
         return None
+    if len(outputs.shape) == len(targets.shape):
+        return None  # every pair is meant, as of quantiles
     try:
         size = math.prod(np.broadcast_shapes(outputs.shape, targets.shape))
     except ValueError:

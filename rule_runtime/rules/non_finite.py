@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +22,7 @@ _PARAMETERS, _FORWARD, _LOSS, _BACKWARD = range(4)
 _LOSSES: Final = ("losses", "metrics", "predictions")
 _JUDGED: Final = ("weights", "biases", "optimizer_variables", *_LOSSES, "gradients")
 _INPUTS_AND_OUTPUTS: Final = r"_(input|output)_\d+$"
+_INPUT: Final = re.compile(r"_input_\d+$")
 _REMEDIES: Final = {
     _PARAMETERS: "An update before this step broke it: lower the learning rate or warm it up, and "
     "clip gradients; go on from the checkpoint before.",
@@ -51,7 +53,9 @@ class NonFinite(Rule):
         what is told beside them, gradients; within each of them the order in
         which the hook captured them, which is the order of execution, and so for gradients from
         the last layer to the first. Of equal places the first worker by name. Infinite elements
-        count in parameters, losses and gradients only: masks are minus infinity on purpose.
+        count in parameters, losses and gradients only: masks are minus infinity on purpose. Where
+        nothing but inputs of modules and losses has NaN, and a loss was saved and is finite, they
+        were masked, and it passes.
 
     Parameters:
         None.
@@ -60,7 +64,7 @@ class NonFinite(Rule):
         What the evidence says: it depends on where the first one is.
 
     Known false alarms:
-        NaN in inputs on purpose, e.g. for missing values that the model masks.
+        NaN in inputs on purpose, for missing values that the model masks, where no loss was saved.
 
     Source:
         Stepwatch; the order of execution is DeepLocalize's idea (2021).
@@ -87,7 +91,7 @@ class NonFinite(Rule):
         is_value = np.isin(rows.names, step.tensors(collections=_JUDGED).names)
         num_inf = np.where(is_value, np.nan_to_num(num_inf), 0)
         bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0)
-        if not bad.size:
+        if not bad.size or _is_masked(step, [rows.names[at] for at in bad]):
             return Passed()
         place = _places(rows)
         at = min(bad, key=lambda row: (phases[row], place[row], rows.workers[row]))
@@ -107,6 +111,12 @@ class NonFinite(Rule):
                 remedy=_REMEDIES[phases[at]],
             )
         )
+
+
+def _is_masked(step: StepView, names: list[str]) -> bool:
+    """Tell whether only inputs are not finite, and the loss is: they were masked on the way."""
+    losses = step.tensors(collections=("losses",)).column("mean")
+    return all(_INPUT.search(name) for name in names) and bool(np.isfinite(losses).any())
 
 
 def _phases(step: StepView, rows: TensorRows) -> list[int]:

@@ -27,6 +27,7 @@ _FALLING: Final = -1.64
 _SMOOTH: Final = 1e-3
 _BEGINNING: Final = 3
 _WARMING_UP: Final = 1.5
+_OF_TREES: Final = "train-"
 
 
 class PlateauedLoss(LossRule):
@@ -53,6 +54,9 @@ class PlateauedLoss(LossRule):
         saved beside the loss, steps are counted from when their movement last grew by half (that
         is a warm-up), and only those saved ones behind which weights had moved, if some had not:
         there gradients are accumulated.
+
+        The loss of boosted trees falls a little in each round however little there is to learn: it
+        is left alone as long as it has a downward trend (see LearningRateTooLow).
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. The losses
@@ -133,6 +137,18 @@ class PlateauedLoss(LossRule):
         num_moved, num_still = num_moved + (size > 0), num_still + (size == 0)
         memory["updates"] = [since, largest, num_moved, num_still]
         return int(num_moved if num_still else step.mode_step - since)
+
+    def judge_named(self, name: str, series: NumberSeries, num_steps: int) -> Finding | None:
+        """Judge a loss, but leave boosted trees alone as long as theirs falls.
+
+        Args:
+            name: Name of the loss.
+            series: The means of the bins.
+            num_steps: Steps since the first one with a loss.
+        """
+        if name.startswith(_OF_TREES) and trend(series.whole) <= _FALLING:
+            return None
+        return self.judge(series, num_steps)
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:
         """Compare the latest bins with the first ones.

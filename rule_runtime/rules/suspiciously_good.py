@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
 from rule_runtime.evaluation.selection import finite_means
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -28,6 +30,7 @@ _OF_XGBOOST: Final = re.compile(r"(validation|valid|val|eval|evaluation|test|dev
 _AS_GOOD: Final = 1.5
 _AS_GOOD_TREES: Final = 1.1
 _TREES: Final = 10.0
+_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES, LossKind.UNKNOWN)
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
 
@@ -51,13 +54,13 @@ class SuspiciouslyGood(ValidationRule):
         larger), and at most 1.5 times the median of the latest 5 saved training losses. With
         XGBoost 10 times as much is allowed, but only 1.1 times the training loss: trees approach
         zero slowly, and fit their training data better than any other; twice the training loss
-        where a single feature has more than half of the total gain. Losses of classes and
+        where one of several features has more than half of the total gain. Losses of classes and
         probabilities begin at the loss of guessing. How well guessing does where a distance is
-        measured (MSE, L1, rmse, mae and the like) the losses do not tell; of these rmse is judged,
-        where labels are saved beside it: its square must be below `max_loss_percent` of their
-        variance, which is what the mean gives. A pass is
-        judged at the training step behind it, or at its last step once it is as long as the one
-        before. Of more than 32 losses the first 32 are judged.
+        measured (MSE, L1, rmse, mae and the like, and losses of one's own with real numbers as
+        targets) the losses do not tell; of these rmse is judged, where labels are saved beside it:
+        its square must be below `max_loss_percent` of their variance, which is what the mean gives.
+        A pass is judged at the training step behind it, or at its last step once it is as long as
+        the one before. Of more than 32 losses the first 32 are judged.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
@@ -79,6 +82,9 @@ class SuspiciouslyGood(ValidationRule):
     collections = (
         *ValidationRule.collections,
         CollectionConfig("labels", {"include_regex": "^labels$"}),
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
         CollectionConfig("feature_importance", {"save_interval": "10"}),
     )
     measure: ClassVar[str] = "validation_loss"
@@ -94,12 +100,19 @@ class SuspiciouslyGood(ValidationRule):
             step: A step with losses.
         """
         found = {}
-        labels = step.tensors(collections=("labels",)).column("std")
-        if len(labels) and math.isfinite(labels[0]):
-            found["std"] = float(labels[0])
+        spreads = step.tensors(collections=("labels",)).column("std")
+        if np.isfinite(spreads).any():
+            found["std"] = float(np.nanmin(spreads))
         gains = finite_means(step.tensors(regex=("^feature_importance/total_gain/",)))
-        if len(gains) and np.nansum(gains) > 0:
+        if len(gains) > 1 and np.nansum(gains) > 0:
             found["share"] = float(np.nanmax(gains) / np.nansum(gains))
+        inputs = LossInputs(step)
+        losses = step.tensors(collections=("losses",))
+        for name, worker in sorted(zip(losses.names, losses.workers, strict=True))[:MAX_SERIES]:
+            targets = inputs.of(name, worker, 1)
+            is_distance = inputs.kind(name, worker) in _OF_NUMBERS
+            if is_distance and targets is not None and targets.dtype.startswith("float"):
+                found[f"distance/{name}"] = 1.0
         return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
@@ -112,7 +125,8 @@ class SuspiciouslyGood(ValidationRule):
         by_trees = _OF_XGBOOST.match(validation.name) is not None
         share = self.max_loss_percent / 100
         limit = share * training.start * (_TREES if by_trees else 1.0)
-        if _DISTANCE.search(validation.name):
+        is_distance = f"distance/{validation.name}" in validation.beside
+        if is_distance or _DISTANCE.search(validation.name):
             is_rms = by_trees and validation.name.partition("-")[2] == "rmse"
             limit = math.sqrt(share) * validation.beside.get("std", 0.0) if is_rms else 0.0
         as_good = _AS_GOOD_TREES if by_trees else _AS_GOOD

@@ -47,7 +47,7 @@ def test_fires_behind_the_second_pass_with_a_gap() -> None:
     assert found_at(GeneralisationGap(), trial) == [29, 39]
     found = next(o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound))
     assert found.evidence.value == pytest.approx(100 * (0.9 - 0.1) / 2.0)
-    assert "a gap of 40 % of 2 at the beginning" in found.evidence.sentence
+    assert "a gap of 40 % of 2, by which training was measured" in found.evidence.sentence
 
 
 @pytest.mark.parametrize(("validation", "fires"), [(0.51, True), (0.49, False)])
@@ -92,4 +92,115 @@ def test_metrics_that_should_grow_are_not_judged() -> None:
     trial.collections(losses=("-aucpr$",))
     for step in range(10):
         trial.step(step, {"train-aucpr": [0.1], "validation-aucpr": [0.9]})
+    assert not found_at(GeneralisationGap(), trial)
+
+
+def run_of(
+    passes_of_validation: Iterable[float], training: tuple[float, float], noise: float = 0.0
+) -> TrialBuilder:
+    """Return a run whose training loss falls evenly, with passes of validation of one step each."""
+    validation = list(passes_of_validation)
+    rng = np.random.default_rng(0)
+    begin, end = training
+    steps: list[SavedStep] = []
+    for loss in validation:
+        share = len(steps) / (11 * len(validation) - 1)
+        for at in range(10):
+            now = begin + (end - begin) * (share + at / (11 * len(validation)))
+            steps.append(tell(len(steps), now + noise * rng.normal(), ModeKeys.TRAIN))
+        steps.append(tell(len(steps), loss, ModeKeys.EVAL))
+    return trial_of(steps)
+
+
+def tell(step: int, loss: float, mode: ModeKeys) -> SavedStep:
+    return SavedStep(step, {LOSS: np.float64(loss)}, mode, step)
+
+
+def test_what_is_learned_by_heart_never_comes_to_validation() -> None:
+    # Labels that were mixed up: validation stays at the loss of guessing, and rises in the end.
+    trial = run_of([2.31, 2.31, 2.32, 2.33, 2.35, 2.4], (2.35, 1.9))
+    found = found_at(GeneralisationGap(), trial)
+    assert found[:1] == [65]  # the second pass in a row that lies above the first
+    outcomes = trial.outcomes(GeneralisationGap())
+    outcome = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
+    assert outcome.evidence.threshold == 0
+    assert outcome.evidence.tensor == LOSS
+    assert "was 2.31 at first and has never been much below" in outcome.evidence.sentence
+
+
+@pytest.mark.parametrize(("num_passes", "is_found"), [(3, False), (4, True)])
+def test_it_takes_four_passes_to_tell(num_passes: int, *, is_found: bool) -> None:
+    trial = run_of([1.0, 1.0, 1.02, 1.02][-num_passes:], (1.0, 0.7))
+    assert bool(found_at(GeneralisationGap(patience=1), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("validation", "training", "noise"),
+    [
+        # A weak signal, and all of it is in validation, too.
+        ([0.998, 0.985, 0.97, 0.96, 0.955, 0.95, 0.95, 0.95], (1.0, 0.94), 0.0),
+        # What there is to learn was learned ahead of the first pass.
+        ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], (1.0, 0.49), 0.0),
+        # The same, and training goes on to learn a little by heart.
+        ([0.62, 0.62, 0.62, 0.62, 0.62, 0.62, 0.62, 0.62], (1.0, 0.31), 0.0),
+        # A weak signal that was learned ahead of the first pass, by both alike.
+        ([0.93, 0.93, 0.93, 0.93, 0.93, 0.93, 0.93, 0.93], (1.0, 0.9), 0.0),
+        # Training began where it ends: there was nothing to learn, or it was learned before.
+        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1], (0.1, 0.098), 0.0),
+        # Training fell by less than small batches scatter.
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], (1.0, 0.9), 0.2),
+        # Validation falls slowly, and goes on falling.
+        ([1.0, 0.99, 0.98, 0.97, 0.96, 0.95, 0.94, 0.93], (1.0, 0.8), 0.0),
+    ],
+)
+def test_healthy_neighbours_of_learning_by_heart(
+    validation: list[float], training: tuple[float, float], noise: float
+) -> None:
+    assert not found_at(GeneralisationGap(), run_of(validation, training, noise))
+
+
+def test_boosted_trees_that_learn_by_heart() -> None:
+    for part_of_fall, is_found in ((-0.1, True), (0.1, False), (0.9, False)):
+        trial = TrialBuilder()
+        trial.collections(losses=("-logloss$",))
+        for step in range(30):
+            fall = 0.2 * step / 30
+            losses = {"train-logloss": fall, "validation-logloss": part_of_fall * fall}
+            trial.step(step, {name: np.float64(0.69 - by) for name, by in losses.items()})
+        assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+def test_a_density_may_be_negative() -> None:
+    steps: list[SavedStep] = []
+    for _ in range(12):
+        for _ in range(10):
+            loss = -9 + 10 * np.exp(-len(steps) / 30)
+            steps.append(tell(len(steps), loss, ModeKeys.TRAIN))
+        steps.append(tell(len(steps), loss + 0.3, ModeKeys.EVAL))
+    assert not found_at(GeneralisationGap(), trial_of(steps))
+
+
+def test_a_pass_longer_than_the_one_before_is_one_pass() -> None:
+    steps: list[SavedStep] = []
+    for length, validation in ((2, 0.1), (2, 0.1), (10, 3.0), (0, 0.0)):
+        for _ in range(10):
+            steps.append(tell(len(steps), 0.1 if len(steps) > 9 else 2.0, ModeKeys.TRAIN))
+        steps += [tell(len(steps) + at, validation, ModeKeys.EVAL) for at in range(length)]
+    assert not found_at(GeneralisationGap(), trial_of(steps))  # patience asks for two
+
+
+def test_shares_of_errors_are_next_to_zero_from_the_beginning() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("-merror$",))
+    for step in range(20):
+        error = np.float64(0.014 if step < 2 else 0.0)
+        trial.step(step, {"train-merror": error, "validation-merror": [0.028]})
+    assert not found_at(GeneralisationGap(), trial)
+
+
+def test_a_loss_that_begins_at_zero_has_no_beginning_to_be_measured_by() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("-error$",))
+    for step in range(20):
+        trial.step(step, {"train-error": [0.0], "validation-error": [0.2]})
     assert not found_at(GeneralisationGap(), trial)

@@ -26,6 +26,10 @@ class TestInitialLossMismatchContract(RuleContract):
         return with_losses(lambda step: -1.0 - step, worker)
 
 
+def spread(shape: tuple[int, ...]) -> np.ndarray:
+    return np.linspace(-50, 50, math.prod(shape)).reshape(shape)
+
+
 def outcome_of(name: str, loss: float, *, mode_step: int = 0, **more: Any) -> Outcome:
     trial = TrialBuilder()
     trial.step(mode_step, {**MODEL, name: np.float64(loss), **more}, mode_step=mode_step)
@@ -84,8 +88,29 @@ def test_a_loss_may_be_summed_over_the_batch(name: str, targets: Any, loss: floa
     assert isinstance(outcome_of(f"{name}_output_0", loss, **{f"{name}_input_1": targets}), Passed)
 
 
+PIXELS = np.random.default_rng(0).random((64, 784)) ** 8
+OF_LETTERS = np.random.default_rng(0).normal(0, 1, (32, 24, 30))
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "targets", "loss"),
+    [
+        ("MSELoss", 0.99 * PIXELS, PIXELS, PIXELS.size * 1e-3),
+        ("CrossEntropyLoss", OF_LETTERS.reshape(-1, 30), np.full(768, -100), 100 * 3.4),  # padding
+        ("SequenceLoss", OF_LETTERS, np.ones((32, 24), np.int64), 24 * 3.4),  # a sum over time
+        ("CenterLoss", OF_LETTERS[:, 0], np.arange(32) % 10, 30.0),  # features, not scores
+        ("NLLLoss", -np.abs(OF_LETTERS[:, 0]), np.arange(32) % 10, 100.0),
+    ],
+)
+def test_what_is_larger_than_a_mean_can_be_is_a_sum(
+    name: str, outputs: Any, targets: Any, loss: float
+) -> None:
+    inputs = {f"{name}_input_0": outputs, f"{name}_input_1": targets}
+    assert not isinstance(outcome_of(f"{name}_output_0", loss, **inputs), IssueFound)
+
+
 def test_classes_are_those_of_the_scores() -> None:
-    scores = {"CrossEntropyLoss_input_0": np.zeros((4, 1000))}
+    scores = {"CrossEntropyLoss_input_0": spread((4, 1000))}
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", 20.0, **scores), Passed)
     assert isinstance(outcome_of("CrossEntropyLoss_output_0", 21.0, **scores), IssueFound)
 
@@ -93,9 +118,9 @@ def test_classes_are_those_of_the_scores() -> None:
 @pytest.mark.parametrize(
     ("scores", "targets", "is_cross_entropy"),
     [
-        (np.zeros((64, 100)), np.arange(64), True),
-        (np.zeros((8, 7, 100)), np.ones((8, 7), np.int64), True),
-        (np.zeros((8, 100, 7)), np.ones((8, 7), np.int32), True),
+        (spread((64, 100)), np.arange(64), True),
+        (spread((8, 7, 100)), np.ones((8, 7), np.int64), True),
+        (spread((8, 100, 7)), np.ones((8, 7), np.int32), True),
         (np.zeros((64, 100)), np.arange(64.0), False),
         (np.zeros((4, 1)), np.zeros(4, np.int64), False),
         (np.zeros((4, 3)), np.full(4, 9), False),

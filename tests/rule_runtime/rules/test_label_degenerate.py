@@ -45,7 +45,7 @@ def test_fires_once_enough_labels_are_all_the_same() -> None:
     assert fires(outcomes) == [19]
     found = outcomes[-1]
     assert isinstance(found, IssueFound)
-    assert found.evidence.sentence == "labels: is 7 in all of 1280 elements so far"
+    assert found.evidence.sentence == "labels: is 7 in all of 1280 rows so far"
 
 
 @pytest.mark.parametrize(("size", "at"), [(25, [19]), (24, [])])
@@ -103,3 +103,37 @@ def test_more_tensors_than_can_be_followed_do_not_break_it() -> None:
     (outcome, _) = trial.outcomes(LabelDegenerate(patience=1))
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.tensor == "00_loss_input_1"
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "first"),
+    [
+        (np.arange(100) % 15 < 1, 19),  # 7 % are of the other class
+        (np.arange(100) % 50 < 1, 78),  # 2 % are
+        (np.arange(40) % 2 < 1, 78),  # too few rows to tell
+        (np.zeros(100), 78),
+        (np.arange(100) % 3, 78),  # no labels of 0 and 1
+    ],
+)
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_class_that_other_modes_have_is_not_rare(
+    elsewhere: np.ndarray[Any, Any], first: int, value: float
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(labels=("^labels$",))
+    labels = elsewhere if not value or elsewhere.max() > 1 else 1.0 - elsewhere
+    trial.step(0, {"labels": labels * 1.0}, mode=ModeKeys.EVAL)
+    for step in range(1, 81):
+        trial.step(step, {"labels": np.full(64, value)})
+    assert fires(trial.outcomes(LabelDegenerate()))[0] == 1 + first
+
+
+def test_labels_of_other_modes_are_counted_together() -> None:
+    trial = TrialBuilder()
+    trial.collections(labels=("^labels$",))
+    for step in range(4):
+        mode = ModeKeys.EVAL if step % 2 else ModeKeys.PREDICT
+        trial.step(step, {"labels": np.arange(20) % 2}, mode=mode)
+    for step in range(4, 24):
+        trial.step(step, {"labels": np.zeros(64)})
+    assert fires(trial.outcomes(LabelDegenerate())) == [23]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -94,3 +94,78 @@ def test_steps_of_evaluation_are_not_judged() -> None:
 def test_a_loss_with_much_noise_does_not_tell_whether_it_fell() -> None:
     losses = 0.01 * np.random.default_rng(0).lognormal(0, 1, 21)
     assert not found_at(LearningRateTooLow(), run(losses=losses))
+
+
+def trees(loss_of: Callable[[int], float], *, metric: str = "train-logloss") -> TrialBuilder:
+    trial = TrialBuilder()
+    trial.collections(losses=("^(train|validation)-",))
+    for step in range(0, 60, 2):
+        losses = {metric: np.float64(loss_of(step)), "validation-logloss": np.float64(0.69)}
+        trial.step(step, losses, mode=ModeKeys.GLOBAL)
+    return trial
+
+
+def test_boosted_trees_that_hardly_move_are_found_after_20_rounds() -> None:
+    trial = trees(lambda step: 0.69 * (1 - 1e-5 * step))
+    assert found_at(LearningRateTooLow(), trial)[0] == 20
+    outcomes = trial.outcomes(LearningRateTooLow())
+    outcome = next(outcome for outcome in outcomes if isinstance(outcome, IssueFound))
+    assert outcome.evidence.tensor == "train-logloss"
+    assert outcome.evidence.value == pytest.approx(2e-4)
+    assert "by 0.02 % in 20 rounds" in outcome.evidence.sentence
+    assert isinstance(outcomes[9], NotEvaluated)
+    assert found_at(LearningRateTooLow(), trial)[-1] == 58
+
+
+@pytest.mark.parametrize(
+    "loss_of",
+    [
+        lambda step: 0.69 * (1 - 6e-5 * step),  # it falls by 0.1 % within 20 rounds
+        lambda step: 0.69 * (1 - 4e-4 * (1 - 0.8**step)),  # all there is was learned at once
+        lambda _: 0.69,  # nothing to learn
+        lambda step: 0.69 * (1 + 1e-5 * step),  # it rises: another fault
+        lambda _: 0.0,  # it is solved
+        lambda step: 0.69 if step < 20 else np.nan,
+    ],
+)
+def test_boosted_trees_that_learn_or_have_nothing_to_learn(loss_of: Callable[[int], float]) -> None:
+    assert not found_at(LearningRateTooLow(), trees(loss_of))
+
+
+@pytest.mark.parametrize("metric", ["train-auc", "validation-error"])
+def test_of_boosted_trees_losses_of_training_are_judged(metric: str) -> None:
+    trial = trees(lambda step: 0.69 * (1 - 1e-5 * step), metric=metric)
+    assert not found_at(LearningRateTooLow(), trial)
+
+
+def test_boosted_trees_learn_if_one_of_their_losses_falls() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("^train-",))
+    for step in range(40):
+        losses = {"train-logloss": 0.69 * (1 - 1e-5 * step), "train-rmse": 0.5 * 0.99**step}
+        trial.step(step, {name: np.float64(x) for name, x in losses.items()}, mode=ModeKeys.GLOBAL)
+    assert not found_at(LearningRateTooLow(), trial)
+
+
+def test_more_losses_of_boosted_trees_than_can_be_followed_do_not_break_it() -> None:
+    for place, is_found in ((20, False), (35, True)):
+        trial = TrialBuilder()
+        trial.collections(losses=("^train-",))
+        for step in range(30):
+            losses = {f"train-{at:02d}": np.float64(1 - 1e-5 * step) for at in range(40)}
+            losses[f"train-{place}"] = np.float64(0.9**step)  # the only one that falls
+            trial.step(step, losses, mode=ModeKeys.GLOBAL)
+        assert bool(found_at(LearningRateTooLow(), trial)) is is_found
+
+
+@pytest.mark.parametrize(("eta", "is_found"), [(1e-4, True), (1e-3, False), (None, False)])
+def test_a_rate_of_boosted_trees_that_was_saved_tells_more(
+    eta: float | None, *, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("^train-",))
+    for step in range(0, 40, 2):
+        rate = {} if eta is None else {"hyperparameters/eta": np.float64(eta)}
+        tensors = {**rate, "train-rmse": np.float64(1 - 1e-4 * step)}
+        trial.step(step, tensors, mode_step=step)
+    assert bool(found_at(LearningRateTooLow(), trial)) is is_found

@@ -14,7 +14,7 @@ from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors, healthy_tensors
 from tests.rule_runtime.rules.runs import found_at
 
-ROWS = 30
+ROWS = 45
 OUTPUTS = np.random.default_rng(0).normal(0, 1, ROWS)
 
 
@@ -48,7 +48,7 @@ def test_outputs_and_targets_that_are_spread_over_each_other(name: str) -> None:
     assert found_at(LossInputMismatch(), trial)[:2] == [20, 30]
     outcome = trial.outcomes(LossInputMismatch())[-1]
     assert isinstance(outcome, IssueFound)
-    assert "shapes [30, 1] and [30]: 900 pairs, not 30" in outcome.evidence.sentence
+    assert "shapes [45, 1] and [45]: 2025 pairs, not 45" in outcome.evidence.sentence
     assert "squeeze" in outcome.evidence.remedy
 
 
@@ -57,12 +57,13 @@ def test_outputs_and_targets_that_are_spread_over_each_other(name: str) -> None:
     [
         ("MSELoss", OUTPUTS, OUTPUTS),
         ("MSELoss", OUTPUTS[:1, None], OUTPUTS[:1]),  # a batch of one
-        ("MSELoss", OUTPUTS.reshape(10, 3), OUTPUTS[:3]),  # the same targets for every row
+        ("MSELoss", OUTPUTS.reshape(15, 3), OUTPUTS[:3]),  # the same targets for every row
         ("MSELoss", OUTPUTS, np.float64(1)),
+        ("SmoothL1Loss", OUTPUTS[:, None], OUTPUTS[None, :]),  # every pair is meant
         ("MSELoss", OUTPUTS, None),
-        ("CrossEntropyLoss", OUTPUTS.reshape(10, 3), np.arange(10) % 3),
+        ("CrossEntropyLoss", OUTPUTS.reshape(15, 3), np.arange(15) % 3),
         ("PairwiseLoss", OUTPUTS[:, None], OUTPUTS),
-        ("NLLLoss", -np.abs(OUTPUTS).reshape(10, 3), np.arange(10) % 3),
+        ("NLLLoss", -np.abs(OUTPUTS).reshape(15, 3), np.arange(15) % 3),
         ("KLDivLoss", -np.abs(OUTPUTS), np.abs(OUTPUTS)),
     ],
 )
@@ -121,6 +122,15 @@ def test_boosted_trees_learn_classes_with_a_loss_of_classes(metric: str, *, is_f
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
 
 
+def test_the_same_few_labels_in_each_round_are_few() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("^train-",))
+    labels = np.repeat([0.0, 1.0, 2.0, 3.0], [6, 7, 5, 3])
+    for step in range(10):
+        trial.step(step, {"labels": labels, "train-rmse": [1.0]}, mode=ModeKeys.GLOBAL)
+    assert not found_at(LossInputMismatch(), trial)
+
+
 def test_what_cannot_be_judged() -> None:
     trial = TrialBuilder()
     trial.step(0, {"MSELoss_output_0": [77.0]})
@@ -128,3 +138,30 @@ def test_what_cannot_be_judged() -> None:
     trial.step(2, {"labels": [1.0]})
     outcomes = trial.outcomes(LossInputMismatch())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_shapes_that_do_not_fit_at_all_are_left_to_the_loss() -> None:
+    # A loss of one's own may be called so, and cut its inputs to size.
+    assert not found_at(LossInputMismatch(), run("MSELoss", OUTPUTS, OUTPUTS[:7]))
+
+
+def test_steps_without_labels_do_not_change_what_they_look_like() -> None:
+    trial = TrialBuilder()
+    for step in range(12):
+        labels = np.arange(ROWS) % 5 if step % 2 else np.zeros(0)
+        beside = {"MSELoss_input_0": OUTPUTS, "MSELoss_input_1": labels * 1.0}
+        trial.step(step, {**beside, "labels": labels, "MSELoss_output_0": np.float64(1)})
+    judged = LossInputMismatch(patience=1)
+    assert found_at(judged, trial) == [1, 3, 5, 7, 9, 11]
+
+
+def test_of_many_tensors_of_labels_the_first_are_judged() -> None:
+    labels = np.arange(ROWS) % 5
+    for place, is_found in ((3, True), (4, False)):
+        trial = TrialBuilder()
+        for step in range(10):
+            of = {f"{at}/labels": labels if at == place else OUTPUTS for at in range(6)}
+            beside = {"MSELoss_input_0": OUTPUTS, "MSELoss_input_1": labels * 1.0}
+            trial.step(step, {**of, **beside, "MSELoss_output_0": np.float64(1)})
+        judged = LossInputMismatch(labels_regex=("/labels$",))
+        assert bool(found_at(judged, trial)) is is_found

@@ -79,8 +79,18 @@ def test_the_evidence_counts_and_advises() -> None:
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_masks_may_be_infinite(value: float) -> None:
     assert isinstance(outcome_of({"a_input_0": [value, 0.0]}), Passed)
-    assert isinstance(outcome_of({"a_input_0": [np.nan, 0.0]}), IssueFound)
+    assert isinstance(outcome_of({"a_output_0": [np.nan, 0.0]}), IssueFound)
     assert first_of("gradient/Net_a.weight", value=value) == "gradient/Net_a.weight"
+
+
+def test_missing_values_of_inputs_and_targets_may_be_masked() -> None:
+    missing = {"a_input_0": [np.nan, 0.0], "CrossEntropyLoss_input_1": [np.nan, 1.0]}
+    assert isinstance(outcome_of(missing), Passed)
+    lost = {**missing, "CrossEntropyLoss_output_0": np.float32(np.nan)}
+    assert isinstance(outcome_of(lost), IssueFound)
+    trial = TrialBuilder()
+    trial.step(3, missing)
+    assert isinstance(trial.outcomes(NonFinite())[0], IssueFound)  # nobody knows what came of it
 
 
 def test_finite_steps_pass_in_every_mode() -> None:

@@ -8,6 +8,7 @@ import pytest
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
+from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
 
@@ -64,3 +65,13 @@ def test_the_steps_of_a_bin_are_judged_together() -> None:
 def test_parameters_may_be_strings() -> None:
     rule = PlateauedLoss(num_steps="300", min_fall_percent="50", patience="1")  # type: ignore[arg-type]
     assert found_at(rule, run_of_losses([2.0] * 40))[0] == 100
+
+
+def test_boosted_trees_that_learn_little_are_left_alone_while_they_learn() -> None:
+    for fall, is_found in ((1e-4, False), (0.0, True)):
+        trial = TrialBuilder()
+        trial.collections(losses=("^train-",))
+        for step in range(0, 200, 2):
+            tensors = {"train-logloss": np.float64(0.69 - fall * step)}
+            trial.step(step, tensors, mode_step=step)
+        assert bool(found_at(PlateauedLoss(), trial)) is is_found

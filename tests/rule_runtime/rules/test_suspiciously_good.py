@@ -111,3 +111,76 @@ def test_more_losses_than_can_be_followed_do_not_break_it() -> None:
         losses = {f"{at:02d}_loss_output_0": [1.0 if step < 2 else 0.001] for at in range(40)}
         trial.step(step, losses, mode=mode)
     assert found_at(SuspiciouslyGood(), trial)
+
+
+def boosted(
+    metric: str,
+    validation: float,
+    training: float,
+    *,
+    begin: float = 0.7,
+    gains: tuple[float, ...] = (),
+    labels: object = None,
+) -> TrialBuilder:
+    trial = TrialBuilder()
+    trial.collections(losses=(f"-{metric}$",), labels=("^labels$",))
+    beside = {f"feature_importance/total_gain/f{at}": np.float64(x) for at, x in enumerate(gains)}
+    beside |= {} if labels is None else {"labels": np.asarray(labels)}
+    for step in range(6):
+        losses = (training, validation) if step else (begin, begin)
+        names = (f"train-{metric}", f"validation-{metric}")
+        trial.step(step, dict(zip(names, map(np.float64, losses), strict=True)) | beside)
+    return trial
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(0.0019, True), (0.0021, False)])
+def test_an_rmse_is_measured_by_the_variance_of_the_labels(share: float, *, is_found: bool) -> None:
+    labels = np.array([100.0, 140.0] * 20)  # of mean 120 and standard deviation 20
+    rmse = 20 * share**0.5
+    trial = boosted("rmse", rmse, rmse, begin=120.0, labels=labels)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+    if is_found:
+        outcome = trial.outcomes(SuspiciouslyGood())[-1]
+        assert isinstance(outcome, IssueFound)
+        assert outcome.evidence.threshold == pytest.approx(20 * 0.002**0.5)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels"),
+    [
+        ("rmse", None),
+        ("rmse", np.full(40, 7.0)),
+        ("mae", np.arange(40.0)),
+        ("rmsle", np.arange(40)),
+    ],
+)
+def test_of_other_distances_nobody_knows_what_guessing_gives(metric: str, labels: object) -> None:
+    trial = boosted(metric, 1e-6, 1e-6, begin=120.0, labels=labels)
+    assert not found_at(SuspiciouslyGood(), trial)
+
+
+def test_labels_saved_once_are_remembered() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("-rmse$",), labels=("^labels$",))
+    trial.step(0, {"labels": np.arange(40.0), "train-rmse": [25.0], "validation-rmse": [25.0]})
+    for step in (1, 2, 3):
+        trial.step(step, {"train-rmse": [0.1], "validation-rmse": [0.1]})
+    assert found_at(SuspiciouslyGood(), trial) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("gains", "ratio", "is_found"),
+    [
+        ((), 1.09, True),
+        ((), 1.2, False),
+        ((6.0, 2.0, 2.0), 1.9, True),
+        ((6.0, 2.0, 2.0), 2.1, False),
+        ((4.0, 3.0, 3.0), 1.2, False),
+        ((0.0, 0.0, 0.0), 1.2, False),
+    ],
+)
+def test_twice_as_much_is_allowed_where_one_feature_dominates(
+    gains: tuple[float, ...], ratio: float, *, is_found: bool
+) -> None:
+    trial = boosted("logloss", 0.005 * ratio, 0.005, gains=gains)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found

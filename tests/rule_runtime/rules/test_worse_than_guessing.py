@@ -16,7 +16,7 @@ from rule_runtime.testing.rule_contract import RuleContract, SavedStep, Tensors,
 from tests.rule_runtime.rules.runs import found_at, judged_at
 
 RNG = np.random.default_rng(0)
-SCORES = RNG.normal(0, 1, (32, 10))
+SCORES = RNG.normal(0, 10, (32, 10))
 CLASSES = np.arange(32) % 10
 GUESS = math.log(10)
 
@@ -49,7 +49,7 @@ class TestWorseThanGuessingContract(RuleContract):
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:
         for step in range(0, 200, 5):
             inputs = {"MSELoss_input_0": SCORES, "MSELoss_input_1": SCORES}
-            tensors = {**healthy_tensors(step, worker), **inputs, "MSELoss_output_0": 9.0}
+            tensors = {**healthy_tensors(step, worker), **inputs, "MSELoss_output_0": 300.0}
             yield SavedStep(step, tensors, time=1.5e9 + step)
 
 
@@ -74,9 +74,11 @@ def test_a_batch_of_one_is_judged_with_those_before_it() -> None:
     def of_one(step: int) -> Any:
         return np.array([[200.0 if step % 20 else 190.0]])
 
-    trial = run("MSELoss", lambda _: 36.0, np.zeros((1, 1)), of_one)
+    trial = run("MSELoss", lambda _: 36.0, np.full((1, 1), 195.0), of_one)
     assert not found_at(WorseThanGuessing(), trial)  # 36 < 1.5 * 25
-    assert found_at(WorseThanGuessing(), run("MSELoss", lambda _: 39.0, np.zeros((1, 1)), of_one))
+    assert found_at(
+        WorseThanGuessing(), run("MSELoss", lambda _: 39.0, np.full((1, 1), 195.0), of_one)
+    )
 
 
 def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
@@ -86,8 +88,12 @@ def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
     def late(step: int) -> float:
         return 5 * GUESS * math.exp(-step / 3000)
 
-    assert not found_at(WorseThanGuessing(), run("NLLLoss", soon, SCORES, CLASSES))
-    assert found_at(WorseThanGuessing(), run("NLLLoss", late, SCORES, CLASSES))
+    def ever_faster(step: int) -> float:
+        return 5 * GUESS * math.exp(-((step / 300) ** 2))
+
+    assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", ever_faster, SCORES, CLASSES))
+    assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", soon, SCORES, CLASSES))
+    assert found_at(WorseThanGuessing(), run("CrossEntropyLoss", late, SCORES, CLASSES))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,9 @@ def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
     [
         ("BCEWithLogitsLoss", SCORES[:, 0], CLASSES % 2.0, 50.0),  # classes may be weighted
         ("CrossEntropyLoss", SCORES, CLASSES, 32 * 2.3),  # a sum
-        ("MSELoss", SCORES, 0.1 * SCORES, 320 * 0.9),
+        ("MSELoss", 0.01 * SCORES, 0.01 * SCORES, 320 * 0.009),
+        ("CrossEntropyLoss", 0.1 * SCORES, np.full(32, -100), 9 * 2.3),  # a sum, most is padding
+        ("CenterLoss", 0.01 * SCORES, CLASSES, 9.0),  # features, not scores
         ("MSELoss", SCORES, np.ones((32, 10)), 50.0),  # least squares of an adversary
         ("TripletLoss", SCORES, SCORES, 50.0),
     ],
@@ -104,6 +112,14 @@ def test_where_nobody_knows_what_a_constant_gives(
     name: str, scores: Any, targets: Any, loss: float
 ) -> None:
     assert not found_at(WorseThanGuessing(), run(name, lambda _: loss, scores, targets))
+
+
+def test_a_sum_is_known_as_one_once_targets_vary() -> None:
+    def after_the_first(step: int) -> Any:
+        return np.ones((32, 10)) if step == 0 else SCORES
+
+    trial = run("MSELoss", lambda _: 320 * 50.0, SCORES, after_the_first)
+    assert not found_at(WorseThanGuessing(), trial)
 
 
 def test_losses_of_validation_and_losses_without_inputs_are_not_judged() -> None:

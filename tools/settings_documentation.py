@@ -1,0 +1,117 @@
+"""Write the table of settings in infra/README.md from the dataclass that they are read into.
+
+`python tools/settings_documentation.py` writes it; with `--check` it only tells, by its exit
+status, whether the table is what the code says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from infra.app import project_context  # noqa: E402
+from infra.config import PREFIX, StepwatchConfig  # noqa: E402
+
+README = ROOT / "infra" / "README.md"
+COMMAND = "python tools/settings_documentation.py"
+BEGIN, END = f"<!-- settings: written by `{COMMAND}` -->", "<!-- /settings -->"
+NOT_SET = {
+    "tensor_bucket_name": "chosen by CloudFormation",
+    "kms_key_arn": "made by the stack",
+    "stop_rules": "all, or the pack's",
+}
+
+
+def table() -> str:
+    """Return the table of all settings."""
+    described = _descriptions()
+    rows = [
+        f"| `{PREFIX}{field.name}` | {_default(field)} | {described[field.name]} |"
+        for field in fields(StepwatchConfig)
+    ]
+    return "\n".join(["| key | default | |", "|---|---|---|", *rows])
+
+
+def document(text: str) -> str:
+    """Return a text with the table in place of what stands between the marks.
+
+    Args:
+        text: The README.
+
+    Raises:
+        ValueError: The marks are missing.
+    """
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{README.name} lacks the lines {BEGIN} and {END}")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+
+
+def _descriptions() -> dict[str, str]:
+    """Return what the docstring says of each setting.
+
+    Raises:
+        ValueError: A setting is not described.
+    """
+    text = inspect.getdoc(StepwatchConfig) or ""
+    _, _, attributes = text.partition("Attributes:\n")
+    found = {}
+    for part in re.split(r"\n(?=\w)", inspect.cleandoc(attributes)):
+        name, _, meaning = part.partition(": ")
+        if name.strip():
+            found[name.strip()] = " ".join(meaning.split()).replace("|", "\\|")
+    missing = [field.name for field in fields(StepwatchConfig) if not found.get(field.name)]
+    if missing:
+        raise ValueError(f"the docstring of StepwatchConfig lacks {', '.join(missing)}")
+    return found
+
+
+def _default(field: Field[Any]) -> str:
+    """Return a default, and what cdk.json says instead."""
+    if field.name in NOT_SET:
+        shown = NOT_SET[field.name]
+    elif field.default is MISSING:
+        shown = "required"
+    else:
+        shown = _shown(field.default)
+    own = project_context().get(PREFIX + field.name)
+    if own is None or _shown(own) == shown:
+        return shown
+    return f"{shown}; cdk.json: {_shown(own)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"`{','.join(map(str, value))}`" if value else "none"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the table, or check it; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    is_check = parser.parse_args(arguments).check
+    text = README.read_text(encoding="utf-8")
+    wanted = document(text)
+    if text == wanted:
+        return 0
+    if is_check:
+        print(f"{README.name} of infra is stale: run {COMMAND}", file=sys.stderr)
+        return 1
+    README.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
