@@ -29,6 +29,7 @@ logger = logging.getLogger("stepwatch")
 
 CLAIM_FILE: Final = "claim.smd"
 _MAX_TRIES: Final = 10
+_PATIENCE_S: Final = 10.0
 _MAX_BYTES: Final = 1000
 
 
@@ -42,6 +43,7 @@ class FolderClaim:
     """
 
     _held: Final[WeakSet[FolderClaim]] = WeakSet()
+    _left: Final[dict[str, Callable[[float], object]]] = {}
 
     def __init__(self, store: Store, stop: Callable[[], None] | None = None) -> None:
         self._owner_stops = None if stop is None else WeakMethod(stop)
@@ -59,6 +61,9 @@ class FolderClaim:
         """
         if self._path is None or self._lock is not None:
             return None
+        wait = self._left.pop(os.path.realpath(self._path), None)
+        if wait is not None:
+            wait(_PATIENCE_S)
         holder = self._try_to_take(self._path)
         if holder is not None and self._supersede(self._path):
             holder = self._try_to_take(self._path)
@@ -91,6 +96,17 @@ class FolderClaim:
             if os.getpid() == self._pid and self._path is not None:
                 os.unlink(self._path)  # noqa: PTH108
         lock.release()
+
+    def leave(self, wait: Callable[[float], object]) -> None:
+        """Give the folder free though something is still on its way there; takes no lock.
+
+        Args:
+            wait: Waits so many seconds at most until it has arrived; called by whoever claims the
+                folder next in this process.
+        """
+        if self._path is not None and self._lock is not None:
+            self._left[os.path.realpath(self._path)] = wait
+        self.release()
 
     def give_way(self, path: str) -> bool:
         """Let the owner stop and give the folder free, if this claim is one on it.

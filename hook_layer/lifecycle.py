@@ -114,10 +114,11 @@ class HookLifecycle(ResumableHook):
         process_end = getattr(self, "_process_end", None)
         if process_end is None or self._closed or os.getpid() != self._pid:
             return
-        self._claim.release()
         if self._session is None:
+            self._claim.release()
             process_end.cancel()
             return
+        self._claim.leave(self._session.writer.wait_until_idle)
         records = [record for record in (self._record, self._pending_record()) if record]
         process_end.leave(
             partial(

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hook_layer.claim import CLAIM_FILE, FolderClaim
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.testing.written_trial import WrittenTrial
+from hook_layer.writer import StepWriter
 from tests.hook_layer.tiny_hook import W, make_hook
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +158,38 @@ def test_a_hook_that_is_gone_leaves_the_folder_to_the_next(out_dir: Path) -> Non
     marker = trial.end_marker()
     assert marker is not None
     assert marker.run_id == trial.job().run_id != run_id
+
+
+def test_what_a_gone_hook_has_on_its_way_arrives_before_the_next_run_begins(
+    out_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    put, wait = LocalStore.put, StepWriter.wait_until_idle
+
+    def slow_put(store: LocalStore, key: str, data: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            assert gate.wait(60)
+        put(store, key, data)
+
+    def opening_wait(writer: StepWriter, timeout_s: float | None = None) -> bool:
+        gate.set()
+        return wait(writer, timeout_s)
+
+    monkeypatch.setattr(LocalStore, "put", slow_put)
+    monkeypatch.setattr(StepWriter, "wait_until_idle", opening_wait)
+    first = make_hook(WrittenTrial(str(out_dir)))
+    for _ in range(3):
+        first.train(W)
+    process_end = first._process_end
+    assert process_end is not None
+    process_end.cancel()
+    del first
+    assert not gate.is_set()  # who dies does not wait
+    assert train(out_dir) == {}
+    assert gate.is_set()
+    trial = WrittenTrial(str(out_dir))
+    assert list(trial.indexes()) == [0, 1, 2]
+    assert {index.run for index in trial.indexes().values()} == {trial.job().run_id}
 
 
 def test_a_child_does_not_keep_the_claim(out_dir: Path) -> None:
