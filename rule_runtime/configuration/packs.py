@@ -148,7 +148,7 @@ _RECOMMENDED: Final = Pack(
         "MissingActivation": {},
         "InputStatistics": {},
         "LabelDegenerate": {},
-        "ClassImbalance": {"threshold_misprediction": 1.0},
+        "ClassImbalance": {"threshold_imbalance": 30.0, "threshold_misprediction": 1.0},
         "FeatureImportanceOverweight": {
             "tensor_regex": ".*feature_importance/total_gain",
             "nfeatures": 1,

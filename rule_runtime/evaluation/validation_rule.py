@@ -60,6 +60,7 @@ class Validation(NamedTuple):
         passes: The means of the latest passes, 8 at most, oldest first; the last one is judged.
         first: The mean of the first pass.
         lowest: The smallest mean of all passes.
+        beside_first: The training loss when the first pass was judged.
         of_trees: Whether it stands beside the training loss of boosted trees, a round each.
         beside: What `ValidationRule.beside` last said.
     """
@@ -68,6 +69,7 @@ class Validation(NamedTuple):
     passes: npt.NDArray[np.float64]
     first: float
     lowest: float
+    beside_first: float
     of_trees: bool
     beside: Mapping[str, float]
 
@@ -75,6 +77,12 @@ class Validation(NamedTuple):
     def now(self) -> float:
         """The loss that is judged."""
         return float(self.passes[-1])
+
+    def divided(self, by: float) -> Validation:
+        """Return all losses of validation divided by a number."""
+        return self._replace(
+            passes=self.passes / by, first=self.first / by, lowest=self.lowest / by
+        )
 
 
 class ValidationRule(Rule):
@@ -123,7 +131,8 @@ class ValidationRule(Rule):
             memory: `training`, first and latest numbers of at most 32 losses; `passes`, sum and
                 number of their losses of validation since; `length`, steps of the pass before;
                 `steps`, of this one, and `is_told`, whether it was judged; `validation`, the first
-                and the latest passes; `lowest`, the smallest; `streaks`, findings in a row;
+                and the latest passes; `lowest`, the smallest, and the training loss beside the
+                first; `streaks`, findings in a row;
                 `beside`, what else is known.
         """
         rows = step.tensors(collections=("losses",))
@@ -186,14 +195,15 @@ class ValidationRule(Rule):
         judged = {key: x for key, x in passed.items() if key[:2] in known}
         if not judged:
             return None
-        validations = self._validations(judged, memory)
+        now = {key: _training(training.of(key[:2])) for key in judged}
+        validations = self._validations(judged, now, memory)
         patience = int(getattr(self, "patience", 1))
         before: dict[str, int] = memory.get("streaks", {})
         streaks, found = {}, {}
         for key in sorted(judged):
             if key not in validations:
                 continue
-            finding = self.judge(validations[key], _training(training.of(key[:2])))
+            finding = self.judge(validations[key], now[key])
             place = "\n".join(key)
             streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
             if finding is not None and streaks[place] >= patience:
@@ -202,25 +212,29 @@ class ValidationRule(Rule):
         return found
 
     def _validations(
-        self, judged: Mapping[_Passed, float], memory: Memory
+        self,
+        judged: Mapping[_Passed, float],
+        training: Mapping[_Passed, Training],
+        memory: Memory,
     ) -> dict[_Passed, Validation]:
         """Add passes to those before; return what is known of each loss of validation."""
         history = SeriesMemory(memory.get("validation", {}), num_first=1, num_latest=_NUM_PASSES)
         history.add({(key[2], key[1]): x for key, x in judged.items()})
         memory["validation"] = history.to_json()
-        lowest: dict[str, float] = memory.setdefault("lowest", {})
+        lowest: dict[str, list[float]] = memory.setdefault("lowest", {})
         found = {}
         for key, now in judged.items():
             if (key[2], key[1]) not in history.names:
                 continue
             series = history.of((key[2], key[1]))
             place = "\n".join(key[1:])
-            lowest[place] = min(lowest.get(place, now), now)
+            smallest, beside_first = lowest.get(place, (now, training[key].now))
+            lowest[place] = [min(smallest, now), beside_first]
             found[key] = Validation(
                 key[2],
                 series.latest,
                 float(series.first[0]),
-                lowest[place],
+                *lowest[place],
                 key[0] != key[2],
                 memory.get("beside", {}),
             )

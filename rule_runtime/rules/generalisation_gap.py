@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
+from rule_runtime.numerics.series_memory import MAX_SERIES
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["GeneralisationGap"]
 
 
+_SIDES: Final = ("validation", "training")
+_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
+_SURELY_MEAN: Final = 3.0
+_OTHER_SIZE: Final = 1.5
 _NUM_NOISE: Final = 4.0
 _LEARNED: Final = 0.03
 _SURELY: Final = 1.6
@@ -50,9 +63,11 @@ class GeneralisationGap(ValidationRule):
         below 90 % of the loss at the beginning; the median of the latest 3 is not below the first,
         and 0.5 % above the smallest; and the last one lies above the training loss by a third of
         what that fell. A pass is judged at the training step behind it, or at its last step once it
-        is as long as the one before. Metrics that should grow, and shares of errors, are not
-        judged. A loss that falls below zero is measured by how far it fell, and without the ratio.
-        Of more than 32 losses the first 32 are judged.
+        is as long as the one before. Losses that are sums are divided by how many times the rows of
+        training, `..._input_0`, they are of; they are taken for sums if the first pass stands to
+        the training loss as the rows do, and the training loss is not known as a mean. Metrics that
+        should grow, and shares of errors, are not judged. A loss that falls below zero is measured
+        by how far it fell, and without the ratio. Of more than 32 losses the first 32 are judged.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -75,11 +90,35 @@ class GeneralisationGap(ValidationRule):
     ratio: Annotated[float, AtLeast(1), Unit("times the training loss")] = 2.0
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
 
+    collections = (
+        *ValidationRule.collections,
+        CollectionConfig(
+            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+        ),
+    )
     measure: ClassVar[str] = "gap_percent"
     remedy: ClassVar[str] = (
         "Take more data or augment it, a smaller model, weight decay or dropout, or end the "
         "training earlier; check that both sets were made in the same way."
     )
+
+    def beside(self, step: StepView) -> Mapping[str, float]:
+        """Return how many rows losses are of, and what guessing gives where that is known.
+
+        Args:
+            step: A step with losses.
+        """
+        found = {}
+        inputs = LossInputs(step)
+        rows = step.tensors(collections=("losses",))
+        side = "validation" if step.mode is ModeKeys.EVAL else "training"
+        for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
+            outputs = inputs.of(name, worker, 0)
+            if outputs is not None and outputs.shape:
+                found[f"{side}/{name}"] = float(outputs.shape[0])
+            if inputs.kind(name, worker) in _OF_CLASSES:
+                found[f"guess/{name}"] = inputs.guess(name, worker)
+        return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Compare the gap with the beginning, and the passes of validation with each other.
@@ -88,6 +127,7 @@ class GeneralisationGap(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
+        validation = validation.divided(_times_as_many_rows(validation, training))
         scale = max(training.start, training.fall)
         if not scale:
             return None
@@ -103,6 +143,24 @@ class GeneralisationGap(ValidationRule):
             return None
         told += f"it was {validation.first:.3g} at first and has never been much below"
         return Finding(gap, gap, 0.0, told)
+
+
+def _times_as_many_rows(validation: Validation, training: Training) -> float:
+    """Return how many times the rows of training validation has, if losses are sums; else 1.
+
+    Whether they are shows at the first pass: its loss stands to that of training nearer by as their
+    rows do than as one to one.
+    """
+    rows = [validation.beside.get(f"{side}/{validation.name}") for side in _SIDES]
+    guess = validation.beside.get(f"guess/{validation.name}", 0.0)
+    is_mean = training.start <= _SURELY_MEAN * guess
+    if not rows[0] or not rows[1] or is_mean or validation.beside_first <= 0:
+        return 1.0
+    times = rows[0] / rows[1]
+    share = validation.first / validation.beside_first
+    if max(times, 1 / times) < _OTHER_SIZE or share <= 0:
+        return 1.0
+    return times if abs(math.log(share / times)) < abs(math.log(share)) else 1.0
 
 
 def _is_learned_by_heart(validation: Validation, training: Training) -> bool:

@@ -43,8 +43,9 @@ class GradientNormExplosion(Rule):
         than `growth_factor` times the larger of two numbers: the median of the 20 saved before, and
         the median of the first 5; at the end of a training gradients are small, and their scatter
         says nothing. It fires as well if it is more than `weight_factor` times the norm of all
-        saved weights, and three times the larger of those two numbers: gradients that are large
-        from the start have only large targets, or a loss that is summed over a batch. So the first
+        saved weights, and three times the larger of those two numbers, which is below the norm of
+        the weights: gradients that are large from the start have only large targets, or a loss that
+        is summed over a batch. So the first
         5 saved steps are not judged. Gradients are judged as they are before a script clips them.
         Elements that are not finite do not count (NonFinite finds them). Of more than 32 workers
         the first 32 are judged.
@@ -95,7 +96,7 @@ class GradientNormExplosion(Rule):
             if numbers.count > _NUM_FIRST:
                 usual = float(max(np.median(numbers.latest[:-1]), np.median(numbers.first)))
             limits = [(self.growth_factor * usual, "what it was before")]
-            if norm > _GROWTH * usual > 0:
+            if norm > _GROWTH * usual > 0 and usual < weights.get(worker, 0.0):
                 of_weights = self.weight_factor * weights.get(worker, 0.0)
                 limits.append((of_weights, "the norm of the weights"))
             beyond = [(norm / limit, limit, of) for limit, of in limits if 0 < limit < norm]

@@ -189,6 +189,31 @@ def test_a_pass_longer_than_the_one_before_is_one_pass() -> None:
     assert not found_at(GeneralisationGap(), trial_of(steps))  # patience asks for two
 
 
+@pytest.mark.parametrize(
+    ("name", "is_sum", "has_gap"),
+    [
+        ("BoundLoss", True, False),
+        ("BoundLoss", True, True),
+        ("BoundLoss", False, True),
+        ("CrossEntropyLoss", False, True),
+    ],
+)
+def test_a_sum_over_more_rows_is_larger(name: str, *, is_sum: bool, has_gap: bool) -> None:
+    trial = TrialBuilder()
+    step = 0
+    for at in range(6):
+        for mode, size in ((ModeKeys.TRAIN, 8), (ModeKeys.EVAL, 64)):
+            for _ in range(5):
+                loss = 2.0 * 0.3**at
+                if mode is ModeKeys.EVAL:
+                    loss = loss * 1.2 if not has_gap or not at else 1.5
+                loss *= size if is_sum else 1
+                inputs = {f"{name}_input_0": np.zeros((size, 9)), f"{name}_output_0": loss}
+                trial.step(step, inputs, mode=mode, mode_step=step)
+                step += 1
+    assert bool(found_at(GeneralisationGap(), trial)) is has_gap
+
+
 def test_shares_of_errors_are_next_to_zero_from_the_beginning() -> None:
     trial = TrialBuilder()
     trial.collections(losses=("-merror$",))
