@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rule_runtime.evaluation.progress import ProgressTracker, WorkerTrack
+from rule_runtime.evaluation.progress import ProgressTracker
+from rule_runtime.evaluation.worker_track import WorkerTrack
 
 __all__ = ["LastFiles"]
 
@@ -92,5 +93,5 @@ class LastFiles:
 
     def _missing(self, worker: str) -> int:
         track = self._tracker.workers.get(worker)
-        contiguous = 0 if track is None else track.contiguous
-        return max(self._sequences[worker] - contiguous, 0)
+        complete_to = 0 if track is None else track.complete_to
+        return max(self._sequences[worker] - complete_to, 0)

@@ -212,6 +212,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             text += f"; {counts.unreadable} files unreadable: {counts.last_problem}"
         if counts.missing:
             text += f"; {counts.missing} steps that were to be saved are missing"
+        if counts.given_up:
+            text += f"; {counts.given_up} workers were given up: {counts.last_problem}"
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text

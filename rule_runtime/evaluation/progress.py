@@ -6,23 +6,45 @@ nothing at some of the steps. A step may be fed once that holds for every worker
 that could turn out to lack a file. Files of the original client carry no number; there a listing
 tells the same, because each worker of it writes in step order too.
 
+A worker that does not go on while others do is given up after some time (`Patience`): steps are fed
+without it until it writes again. What comes of it for those steps is late, and judged by a replay
+at the end.
+
 What is kept is bounded: when more files wait than `MAX_PENDING`, those of the highest steps are
 treated as never seen, and a listing finds them again when there is room.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from rule_runtime.evaluation.state import Progress, WorkerProgress
+from rule_runtime.evaluation.run_progress import Progress, Waiting
+from rule_runtime.evaluation.worker_track import WorkerTrack
 
-__all__ = ["MAX_PENDING", "ProgressTracker", "Sighting", "WorkerTrack"]
+__all__ = ["MAX_PENDING", "Patience", "ProgressTracker", "Sighting", "WorkerTrack"]
 
 MAX_PENDING: Final = 1000
-"""Files that may wait to be fed, all workers together; also ranges of sequences of a worker."""
+"""Files that may wait to be fed, all workers together."""
+
+_NAMES_TOLD: Final = 3
+_LONGEST_WAIT: Final = 6
+"""After so many times the wait a step is fed without a worker, however few others wait."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a step waits for a worker that does not go on.
+
+    Attributes:
+        seconds: The wait while enough steps wait, in seconds; six times that however few do.
+        steps: How many later steps are enough.
+    """
+
+    seconds: float = 600.0
+    steps: int = 20
 
 
 class Sighting(Enum):
@@ -31,120 +53,6 @@ class Sighting(Enum):
     NEW = "new"
     DUPLICATE = "duplicate"
     LATE = "late"
-
-
-class WorkerTrack:
-    """What is known of one worker's files; the mutable twin of `WorkerProgress`.
-
-    Args:
-        progress: What was known when the run was last looked at.
-    """
-
-    def __init__(self, progress: WorkerProgress | None = None) -> None:
-        progress = progress or WorkerProgress()
-        self.seen: list[tuple[int, int]] = list(progress.seen)
-        self.passed_step = progress.passed_step
-        self.pending: dict[int, int] = dict(progress.pending)
-        self.listed = progress.listed
-        self.forgotten = progress.forgotten
-        self.unsequenced = progress.unsequenced
-        self.lost = progress.lost
-
-    @property
-    def contiguous(self) -> int:
-        """Highest sequence before which none is missing."""
-        return self.seen[0][1] if self.seen and self.seen[0][0] == 1 else 0
-
-    @property
-    def highest(self) -> int:
-        """Highest sequence seen."""
-        return self.seen[-1][1] if self.seen else 0
-
-    @property
-    def has_hole(self) -> bool:
-        """True if a sequence below the highest one has not been seen."""
-        return self.contiguous < self.highest
-
-    @property
-    def has_new_hole(self) -> bool:
-        """True if there is a hole that no listing has looked for yet."""
-        return self.has_hole and self.seen[-1][0] > self.listed
-
-    def has_seen(self, sequence: int) -> bool:
-        """Tell whether a file was seen.
-
-        Args:
-            sequence: Its number.
-        """
-        at = bisect_left(self.seen, (sequence + 1,)) - 1
-        return at >= 0 and self.seen[at][0] <= sequence <= self.seen[at][1]
-
-    def add(self, sequence: int, skipped: int = 0) -> None:
-        """Note a file as seen.
-
-        Args:
-            sequence: Its number.
-            skipped: How many numbers right before it never come, as it says.
-        """
-        first, last = sequence - skipped, sequence
-        begin = bisect_left(self.seen, first - 1, key=lambda pair: pair[1])
-        end = bisect_left(self.seen, last + 2, lo=begin, key=lambda pair: pair[0])
-        touched = self.seen[begin:end]
-        known = (min(high + 1, last) - max(low, first) for low, high in touched)
-        self.lost += skipped - sum(max(count, 0) for count in known)
-        ends = [(first, last), *touched]
-        self.seen[begin:end] = [(min(low for low, _ in ends), max(high for _, high in ends))]
-
-    def remove(self, sequence: int) -> None:
-        """Take a file back as never seen.
-
-        Args:
-            sequence: Its number.
-        """
-        at = bisect_left(self.seen, (sequence + 1,)) - 1
-        if at < 0 or not self.seen[at][0] <= sequence <= self.seen[at][1]:
-            return
-        first, last = self.seen[at]
-        parts = [(first, sequence - 1), (sequence + 1, last)]
-        self.seen[at : at + 1] = [part for part in parts if part[0] <= part[1]]
-
-    def settle(self, unreadable: Collection[int] = ()) -> None:
-        """Work out up to which step all files of this worker have been seen.
-
-        Args:
-            unreadable: Steps of its files that exist and cannot be parsed.
-        """
-        self._bridge(unreadable)
-        contiguous = self.contiguous
-        steps = [step for step, sequence in self.pending.items() if 0 < sequence <= contiguous]
-        self.passed_step = max([self.passed_step, *steps])
-
-    def _bridge(self, unreadable: Collection[int]) -> None:
-        """Close holes that are explained by files which exist and cannot be parsed."""
-        steps = {sequence: step for step, sequence in self.pending.items()}
-        while unreadable and self.has_hole:
-            before = self.contiguous
-            after = self.seen[1 if before else 0][0]
-            if after not in steps:
-                return
-            low = max(self.passed_step, steps.get(before, -1))
-            between = [step for step in unreadable if low < step < steps[after]]
-            if len(between) < after - before - 1:
-                return
-            for sequence in range(before + 1, after):
-                self.add(sequence)
-
-    def to_progress(self) -> WorkerProgress:
-        """Return the immutable twin."""
-        return WorkerProgress(
-            seen=tuple(self.seen[:MAX_PENDING]),
-            passed_step=self.passed_step,
-            pending=tuple(sorted(self.pending.items())),
-            listed=self.listed,
-            forgotten=self.forgotten,
-            unsequenced=self.unsequenced,
-            lost=self.lost,
-        )
 
 
 class ProgressTracker:
@@ -161,6 +69,11 @@ class ProgressTracker:
         self.late = progress.late
         self.replayed = progress.replayed
         self.unreadable: set[tuple[int, str]] = set(progress.unreadable)
+        self.unseen_given_up = progress.unseen_given_up
+        self.waiting = progress.waiting
+        self.scan = progress.scan
+        self.finishing = progress.finishing
+        self.replaying = progress.replaying
 
     def note(self, worker: str, step: int, sequence: int | None, skipped: int = 0) -> Sighting:
         """Note a file of this run.
@@ -177,6 +90,7 @@ class ProgressTracker:
         if track.has_seen(sequence):
             return Sighting.DUPLICATE
         track.add(sequence, skipped)
+        track.given_up = False
         if step <= self.fed_step:
             self.late += 1
             return Sighting.LATE
@@ -203,8 +117,15 @@ class ProgressTracker:
 
     @property
     def names_known(self) -> bool:
-        """True if as many workers were seen as write, and it is known how many write."""
+        """True if all workers that are waited for are known by name."""
+        if self.unseen_given_up:
+            return True
         return self.num_workers is not None and len(self.workers) >= self.num_workers
+
+    @property
+    def has_forgotten(self) -> bool:
+        """True if files were seen for which there was no room."""
+        return any(track.forgotten for track in self.workers.values())
 
     @property
     def room(self) -> int:
@@ -212,11 +133,12 @@ class ProgressTracker:
         return MAX_PENDING - sum(len(track.pending) for track in self.workers.values())
 
     def ready_steps(self) -> list[int]:
-        """Return the steps that every worker has passed, in order."""
+        """Return the steps that every worker which is waited for has passed, in order."""
         if not self.names_known:
             return []
-        frontier = min(track.passed_step for track in self.workers.values())
-        return [step for step in self.pending_steps() if step <= frontier]
+        passed = [track.passed_step for track in self.workers.values() if not track.given_up]
+        steps = self.pending_steps()
+        return [step for step in steps if step <= min(passed)] if passed else steps
 
     def pending_steps(self) -> list[int]:
         """Return the steps that wait to be fed, in order."""
@@ -240,6 +162,69 @@ class ProgressTracker:
         for track in self.workers.values():
             track.pending.pop(step, None)
 
+    def note_waiting(self, now: float) -> None:
+        """Note which step is the first to wait, and since when.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        first = min(self.pending_steps(), default=None)
+        if first is None:
+            self.waiting = None
+        elif self.waiting is None or first > self.waiting.step:
+            self.waiting = Waiting(first, now)
+        elif first < self.waiting.step:
+            self.waiting = replace(self.waiting, step=first, looked=False)
+
+    def is_overdue(self, now: float, patience: Patience) -> bool:
+        """Tell whether the first step that waits has waited long enough.
+
+        Args:
+            now: Seconds since the epoch.
+            patience: How long it is to wait.
+        """
+        if self.waiting is None:
+            return False
+        waited = now - self.waiting.since
+        others = self.has_forgotten or len(self.pending_steps()) > patience.steps
+        return waited >= patience.seconds * (1 if others else _LONGEST_WAIT)
+
+    def note_look(self) -> None:
+        """Note that a listing looks for what the first step waits for, its time being over."""
+        if self.waiting is not None:
+            self.waiting = replace(self.waiting, looked=True)
+
+    def give_up(self) -> tuple[int, str]:
+        """Wait no longer for those that the first step waits for; return how many and who."""
+        if self.waiting is None:
+            return 0, ""
+        step = self.waiting.step
+        behind = sorted(
+            name
+            for name, track in self.workers.items()
+            if track.passed_step < step and not track.given_up
+        )
+        for name in behind:
+            self.workers[name].give_up(step)
+        if self.names_known:
+            return len(behind), _told(behind, 0)
+        self.unseen_given_up = True
+        if self.num_workers is None:
+            return len(behind), "workers of which it is not known how many there are"
+        unseen = self.num_workers - len(self.workers)
+        return len(behind) + unseen, _told(behind, unseen)
+
+    def num_seen(self, worker: str) -> int:
+        """Return how many files of a worker were seen.
+
+        Args:
+            worker: The worker.
+        """
+        track = self.workers.get(worker, WorkerTrack())
+        numbered = sum(last - first + 1 for first, last in track.seen) - track.lost
+        unreadable = sum(name == worker for _, name in self.unreadable)
+        return numbered + track.unsequenced + unreadable
+
     def count_late(self, listed: Mapping[str, int]) -> None:
         """Compare the files without a number that exist with those seen; the difference came late.
 
@@ -248,8 +233,7 @@ class ProgressTracker:
         """
         for name, count in listed.items():
             track = self.workers.get(name, WorkerTrack())
-            unreadable = sum(worker == name for _, worker in self.unreadable)
-            missing = count - track.unsequenced - unreadable
+            missing = count - self.num_seen(name)
             if not track.seen and missing > 0:
                 self.late += missing
                 track.unsequenced += missing
@@ -264,6 +248,11 @@ class ProgressTracker:
             late=self.late,
             replayed=self.replayed,
             unreadable=tuple(sorted(self.unreadable)),
+            unseen_given_up=self.unseen_given_up,
+            waiting=self.waiting,
+            scan=self.scan,
+            finishing=self.finishing,
+            replaying=self.replaying,
         )
 
     def _note_unsequenced(self, worker: str, step: int) -> Sighting:
@@ -275,6 +264,7 @@ class ProgressTracker:
             return Sighting.DUPLICATE
         track.pending[step] = 0
         track.unsequenced += 1
+        track.given_up = False
         return Sighting.NEW
 
     def _forget_surplus(self) -> None:
@@ -294,3 +284,13 @@ class ProgressTracker:
                 track.unsequenced -= 1
             track.passed_step = min(track.passed_step, step - 1)
             track.forgotten = True
+
+
+def _told(names: Sequence[str], unseen: int) -> str:
+    """Return a text with the first names and how many there are; there may be hundreds."""
+    told = list(names[:_NAMES_TOLD])
+    if len(names) > len(told):
+        told.append(f"{len(names) - len(told)} more workers")
+    if unseen:
+        told.append(f"{unseen} workers of which nothing was seen")
+    return ", ".join(told)

@@ -7,126 +7,15 @@ bounded (`MAX_PENDING` in `progress.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rule_runtime.evaluation.outcome import Evidence, RuleStatus
+from rule_runtime.evaluation.run_progress import Progress, WorkerProgress
 
 __all__ = ["Counts", "EvaluationState", "Progress", "WorkerProgress"]
 
 _NO_STEP: Final = "no step of this run was saved"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerProgress:
-    """What is known of one worker's index files.
-
-    Attributes:
-        seen: Ranges of sequences seen, `((first, last), ...)`; a gap between two ranges is a hole.
-        passed_step: Every index file that this worker wrote up to this step has been seen.
-        pending: Files seen and not yet fed, `((step, sequence), ...)` in step order; sequence 0 for
-            a file without one.
-        listed: Holes below this sequence have been looked for by a listing already.
-        forgotten: True if files were seen that did not fit into `pending`; a listing finds them
-            again.
-        unsequenced: Number of files without a sequence seen so far.
-        lost: Sequences that never come, as later files say: steps that could not be stored.
-    """
-
-    seen: tuple[tuple[int, int], ...] = ()
-    passed_step: int = -1
-    pending: tuple[tuple[int, int], ...] = ()
-    listed: int = 0
-    forgotten: bool = False
-    unsequenced: int = 0
-    lost: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the progress as JSON, without the fields that hold their defaults."""
-        data: dict[str, Any] = {
-            "seen": [list(pair) for pair in self.seen],
-            "step": self.passed_step,
-        }
-        if self.pending:
-            data["pending"] = [list(pair) for pair in self.pending]
-        if self.listed:
-            data["listed"] = self.listed
-        if self.forgotten:
-            data["forgotten"] = True
-        if self.unsequenced:
-            data["unsequenced"] = self.unsequenced
-        if self.lost:
-            data["lost"] = self.lost
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> WorkerProgress:
-        """Return the progress that `to_json` wrote.
-
-        Args:
-            data: The decoded JSON object.
-        """
-        return cls(
-            seen=tuple((int(first), int(last)) for first, last in data["seen"]),
-            passed_step=int(data["step"]),
-            pending=tuple((int(step), int(seq)) for step, seq in data.get("pending", ())),
-            listed=int(data.get("listed", 0)),
-            forgotten=bool(data.get("forgotten", False)),
-            unsequenced=int(data.get("unsequenced", 0)),
-            lost=int(data.get("lost", 0)),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """How far a run has been fed to a rule.
-
-    Attributes:
-        workers: Progress of each worker seen, by name.
-        num_workers: How many workers write, once known.
-        fed_step: The last global step that was fed; -1 before the first.
-        late: Files that came after their step had been fed.
-        replayed: The value of `late` when the run was last replayed.
-        unreadable: Files that could not be parsed, `((step, worker), ...)`; the first 1,000 of
-            them.
-    """
-
-    workers: Mapping[str, WorkerProgress] = field(default_factory=dict)
-    num_workers: int | None = None
-    fed_step: int = -1
-    late: int = 0
-    replayed: int = 0
-    unreadable: tuple[tuple[int, str], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the progress as JSON."""
-        return {
-            "workers": {name: self.workers[name].to_json() for name in sorted(self.workers)},
-            "num_workers": self.num_workers,
-            "fed_step": self.fed_step,
-            "late": self.late,
-            "replayed": self.replayed,
-            "unreadable": [list(name) for name in self.unreadable],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Progress:
-        """Return the progress that `to_json` wrote.
-
-        Args:
-            data: The decoded JSON object.
-        """
-        num_workers = data["num_workers"]
-        return cls(
-            workers={
-                name: WorkerProgress.from_json(worker) for name, worker in data["workers"].items()
-            },
-            num_workers=None if num_workers is None else int(num_workers),
-            fed_step=int(data["fed_step"]),
-            late=int(data["late"]),
-            replayed=int(data["replayed"]),
-            unreadable=tuple((int(step), str(worker)) for step, worker in data["unreadable"]),
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +27,12 @@ class Counts:
         not_evaluated: Steps that it could not judge.
         last_reason: Why the last of these could not be judged.
         unreadable: Index files that could not be parsed.
-        last_problem: What was wrong with the last of these.
+        last_problem: What was wrong with the last of these, or who was last given up.
         missing: Index files that a run which has ended should have and has not: steps that were to
             be saved and are not stored.
         failure: Why no further step is shown to the rule: it raised, or answered with nonsense.
+        given_up: How often steps were fed without waiting for a worker any longer, each worker
+            counted.
     """
 
     evaluated: int = 0
@@ -151,6 +42,7 @@ class Counts:
     last_problem: str = ""
     missing: int = 0
     failure: str = ""
+    given_up: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -162,6 +54,7 @@ class Counts:
             "last_problem": self.last_problem,
             "missing": self.missing,
             "failure": self.failure,
+            "given_up": self.given_up,
         }
 
     @classmethod
@@ -179,6 +72,7 @@ class Counts:
             last_problem=str(data.get("last_problem", "")),
             missing=int(data.get("missing", 0)),
             failure=str(data.get("failure", "")),
+            given_up=int(data.get("given_up", 0)),
         )
 
 

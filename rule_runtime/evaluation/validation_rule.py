@@ -231,12 +231,13 @@ class ValidationRule(Rule):
             smallest, beside_first = lowest.get(place, (now, training[key].now))
             lowest[place] = [min(smallest, now), beside_first]
             found[key] = Validation(
-                key[2],
-                series.latest,
-                float(series.first[0]),
-                *lowest[place],
-                key[0] != key[2],
-                memory.get("beside", {}),
+                name=key[2],
+                passes=series.latest,
+                first=float(series.first[0]),
+                lowest=min(smallest, now),
+                beside_first=beside_first,
+                of_trees=key[0] != key[2],
+                beside=memory.get("beside", {}),
             )
         return found
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation import registry, run_feed
+from rule_runtime.evaluation import file_order, registry, run_feed
 from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import (
     Failed,
@@ -121,7 +121,7 @@ def test_more_than_may_be_kept_is_read_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_second_look_at_a_long_run_takes_it_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_feed, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(file_order, "FILES_AT_ONCE", 3)
     trial = TrialBuilder(num_workers=2)
     for step in range(8):
         for worker in (0, 1):

@@ -1,0 +1,143 @@
+"""What evaluators do to the world, with all that may happen to them before and afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from hook_layer.storage.base import StorageError
+from hook_layer.storage.memory import MemoryStore
+from lambdas.evaluate_rule.run_evaluation import Announcer
+from lambdas.shared.registration import Registration
+from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
+from lambdas.shared.wake import Wake
+from rule_runtime.evaluation.state import EvaluationState
+
+RULE = "Witness"
+
+
+class CrashError(Exception):
+    """The process died here."""
+
+
+class Quiet:
+    """Logs and metrics that nobody reads."""
+
+    def job(self, *_: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+class FlakyStore(MemoryStore):
+    """A store that cannot always be listed.
+
+    Args:
+        name: Part of its URI.
+        fails: Decides whether it cannot.
+    """
+
+    def __init__(self, name: str, fails: Callable[[], bool]) -> None:
+        super().__init__(name)
+        self._fails = fails
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        if self._fails():
+            raise StorageError("the storage is away")
+        return super().list(prefix, after)
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Says that a folder is about one job, which asks for the rule."""
+
+    root_uri: str
+    run: str
+
+    def is_asked_for(self, store: MemoryStore, rule: str, *, has_ended: bool) -> bool:
+        assert store.uri == self.root_uri
+        return rule == RULE or has_ended
+
+    def of_run(self, store: MemoryStore, run: str) -> Registration:
+        assert store.uri == self.root_uri
+        return Registration(self.root_uri, "job", run)
+
+    def current(self, store: MemoryStore) -> Registration:
+        return self.of_run(store, self.run)
+
+
+class Bus:
+    """Keeps the statuses that were announced."""
+
+    def __init__(self) -> None:
+        self.announced: list[tuple[StateKey, int, str]] = []
+
+    def announce(self, registration: Registration, stored: StoredState) -> None:
+        assert registration.run_id == stored.key.run_id
+        state = stored.state
+        self.announced.append((stored.key, state.transition, state.status.value))
+
+
+@dataclass(frozen=True)
+class Effects:
+    """Stands before all that an evaluator does to the world, and lets it die or be overtaken."""
+
+    states: StateTable
+    announcer: Announcer
+    queue: list[object]
+    happens: Callable[[], None]
+    decided: list[tuple[StateKey, int, str]]
+    seen: Counter[str]
+
+    def load(self, key: StateKey) -> StoredState | None:
+        found = self.states.load(key)
+        self.happens()
+        return found
+
+    def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
+        self.happens()
+        try:
+            saved = self.states.save(stored, state)
+        except VersionConflictError:
+            self.seen["conflict"] += 1
+            raise
+        self.seen["given up"] += state.counts.given_up > stored.state.counts.given_up
+        self.seen["replayed"] += state.progress.replayed > stored.state.progress.replayed
+        if state.transition != stored.state.transition:
+            self.decided.append((stored.key, state.transition, state.status.value))
+        self.happens()
+        return saved
+
+    def mark_announced(self, stored: StoredState) -> StoredState:
+        self.happens()
+        marked = self.states.mark_announced(stored)
+        self.happens()
+        return marked
+
+    def note_output(self, stored: StoredState, at: float) -> None:
+        self.happens()
+        self.states.note_output(stored, at)
+        self.happens()
+
+    def announce(self, registration: Registration, stored: StoredState) -> None:
+        self.happens()
+        self.announcer.announce(registration, stored)
+        self.happens()
+
+    def send(self, rule: str, wake: Wake) -> None:
+        assert rule == RULE
+        self.happens()
+        self.seen["continued"] += 1
+        self.queue.append(wake)
+        self.happens()
+
+
+def limited(limit: int) -> Callable[[], bool]:
+    """Return an evaluator's time: for `limit` pieces of work, for any number if it is 0 or 5."""
+    if limit in (0, 5):
+        return lambda: True
+    rest = iter(range(limit - 1))
+    return lambda: next(rest, None) is not None

@@ -1,0 +1,96 @@
+"""The same histories over the table in DynamoDB and a bus of EventBridge."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import boto3
+import pytest
+
+from lambdas.contracts.events import ACTIVE_INDEX, STATUS_SOURCE
+from lambdas.shared.registration import Registration
+from lambdas.shared.state_item import key_attributes
+from lambdas.shared.state_table import DynamoStateTable, StateKey, StoredState
+from lambdas.shared.status_event import EventBridgeAnnouncer
+from tests.lambdas.histories.effects import RULE
+from tests.lambdas.histories.tape import Tape
+from tests.lambdas.histories.verdicts import check
+from tests.lambdas.histories.world import World
+
+NUM_HISTORIES = 50
+REGION = "eu-west-1"
+TABLE = "states"
+
+
+class SweptTable(DynamoStateTable):
+    """The table, asked as a sweep asks it for the evaluations of one job."""
+
+    def __init__(self, client: Any, root_uri: str, clock: Callable[[], float]) -> None:
+        super().__init__(client, TABLE, clock)
+        self._root_uri = root_uri
+
+    def active(self) -> list[StateKey]:
+        answer = self._client.query(
+            TableName=TABLE,
+            IndexName=ACTIVE_INDEX,
+            KeyConditionExpression="active = :active",
+            ExpressionAttributeValues={":active": {"S": "1"}},
+        )
+        names = [item["run"]["S"].rpartition("#") for item in answer["Items"]]
+        return [StateKey(root, run, RULE) for root, _, run in names if root == self._root_uri]
+
+
+class QueuedBus:
+    """A bus with a queue behind it, from which the statuses are read."""
+
+    def __init__(self, events: Any, sqs: Any, queue_url: str) -> None:
+        self._announcer = EventBridgeAnnouncer(lambda: events, "default")
+        self._sqs = sqs
+        self._queue_url = queue_url
+
+    def announce(self, registration: Registration, stored: StoredState) -> None:
+        self._announcer.announce(registration, stored)
+
+    @property
+    def announced(self) -> list[tuple[StateKey, int, str]]:
+        """Return what arrived since this was last asked."""
+        found = []
+        while messages := self._sqs.receive_message(
+            QueueUrl=self._queue_url, MaxNumberOfMessages=10
+        ).get("Messages"):
+            for message in messages:
+                detail = json.loads(message["Body"])["detail"]
+                key = StateKey(detail["DebugOutputUri"], detail["RunId"], RULE)
+                (status,) = detail["DebugRuleEvaluationStatuses"]
+                found.append((key, 0, status["RuleEvaluationStatus"]))
+                self._sqs.delete_message(
+                    QueueUrl=self._queue_url, ReceiptHandle=message["ReceiptHandle"]
+                )
+        return found
+
+
+@pytest.mark.usefixtures("aws")
+def test_histories_over_dynamodb_and_eventbridge_end_in_the_same_verdicts() -> None:
+    session = boto3.session.Session(region_name=REGION)
+    dynamodb, events, sqs = map(session.client, ("dynamodb", "events", "sqs"))
+    url = sqs.create_queue(QueueName="verdicts")["QueueUrl"]
+    answer = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
+    events.put_rule(Name="verdicts", EventPattern=json.dumps({"source": [STATUS_SOURCE]}))
+    target = {"Id": "verdicts", "Arn": answer["Attributes"]["QueueArn"]}
+    events.put_targets(Rule="verdicts", Targets=[target])
+    bus = QueuedBus(events, sqs, url)
+    for seed in range(NUM_HISTORIES):
+        chance = random.Random(f"moto {seed}")
+        name = f"job-{seed}"
+
+        def table(clock: Callable[[], float], name: str = name) -> SweptTable:
+            return SweptTable(dynamodb, f"memory://{name}/debug-output/", clock)
+
+        tape = Tape(chance.randbytes(chance.randrange(150, 500)))
+        world = World(tape, make_table=table, announcer=bus, name=name)
+        check(world)
+        for key in world.table.active():  # runs that were interrupted, and are no matter of others
+            dynamodb.delete_item(TableName=TABLE, Key=key_attributes(key))
