@@ -8,13 +8,26 @@ __all__ = [
     "CUSTOM_RULE_FILE",
     "CUSTOM_RULE_SHA256",
     "EVENT_BUS_NAME",
+    "MAX_SILENCE_S",
+    "NOTIFY_STATUSES",
+    "QUEUE_URL",
     "RULE_CONFIGURATION_NAME",
+    "RULE_LOG_GROUPS",
     "RULE_PARAMETERS",
+    "RULE_QUEUE_URLS",
     "STATE_TABLE_NAME",
     "STOP_ANY_NATIVE_JOB",
+    "STOP_CONFIRM_S",
+    "STOP_MIN_RULES",
+    "STOP_OBSERVED_RULES",
+    "STOP_PLATFORMS",
     "STOP_POLICY",
     "STOP_RULES",
+    "STOP_TAG",
     "TENSOR_BUCKET_NAMES",
+    "TOPIC_ARN",
+    "WORKER_WAIT_S",
+    "WORKER_WAIT_STEPS",
 ]
 
 RULE_CONFIGURATION_NAME: Final = "STEPWATCH_RULE_CONFIGURATION_NAME"
@@ -52,3 +65,46 @@ STOP_RULES: Final = "STEPWATCH_STOP_RULES"
 
 STOP_ANY_NATIVE_JOB: Final = "STEPWATCH_STOP_ANY_NATIVE_JOB"
 """stop_job: `true` lets native events and direct invocations stop jobs not registered here."""
+
+STOP_CONFIRM_S: Final = "STEPWATCH_STOP_CONFIRM_S"
+"""stop_job: seconds that a job may take to end once it was asked to; more raises an alarm."""
+
+QUEUE_URL: Final = "STEPWATCH_QUEUE_URL"
+"""evaluate_rule: URL of the function's own queue, which takes what one call had no time for.
+
+Where it is not set, the records themselves are delivered again.
+"""
+
+WORKER_WAIT_S: Final = "STEPWATCH_WORKER_WAIT_S"
+"""evaluate_rule: seconds that a step waits for a worker before it may be judged without it."""
+
+WORKER_WAIT_STEPS: Final = "STEPWATCH_WORKER_WAIT_STEPS"
+"""evaluate_rule: later steps of other workers that must wait too before a worker is given up."""
+
+RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
+"""sweep, finish_job: JSON object of the evaluators' queue URLs by rule configuration name."""
+
+MAX_SILENCE_S: Final = "STEPWATCH_MAX_SILENCE_S"
+"""sweep: seconds without output after which a run that never told its end is taken for ended."""
+
+TOPIC_ARN: Final = "STEPWATCH_TOPIC_ARN"
+"""notify: ARN of the topic that tells people of findings."""
+
+STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
+"""stop_job: comma-separated names of the deployed rules whose finding never stops a job."""
+
+STOP_MIN_RULES: Final = "STEPWATCH_STOP_MIN_RULES"
+"""stop_job: how many different rules must have found an issue before a job is stopped; 1."""
+
+STOP_PLATFORMS: Final = "STEPWATCH_STOP_PLATFORMS"
+"""stop_job: comma-separated, of `batch` and `ecs`: where jobs are stopped by the platform's API
+too. Empty: there the stop signal beside the tensors is all."""
+
+STOP_TAG: Final = "STEPWATCH_STOP_TAG"
+"""stop_job: the tag by which a job of Batch or a task of ECS names the root that may stop it."""
+
+NOTIFY_STATUSES: Final = "STEPWATCH_NOTIFY_STATUSES"
+"""notify: comma-separated statuses of rules that are worth a message."""
+
+RULE_LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
+"""notify: JSON object, rule configuration name -> name of the log group of its evaluator."""

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 __all__ = [
+    "ACTIVE",
+    "ACTIVE_ATTRIBUTE",
+    "ACTIVE_INDEX",
+    "ACTIVE_INDEX_ATTRIBUTES",
+    "LIFE_SIGN_RULE",
+    "MAX_ROOT_BYTES",
     "NATIVE_SOURCE",
     "REGISTRATION_RULE",
     "STATE_PARTITION_KEY",
@@ -13,16 +19,31 @@ __all__ = [
     "STATUS_DETAIL_TYPE",
     "STATUS_SCHEMA_VERSION",
     "STATUS_SOURCE",
+    "STOP_CONFIRMATION_DETAIL_TYPE",
+    "STOP_OVERDUE_DETAIL_TYPE",
+    "UPDATED_AT_ATTRIBUTE",
+    "WAKE_DETAIL_TYPE",
     "attempts_partition",
     "issues_found_pattern",
+    "notable_statuses_pattern",
+    "notice_partition",
     "registration_partition",
+    "stop_overdue_pattern",
+    "stop_partition",
     "tensor_object_pattern",
+    "training_job_changed_pattern",
 ]
 
 STATUS_SOURCE: Final = "stepwatch.debugger"
 NATIVE_SOURCE: Final = "aws.sagemaker"
 STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
+STOP_OVERDUE_DETAIL_TYPE: Final = "Stepwatch Stop Overdue"
+"""Tells that a job goes on although it was asked to stop, twice."""
+STOP_CONFIRMATION_DETAIL_TYPE: Final = "Stop Confirmation Due"
+"""Tells stop_job to look after the jobs that it asked to stop."""
+WAKE_DETAIL_TYPE: Final = "Evaluation Due"
+"""Messages of ours in an evaluator's queue, beside the bucket's events."""
 
 STATE_PARTITION_KEY: Final = "run"
 """State items: `<trial root URI>#<RunId>`; registrations: `job#<TrainingJobName>`; notes of
@@ -32,6 +53,21 @@ STATE_TTL_ATTRIBUTE: Final = "expires_at"
 REGISTRATION_RULE: Final = "#registration"
 """Begins the sort key of a registration item, its trial root URI follows; no rule configuration
 name begins with `#`."""
+LIFE_SIGN_RULE: Final = "#life-sign"
+"""Sort key, in the partition of a job's registrations, of what SageMaker last said of the job."""
+
+MAX_ROOT_BYTES: Final = 900
+"""Longest trial root in bytes: it is part of keys of the table, which hold 1,024."""
+
+ACTIVE_ATTRIBUTE: Final = "active"
+"""On evaluations that somebody has to come back to: not final, not ended, or not announced."""
+ACTIVE: Final = "1"
+UPDATED_AT_ATTRIBUTE: Final = "updated_at"
+"""On evaluations: when files of the run were last taken in, milliseconds since the epoch."""
+ACTIVE_INDEX: Final = "active-updated_at"
+"""The sparse index of the active evaluations, the longest silent first."""
+ACTIVE_INDEX_ATTRIBUTES: Final = ("status", "transition", "announced_transition", "ended")
+"""What the index has beside the keys of the table and its own."""
 
 
 def registration_partition(training_job_name: str) -> str:
@@ -42,6 +78,16 @@ def registration_partition(training_job_name: str) -> str:
 def attempts_partition(root_uri: str) -> str:
     """Return the partition key of the notes of unfinished attempts at the job below a root."""
     return f"attempts#{root_uri}"
+
+
+def stop_partition(training_job_name: str) -> str:
+    """Return the partition key of the requests to stop a job."""
+    return f"stop#{training_job_name}"
+
+
+def notice_partition(digest: str) -> str:
+    """Return the partition key of the note that a message was sent; its digest names it."""
+    return f"notice#{digest}"
 
 
 def tensor_object_pattern(bucket_names: list[str]) -> dict[str, Any]:
@@ -70,3 +116,30 @@ def issues_found_pattern() -> dict[str, Any]:
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": ["IssuesFound"]},
         },
     }
+
+
+def training_job_changed_pattern() -> dict[str, Any]:
+    """Return the event pattern of SageMaker's own news of a training job, whatever its status.
+
+    A job that ends has a terminal `TrainingJobStatus`; interruption and resumption of spot training
+    are told by the `SecondaryStatus` of one in progress.
+    """
+    return {"source": [NATIVE_SOURCE], "detail-type": [STATUS_DETAIL_TYPE]}
+
+
+def notable_statuses_pattern(statuses: list[str]) -> dict[str, Any]:
+    """Return the event pattern of the statuses of rules, native and ours, that people are told of.
+
+    Args:
+        statuses: The statuses, such as `IssuesFound`.
+    """
+    return {
+        "source": [NATIVE_SOURCE, STATUS_SOURCE],
+        "detail-type": [STATUS_DETAIL_TYPE],
+        "detail": {"DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": statuses}},
+    }
+
+
+def stop_overdue_pattern() -> dict[str, Any]:
+    """Return the event pattern of jobs that did not end although they were asked to stop twice."""
+    return {"source": [STATUS_SOURCE], "detail-type": [STOP_OVERDUE_DETAIL_TYPE]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from functools import cache
 from typing import Any, Final
@@ -13,22 +12,31 @@ from aws_lambda_powertools.utilities.batch import (
     process_partial_response,
 )
 
+from hook_layer.storage.base import Store
 from hook_layer.storage.s3 import S3Store
 from lambdas.evaluate_rule.attempts import DynamoAttempts
+from lambdas.evaluate_rule.continuation import Continuations
+from lambdas.evaluate_rule.job_look import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
+from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import RuleFactory
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
+from lambdas.shared.rule_memory import RuleMemories
 from lambdas.shared.settings import EvaluateRuleSettings
 from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.status_event import EventBridgeAnnouncer
+from lambdas.shared.wake import WakeQueue
+from rule_runtime.evaluation.progress import Patience
 
 __all__ = ["lambda_handler"]
 
 _FUNCTION: Final = "evaluate_rule"
+_LONGEST_MS: Final = 900_000.0
+"""The time that Lambda gives at most, for calls by hand, in milliseconds."""
 _IN_LAMBDA: Final = "AWS_LAMBDA_INITIALIZATION_TYPE"
 
 _processor = BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False)
@@ -50,32 +58,47 @@ def _service() -> EvaluateRuleService:
     registrations = RegistrationTable(clients.dynamodb(), settings.state_table_name)
     rule_name = settings.rule_configuration_name
     return EvaluateRuleService(
-        settings=settings,
-        jobs=JobRegistry(registrations, telemetry),
+        bucket_names=settings.tensor_bucket_names,
+        jobs=JobLook(rule_name, JobRegistry(registrations, telemetry), _evaluation(), telemetry),
         attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, rule_name),
-        evaluation=RunEvaluation(
-            rule_name=rule_name,
-            make_rule=RuleFactory(rule_name, settings.rule_parameters, settings.custom_rule),
-            states=DynamoStateTable(clients.dynamodb(), settings.state_table_name),
-            announcer=EventBridgeAnnouncer(clients.eventbridge, settings.event_bus_name),
-            telemetry=telemetry,
-        ),
-        open_store=lambda uri: S3Store(uri, client=clients.s3()),
+        open_store=_open_store,
         telemetry=telemetry,
     )
+
+
+def _evaluation() -> RunEvaluation:
+    settings, telemetry = _settings(), _telemetry()
+    rule_name, url = settings.rule_configuration_name, settings.queue_url
+    queue = None if url is None else WakeQueue(clients.sqs, {rule_name: url})
+    return RunEvaluation(
+        rule_name=rule_name,
+        make_rule=RuleFactory(rule_name, settings.rule_parameters, settings.custom_rule),
+        states=DynamoStateTable(
+            clients.dynamodb(), settings.state_table_name, memories=RuleMemories(_open_store)
+        ),
+        announcer=EventBridgeAnnouncer(clients.eventbridge, settings.event_bus_name),
+        results=ResultFiles(_open_store, telemetry),
+        continuations=Continuations(rule_name, queue, telemetry),
+        telemetry=telemetry,
+        patience=Patience(settings.worker_wait_s, settings.worker_wait_steps),
+    )
+
+
+def _open_store(uri: str) -> Store:
+    return S3Store(uri, client=clients.s3())
 
 
 def lambda_handler(event: dict[str, Any], context: Any) -> Any:
     """Evaluate the configured rule on what an SQS batch tells of.
 
     Args:
-        event: SQS event whose records are EventBridge events of the tensor bucket.
+        event: SQS event whose records are EventBridge events of the tensor bucket, or wakes.
         context: Lambda's context.
 
     Returns:
         `batchItemFailures` with the records that are to be delivered again.
     """
-    remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: math.inf)
+    remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: _LONGEST_MS)
     with _telemetry().invocation(context):
         failures = _service().evaluate(event["Records"], remaining_ms)
 

@@ -13,6 +13,7 @@ from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_fi
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from lambdas.shared.registration import SAGEMAKER, Registration, RegistrationTable
+from lambdas.shared.small_files import read_small
 
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry
@@ -121,10 +122,8 @@ class JobRegistry:
         return entry
 
     def _parse(self, store: Store, hint: str) -> Registration:
-        file = store.uri + JOB_FILE
         try:
-            data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
-            job = parse_job_file(data, file=file)
+            job = read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
         except ObjectNotFoundError:
             pass  # written by the original client
         except JobFileError as error:

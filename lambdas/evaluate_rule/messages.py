@@ -1,4 +1,4 @@
-"""What a queue's message says: which object of which trial was created.
+"""What a queue's message says: which object of which trial was created, or which run is due.
 
 A message that can never lead anywhere raises `IgnoredMessageError` here, before anything is read,
 so that it is logged and dropped instead of being delivered again and again.
@@ -15,13 +15,13 @@ from typing import Any, Final
 from hook_layer.format.errors import PathError
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, split_object_key
 from hook_layer.storage.base import check_key
+from lambdas.contracts.events import MAX_ROOT_BYTES, WAKE_DETAIL_TYPE
+from lambdas.shared.wake import InvalidWakeError, Wake
 
 __all__ = ["IgnoredMessageError", "TensorObject", "parse_message"]
 
 _OBJECT_CREATED: Final = "Object Created"
 _OTHER_FILES: Final = (JOB_FILE, STOP_FILE)
-_MAX_ROOT_BYTES: Final = 900
-"""Longest root in bytes: it is part of keys of the state table, which hold 1,024."""
 
 
 class IgnoredMessageError(ValueError):
@@ -56,12 +56,12 @@ class TensorObject:
         return self.key == END_MARKER
 
 
-def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject:
-    """Return the object that a message's body is about.
+def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wake:
+    """Return the object, or the call to look at a run again, that a message's body is about.
 
     Args:
-        body: An EventBridge event of S3, JSON. Its object key is not URL-encoded, unlike the keys
-            in S3's own notifications.
+        body: An EventBridge event of S3, JSON, or a wake of one of our functions. An event's object
+            key is not URL-encoded, unlike the keys in S3's own notifications.
         bucket_names: Buckets that are watched.
 
     Raises:
@@ -69,6 +69,11 @@ def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject:
     """
     event = _event(body)
     kind = event.get("detail-type")
+    if kind == WAKE_DETAIL_TYPE:
+        try:
+            return Wake.of_event(event, bucket_names)
+        except InvalidWakeError as error:
+            raise IgnoredMessageError(str(error)) from None
     if kind != _OBJECT_CREATED:
         raise IgnoredMessageError(f"an event of type {kind!r:.80}", is_expected=True)
     detail = event.get("detail")
@@ -111,8 +116,8 @@ def _check_path(root: str, relative: str) -> None:
         check_key(root + relative)
     except ValueError as error:
         raise IgnoredMessageError(str(error)) from None
-    if len(root.encode()) > _MAX_ROOT_BYTES:
-        raise IgnoredMessageError(f"the root is longer than {_MAX_ROOT_BYTES} bytes")
+    if len(root.encode()) > MAX_ROOT_BYTES:
+        raise IgnoredMessageError(f"the root is longer than {MAX_ROOT_BYTES} bytes")
 
 
 def _time(value: object) -> float | None:

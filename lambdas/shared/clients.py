@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sagemaker import SageMakerClient
+    from mypy_boto3_sqs import SQSClient
 
-__all__ = ["dynamodb", "eventbridge", "forget", "s3", "sagemaker"]
+__all__ = ["batch", "dynamodb", "ecs", "eventbridge", "forget", "s3", "sagemaker", "sns", "sqs"]
 
 _MAX_PARALLEL_READS: Final = 16
 # Index files are small and near: what takes longer than this is lost, and a retry is quicker.
@@ -60,9 +61,34 @@ def sagemaker() -> SageMakerClient:
     return client
 
 
+@cache
+def sqs() -> SQSClient:
+    """Return the client of the evaluators' queues; most calls of an evaluator need none."""
+    client: SQSClient = _client("sqs")
+    return client
+
+
+@cache
+def sns() -> Any:
+    """Return the client of the topic that people are told through."""
+    return _client("sns")
+
+
+@cache
+def batch() -> Any:
+    """Return the client that stops jobs of AWS Batch."""
+    return _client("batch")
+
+
+@cache
+def ecs() -> Any:
+    """Return the client that stops tasks of ECS."""
+    return _client("ecs")
+
+
 def forget() -> None:
     """Drop all clients, for tests that change credentials or endpoints within one process."""
-    for function in (s3, dynamodb, eventbridge, sagemaker, _session):
+    for function in (s3, dynamodb, eventbridge, sagemaker, sns, batch, ecs, sqs, _session):
         function.cache_clear()
 
 

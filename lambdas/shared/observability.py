@@ -70,6 +70,11 @@ class Telemetry:
         self._metrics.add_metric(name=metric, unit=MetricUnit.Milliseconds, value=value)
         self._recorded = True
 
+    def seconds(self, metric: str, value: float) -> None:
+        """Record a duration in seconds."""
+        self._metrics.add_metric(name=metric, unit=MetricUnit.Seconds, value=value)
+        self._recorded = True
+
     def info(self, message: str, **extra: Any) -> None:
         """Log what happened, with its particulars as keys."""
         self._logger.info(message, extra=extra, stacklevel=3)

@@ -18,8 +18,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import ClientError
+
 from hook_layer.format.paths import job_name_of
 from lambdas.contracts.events import (
+    LIFE_SIGN_RULE,
     REGISTRATION_RULE,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from hook_layer.format.job_file import JobFile
 
-__all__ = ["RUN_ID", "SAGEMAKER", "Registration", "RegistrationTable"]
+__all__ = ["RUN_ID", "SAGEMAKER", "LifeSign", "Registration", "RegistrationTable"]
 
 SAGEMAKER: Final = "sagemaker"
 RETENTION_S: Final = 90 * 24 * 3600
@@ -129,6 +132,19 @@ class Registration:
         return {} if self.rules is None else self.rules.get(rule_configuration_name, {})
 
 
+@dataclass(frozen=True)
+class LifeSign:
+    """What SageMaker last said of a job that has not ended.
+
+    Attributes:
+        at: When, seconds since the epoch.
+        is_interrupted: True while its spot instances are taken away.
+    """
+
+    at: float
+    is_interrupted: bool
+
+
 class RegistrationTable:
     """The registrations in the state table.
 
@@ -170,6 +186,40 @@ class RegistrationTable:
         answer = self._client.get_item(TableName=self._table_name, Key=key, ConsistentRead=True)
         item = answer.get("Item")
         return _registration(item) if item else None
+
+    def note_life_sign(self, training_job_name: str, sign: LifeSign) -> None:
+        """Note what SageMaker said of a job, unless something later is known.
+
+        It is kept apart from the registrations, which are written anew whenever `job.json` is read.
+        """
+        try:
+            self._client.update_item(
+                TableName=self._table_name,
+                Key=_life_sign_key(training_job_name),
+                UpdateExpression=(
+                    f"SET #at = :at, is_interrupted = :flag, {STATE_TTL_ATTRIBUTE} = :expires"
+                ),
+                ConditionExpression="attribute_not_exists(#at) OR #at <= :at",
+                ExpressionAttributeNames={"#at": "at"},
+                ExpressionAttributeValues={
+                    ":at": {"N": str(round(sign.at * 1000))},
+                    ":flag": {"BOOL": sign.is_interrupted},
+                    ":expires": {"N": str(round(self._clock()) + RETENTION_S)},
+                },
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+
+    def life_sign(self, training_job_name: str) -> LifeSign | None:
+        """Return what SageMaker last said of a job; None if it said nothing."""
+        answer = self._client.get_item(
+            TableName=self._table_name, Key=_life_sign_key(training_job_name)
+        )
+        item: Any = answer.get("Item")
+        if not item:
+            return None
+        return LifeSign(int(item["at"]["N"]) / 1000, item["is_interrupted"]["BOOL"])
 
     def find(self, training_job_name: str) -> list[Registration]:
         """Return every registration of a job's name, one a root, without their rules."""
@@ -220,6 +270,13 @@ def _key(training_job_name: str, root_uri: str) -> dict[str, Any]:
     return {
         STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
         STATE_SORT_KEY: {"S": REGISTRATION_RULE + root_uri},
+    }
+
+
+def _life_sign_key(training_job_name: str) -> dict[str, Any]:
+    return {
+        STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
+        STATE_SORT_KEY: {"S": LIFE_SIGN_RULE},
     }
 
 

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lambdas.contracts import environment
+from lambdas.shared.environment_reader import CustomRuleFile, EnvironmentReader, SettingsError
+from rule_runtime.evaluation.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CustomRuleFile", "EvaluateRuleSettings", "SettingsError", "StopJobSettings"]
+__all__ = [
+    "CustomRuleFile",
+    "EvaluateRuleSettings",
+    "FinishJobSettings",
+    "NotifySettings",
+    "SettingsError",
+    "StopJobSettings",
+    "SweepSettings",
+]
 
-# CreateTrainingJob takes any text; "#" begins the keys of our other items.
-_RULE_NAME: Final = re.compile(r"[^#\x00-\x1f][^\x00-\x1f]{0,255}")
-_BUCKET_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
-_FLAGS: Final = {"true": True, "false": False}
+DEFAULT_NOTIFY_STATUSES: Final = frozenset({"IssuesFound", "Error"})
+DEFAULT_STOP_TAG: Final = "stepwatch:debug-output"
+STOP_PLATFORMS: Final = ("batch", "ecs")
+"""Platforms beside SageMaker whose jobs an API can stop."""
 _POLICIES: Final = ("stop", "observe")
-_RULE_TO_INVOKE: Final = "rule_to_invoke"
-
-
-class SettingsError(ValueError):
-    """The environment lacks variables or holds values that cannot be used; the message has all."""
-
-
-@dataclass(frozen=True)
-class CustomRuleFile:
-    """The file that a custom rule is in.
-
-    Attributes:
-        name: Its path below the folder of custom rules.
-        sha256: SHA-256 that it must have.
-    """
-
-    name: str
-    sha256: str
+_REGION: Final = "AWS_REGION"  # set by Lambda
+_DEFAULT_REGION: Final = "AWS_DEFAULT_REGION"
+_MAX_SILENCE_S: Final = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -51,6 +43,10 @@ class EvaluateRuleSettings:
         tensor_bucket_names: Buckets that may be read; objects of others are refused.
         event_bus_name: The bus that status events go to.
         custom_rule: The file that the rule is in; None for a built-in rule.
+        queue_url: The function's own queue, which takes what one call had no time for; None where
+            the records themselves are to be delivered again.
+        worker_wait_s: Seconds that a step waits for a worker, see `Patience`.
+        worker_wait_steps: Later steps that wait too before a worker is given up, likewise.
     """
 
     rule_configuration_name: str
@@ -59,6 +55,9 @@ class EvaluateRuleSettings:
     tensor_bucket_names: frozenset[str]
     event_bus_name: str = "default"
     custom_rule: CustomRuleFile | None = None
+    queue_url: str | None = None
+    worker_wait_s: float = 600.0
+    worker_wait_steps: int = 20
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> EvaluateRuleSettings:
@@ -67,7 +66,7 @@ class EvaluateRuleSettings:
         Raises:
             SettingsError: Variables are missing or invalid; all of them are named.
         """
-        reader = _Reader(variables)
+        reader = EnvironmentReader(variables)
         settings = cls(
             rule_configuration_name=reader.rule_name(environment.RULE_CONFIGURATION_NAME),
             rule_parameters=reader.rule_parameters(environment.RULE_PARAMETERS),
@@ -77,6 +76,9 @@ class EvaluateRuleSettings:
             custom_rule=reader.custom_rule(
                 environment.CUSTOM_RULE_FILE, environment.CUSTOM_RULE_SHA256
             ),
+            queue_url=reader.text(environment.QUEUE_URL, default="") or None,
+            worker_wait_s=reader.number(environment.WORKER_WAIT_S, default=600.0),
+            worker_wait_steps=int(reader.number(environment.WORKER_WAIT_STEPS, default=20)),
         )
         reader.raise_problems()
         return settings
@@ -93,6 +95,12 @@ class StopJobSettings:
         stop_rules: Rules whose finding stops a job; empty means every rule.
         stop_any_native_job: True when a native event or a direct invocation may stop a job that
             is not registered here.
+        observed_rules: Rules whose finding never stops a job.
+        min_rules: How many different rules must have found an issue before a job is stopped.
+        platforms: Platforms beside SageMaker whose API may be called, of `batch` and `ecs`.
+        tag: The tag by which a job of such a platform names the root that may stop it.
+        confirm_s: Time in seconds that a job has to end before it is asked again.
+        event_bus_name: The bus that is told of jobs that do not end.
     """
 
     state_table_name: str
@@ -100,6 +108,12 @@ class StopJobSettings:
     observe_only: bool = False
     stop_rules: frozenset[str] = frozenset()
     stop_any_native_job: bool = True
+    observed_rules: frozenset[str] = frozenset()
+    min_rules: int = 1
+    platforms: frozenset[str] = frozenset()
+    tag: str = DEFAULT_STOP_TAG
+    confirm_s: float = 600.0
+    event_bus_name: str = "default"
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> StopJobSettings:
@@ -108,97 +122,131 @@ class StopJobSettings:
         Raises:
             SettingsError: Variables are missing or invalid; all of them are named.
         """
-        reader = _Reader(variables)
+        reader = EnvironmentReader(variables)
         settings = cls(
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
             observe_only=reader.choice(environment.STOP_POLICY, _POLICIES) == "observe",
             stop_rules=reader.names(environment.STOP_RULES),
             stop_any_native_job=reader.flag(environment.STOP_ANY_NATIVE_JOB, default=True),
+            observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
+            min_rules=int(reader.number(environment.STOP_MIN_RULES, default=1)),
+            platforms=reader.choices(environment.STOP_PLATFORMS, STOP_PLATFORMS),
+            tag=reader.text(environment.STOP_TAG, default=DEFAULT_STOP_TAG),
+            confirm_s=reader.number(environment.STOP_CONFIRM_S, default=600.0),
+            event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
         )
         reader.raise_problems()
         return settings
 
     def stops(self, rule_configuration_name: str) -> bool:
         """Tell whether a finding of this rule is one that stops jobs."""
-        return not self.stop_rules or rule_configuration_name in self.stop_rules
+        name = rule_configuration_name
+        return (not self.stop_rules or name in self.stop_rules) and name not in self.observed_rules
 
 
-class _Reader:
-    """Typed access to environment variables that collects what is wrong with them."""
+@dataclass(frozen=True)
+class FinishJobSettings:
+    """What the function that learns of ended jobs must know.
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
-        self._variables = variables
-        self._problems: list[str] = []
+    Attributes:
+        state_table_name: The table of evaluation states and registrations.
+        tensor_bucket_names: Buckets that this deployment watches.
+        rule_queue_urls: The evaluators' queues by rule configuration name.
+    """
 
-    def raise_problems(self) -> None:
-        if self._problems:
-            raise SettingsError(
-                "the function's environment is not usable: " + "; ".join(self._problems)
-            )
+    state_table_name: str
+    tensor_bucket_names: frozenset[str]
+    rule_queue_urls: Mapping[str, str]
 
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self._variables.get(name, "").strip() or default
-        if value is None:
-            self._problems.append(f"{name} is not set")
-            return ""
-        return value
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> FinishJobSettings:
+        """Return the settings in `variables`.
 
-    def rule_name(self, name: str) -> str:
-        value = self.text(name)
-        if value and _RULE_NAME.fullmatch(value) is None:
-            self._problems.append(
-                f"{name} is {value[:80]!r}: 1 to 256 printable characters expected, no '#' first"
-            )
-        return value
+        Raises:
+            SettingsError: Variables are missing or invalid; all of them are named.
+        """
+        reader = EnvironmentReader(variables)
+        settings = cls(
+            state_table_name=reader.text(environment.STATE_TABLE_NAME),
+            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+            rule_queue_urls=reader.texts(environment.RULE_QUEUE_URLS),
+        )
+        reader.raise_problems()
+        return settings
 
-    def names(self, name: str) -> frozenset[str]:
-        parts = self._variables.get(name, "").split(",")
-        return frozenset(part.strip() for part in parts if part.strip())
 
-    def bucket_names(self, name: str) -> frozenset[str]:
-        if not self.text(name):
-            return frozenset()
-        names = self.names(name)
-        wrong = sorted(bucket for bucket in names if _BUCKET_NAME.fullmatch(bucket) is None)
-        if wrong or not names:
-            self._problems.append(f"{name} holds no bucket names: {wrong or 'nothing'}")
-        return names
+@dataclass(frozen=True)
+class SweepSettings:
+    """What the function that looks after quiet runs must know.
 
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        value = self.text(name, default=choices[0]).lower()
-        if value not in choices:
-            self._problems.append(f"{name} is {value!r}: one of {', '.join(choices)} expected")
-        return value
+    Attributes:
+        state_table_name: The table of evaluation states and registrations.
+        tensor_bucket_names: Buckets that this deployment watches.
+        rule_queue_urls: The evaluators' queues by rule configuration name.
+        max_silence_s: Seconds without output after which a run is taken for ended.
+    """
 
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self.text(name, default=str(default)).lower()
-        if value not in _FLAGS:
-            self._problems.append(f"{name} is {value!r}: true or false expected")
-        return _FLAGS.get(value, default)
+    state_table_name: str
+    tensor_bucket_names: frozenset[str]
+    rule_queue_urls: Mapping[str, str]
+    max_silence_s: float = _MAX_SILENCE_S
 
-    def custom_rule(self, file: str, sha256: str) -> CustomRuleFile | None:
-        if not (self._variables.get(file, "").strip() or self._variables.get(sha256, "").strip()):
-            return None
-        found = CustomRuleFile(self.text(file), self.text(sha256))
-        if found.sha256 and _SHA256.fullmatch(found.sha256) is None:
-            self._problems.append(
-                f"{sha256} is {found.sha256[:80]!r}: 64 hexadecimal digits expected"
-            )
-        return found
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> SweepSettings:
+        """Return the settings in `variables`.
 
-    def rule_parameters(self, name: str) -> dict[str, str]:
-        text = self.text(name)
-        if not text:
-            return {}
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            self._problems.append(f"{name} is no JSON: {error}")
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
-            self._problems.append(f"{name} is {text[:80]!r}: a JSON object of strings expected")
-            return {}
-        if not value.get(_RULE_TO_INVOKE):
-            self._problems.append(f"{name} does not say {_RULE_TO_INVOKE}")
-        return value
+        Raises:
+            SettingsError: Variables are missing or invalid; all of them are named.
+        """
+        reader = EnvironmentReader(variables)
+        settings = cls(
+            state_table_name=reader.text(environment.STATE_TABLE_NAME),
+            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+            rule_queue_urls=reader.texts(environment.RULE_QUEUE_URLS),
+            max_silence_s=reader.number(environment.MAX_SILENCE_S, default=_MAX_SILENCE_S),
+        )
+        reader.raise_problems()
+        return settings
+
+
+@dataclass(frozen=True)
+class NotifySettings:
+    """What the function that tells people must know.
+
+    Attributes:
+        state_table_name: The table of evaluation states and registrations.
+        tensor_bucket_names: Buckets whose `job.json` may be read.
+        topic_arn: The topic that messages go to.
+        region: Region of the deployment, for links to the console.
+        statuses: Statuses that are worth a message.
+        rule_log_groups: Names of the evaluators' log groups by rule configuration name.
+    """
+
+    state_table_name: str
+    tensor_bucket_names: frozenset[str]
+    topic_arn: str
+    region: str
+    statuses: frozenset[str] = DEFAULT_NOTIFY_STATUSES
+    rule_log_groups: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> NotifySettings:
+        """Return the settings in `variables`.
+
+        Raises:
+            SettingsError: Variables are missing or invalid; all of them are named.
+        """
+        reader = EnvironmentReader(variables)
+        statuses = reader.choices(environment.NOTIFY_STATUSES, [s.value for s in RuleStatus])
+        has_groups = bool(reader.text(environment.RULE_LOG_GROUPS, default=""))
+        settings = cls(
+            state_table_name=reader.text(environment.STATE_TABLE_NAME),
+            tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
+            topic_arn=reader.text(environment.TOPIC_ARN),
+            region=reader.text(_REGION, default=variables.get(_DEFAULT_REGION)),
+            statuses=statuses or DEFAULT_NOTIFY_STATUSES,
+            rule_log_groups=reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {},
+        )
+        reader.raise_problems()
+        return settings

@@ -3,29 +3,45 @@
 One item is one rule's evaluation of one run of a job. Whoever evaluates loads the item, advances
 the state, and writes it back only if nobody else did in between; the refusal carries the item as
 it is now. The counter of announced transitions is written apart from the rest and only ever rises,
-so that announcing and evaluating never stand in each other's way.
+so that announcing and evaluating never stand in each other's way. A large memory is stored as an
+object before the item that names it, and the object of the item before is removed afterwards.
 """
 
 from __future__ import annotations
 
-import json
 import time
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from botocore.exceptions import ClientError
 
-from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY, STATE_TTL_ATTRIBUTE
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from lambdas.contracts.events import ACTIVE_ATTRIBUTE
+from lambdas.shared.rule_memory import DamagedMemoryError
+from lambdas.shared.state_item import (
+    MAX_INLINE_MEMORY_BYTES,
+    OPTIONAL_ATTRIBUTES,
+    MemoryTooLargeError,
+    StateKey,
+    StoredState,
+    attributes_of,
+    compressed_memory,
+    decompressed_memory,
+    key_attributes,
+    stored_state,
+    successor,
+)
+from rule_runtime.evaluation.state import Counts, Progress
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+    from lambdas.shared.rule_memory import RuleMemories
+    from rule_runtime.evaluation.state import EvaluationState
+
 __all__ = [
     "DynamoStateTable",
+    "MemoryLostError",
     "MemoryTooLargeError",
     "StateKey",
     "StateTable",
@@ -33,14 +49,7 @@ __all__ = [
     "VersionConflictError",
 ]
 
-RETENTION_S: Final = 90 * 24 * 3600
-"""An item that nobody wrote for so long is deleted by the table, in seconds."""
-MAX_ITEM_BYTES: Final = 400 * 1024
-"""Largest item that DynamoDB takes, in bytes."""
-_ITEM_MARGIN_BYTES: Final = 4 * 1024  # names of attributes, numbers and what DynamoDB adds
-_ACTIVE: Final = "1"
-_COMPRESSED: Final = ("memory", "progress")
-_TEXTS: Final = ("blocked_by", "counts", "evidence")
+_REFUSED: Final = "ConditionalCheckFailedException"
 
 
 class VersionConflictError(Exception):
@@ -55,52 +64,29 @@ class VersionConflictError(Exception):
         self.current = current
 
 
-class MemoryTooLargeError(ValueError):
-    """A rule's memory does not fit into one item of the table."""
-
-    def __init__(self, key: StateKey, size: int) -> None:
-        super().__init__(
-            f"the state of {key.rule} takes {size} bytes compressed, {MAX_ITEM_BYTES} are allowed: "
-            "the rule keeps too much between steps; narrow its collections"
-        )
-
-
-@dataclass(frozen=True)
-class StateKey:
-    """The run of a job and the rule that is evaluated over it."""
-
-    root_uri: str
-    run_id: str
-    rule: str
-
-    @property
-    def run(self) -> str:
-        """The partition key; a root ends in "/" and a run id has no "#", so it is unique."""
-        return f"{self.root_uri}#{self.run_id}"
-
-
-@dataclass(frozen=True)
-class StoredState:
-    """An evaluation state as the table has it.
+class MemoryLostError(Exception):
+    """The object that holds a rule's memory was removed or changed by somebody.
 
     Attributes:
-        key: What is evaluated.
-        state: The evaluation's state.
-        version: Raised by each write; 0 means that nothing is stored yet.
-        status_changed_at_ms: Time of the last transition, milliseconds since the epoch.
+        restart: The state to go on from: the run from its beginning, with the verdict so far.
     """
 
-    key: StateKey
-    state: EvaluationState
-    version: int = 0
-    status_changed_at_ms: int = 0
+    def __init__(self, stored: StoredState, reason: str) -> None:
+        super().__init__(f"the memory of {stored.key.rule} for {stored.key.run} is lost: {reason}")
+        counts = Counts(failure=stored.state.counts.failure)
+        state = replace(stored.state, progress=Progress(), memory={}, counts=counts)
+        self.restart = replace(stored, state=state, memory_object="")
 
 
 class StateTable(Protocol):
     """What evaluators and the function that stops jobs need of the table."""
 
     def load(self, key: StateKey) -> StoredState | None:
-        """Return the stored state, None when there is none."""
+        """Return the stored state, None when there is none.
+
+        Raises:
+            MemoryLostError: The rule's memory is not there any more.
+        """
         ...
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
@@ -108,7 +94,7 @@ class StateTable(Protocol):
 
         Raises:
             VersionConflictError: The table does not hold `stored` any more.
-            MemoryTooLargeError: The state does not fit into an item; nothing was written.
+            MemoryTooLargeError: The state does not fit; nothing was written.
         """
         ...
 
@@ -124,150 +110,153 @@ class DynamoStateTable:
         client: DynamoDB client.
         table_name: Name of the table.
         clock: Seconds since the epoch.
+        memories: Where memories are that are too large for an item. Without it those are not
+            looked at, and states that need it cannot be saved.
     """
 
     def __init__(
-        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
+        self,
+        client: DynamoDBClient,
+        table_name: str,
+        clock: Callable[[], float] = time.time,
+        memories: RuleMemories | None = None,
     ) -> None:
         self._client = client
         self._table_name = table_name
         self._clock = clock
+        self._memories = memories
 
     def load(self, key: StateKey) -> StoredState | None:
         """Return the stored state, None when there is none."""
-        answer = self._client.get_item(
-            TableName=self._table_name, Key=_key_attributes(key), ConsistentRead=True
-        )
-        item = answer.get("Item")
-        return _stored_state(key, item) if item else None
+        stored = self._get(key)
+        while stored is not None and stored.memory_object and self._memories is not None:
+            try:
+                data = self._memories.get(key, stored.memory_object)
+                memory = decompressed_memory(data)
+            except (DamagedMemoryError, ValueError) as error:  # noqa: PERF203 - rarely repeated
+                # Or another evaluator has just written the next one, and removed this one.
+                again = self._get(key)
+                if again is not None and again.memory_object == stored.memory_object:
+                    raise MemoryLostError(again, str(error)) from error
+                stored = again
+            else:
+                return replace(stored, state=replace(stored.state, memory=memory))
+        return stored
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
         """Write `state` in place of `stored` if the table still holds that version."""
         now = self._clock()
-        changed = state.transition != stored.state.transition or not stored.version
-        saved = StoredState(
-            key=stored.key,
-            state=replace(state, announced_transition=stored.state.announced_transition),
-            version=stored.version + 1,
-            status_changed_at_ms=round(now * 1000) if changed else stored.status_changed_at_ms,
-        )
-        update = _update(saved, now)
-        if stored.version:
-            update.values[":expected"] = {"N": str(stored.version)}
-            condition = "version = :expected"
-        else:
-            condition = "attribute_not_exists(version)"
+        saved = successor(stored, state, now)
+        memory = compressed_memory(saved)
+        saved = replace(saved, memory_object=self._stored_apart(stored, saved, memory))
         try:
-            self._client.update_item(
-                TableName=self._table_name,
-                Key=_key_attributes(stored.key),
-                UpdateExpression=update.expression,
-                ConditionExpression=condition,
-                ExpressionAttributeNames=update.names,
-                ExpressionAttributeValues=update.values,
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            item: Any = error.response.get("Item")
-            current = _stored_state(stored.key, item) if item else None
-            raise VersionConflictError(stored.key, current) from error
+            current = self._write(saved, attributes_of(saved, memory, now), stored.version)
+        except MemoryTooLargeError:
+            self._remove_unless(saved, stored)
+            raise
+        if current is not None:
+            self._remove_unless(saved, current.stored)
+            held = current.stored
+            if held is not None and held.memory_object:
+                held = self.load(stored.key)
+            raise VersionConflictError(stored.key, held)
+        self._remove_unless(stored, saved)
         return saved
 
     def mark_announced(self, stored: StoredState) -> StoredState:
-        """Raise the counter of announced transitions, unless another evaluator already did."""
-        transition = stored.state.transition
+        """Raise the counter of announced transitions, unless another evaluator already did.
+
+        An evaluation that has ended is not active any more from then on.
+        """
+        transition = {"N": str(stored.state.transition)}
+        expression = "SET announced_transition = :transition"
+        is_done = stored.state.ended and self._update(
+            stored.key,
+            UpdateExpression=f"{expression} REMOVE {ACTIVE_ATTRIBUTE}",
+            ConditionExpression="version = :version",
+            ExpressionAttributeValues={
+                ":transition": transition,
+                ":version": {"N": str(stored.version)},
+            },
+        )
+        if not is_done:
+            self._update(
+                stored.key,
+                UpdateExpression=expression,
+                ConditionExpression="announced_transition < :transition",
+                ExpressionAttributeValues={":transition": transition},
+            )
+        return replace(stored, state=stored.state.announced())
+
+    def _get(self, key: StateKey) -> StoredState | None:
+        answer = self._client.get_item(
+            TableName=self._table_name, Key=key_attributes(key), ConsistentRead=True
+        )
+        item = answer.get("Item")
+        return stored_state(key, item) if item else None
+
+    def _stored_apart(self, stored: StoredState, saved: StoredState, memory: bytes) -> str:
+        """Store a memory that is too large for the item; return the object's name, or nothing."""
+        if len(memory) <= MAX_INLINE_MEMORY_BYTES or self._memories is None:
+            return ""
+        if stored.memory_object and self._memories.holds(stored.memory_object, memory):
+            return stored.memory_object
+        return self._memories.put(saved.key, saved.version, memory)
+
+    def _remove_unless(self, of: StoredState, kept: StoredState | None) -> None:
+        """Remove the memory of one state unless the other one has it too."""
+        is_shared = kept is not None and kept.memory_object == of.memory_object
+        if of.memory_object and not is_shared and self._memories is not None:
+            self._memories.remove(of.key, of.memory_object)
+
+    def _write(
+        self, saved: StoredState, attributes: Mapping[str, Any], expected_version: int
+    ) -> _Refusal | None:
+        """Write an item if it has the expected version; 0: if there is none."""
+        absent = [name for name in OPTIONAL_ATTRIBUTES if name not in attributes]
+        # Every name goes through a placeholder: `status` and `memory` are words of the language.
+        names = {f"#{name}": name for name in (*attributes, *absent)}
+        values = {f":{name}": value for name, value in attributes.items()}
+        values[":none"] = {"N": "0"}
+        condition = "attribute_not_exists(version)"
+        if expected_version:
+            values[":expected"] = {"N": str(expected_version)}
+            condition = "version = :expected"
+        assigned = ", ".join(f"#{name} = :{name}" for name in attributes)
         try:
             self._client.update_item(
                 TableName=self._table_name,
-                Key=_key_attributes(stored.key),
-                UpdateExpression="SET announced_transition = :transition",
-                ConditionExpression="announced_transition < :transition",
-                ExpressionAttributeValues={":transition": {"N": str(transition)}},
+                Key=key_attributes(saved.key),
+                UpdateExpression=f"SET {assigned}, announced_transition = "
+                "if_not_exists(announced_transition, :none) "
+                f"REMOVE {', '.join(f'#{name}' for name in absent)}",
+                ConditionExpression=condition,
+                ExpressionAttributeNames=names,
+                ExpressionAttributeValues=values,
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if error.response["Error"]["Code"] != _REFUSED:
                 raise
-        return replace(stored, state=stored.state.announced())
+            item: Any = error.response.get("Item")
+            return _Refusal(stored_state(saved.key, item) if item else None)
+        return None
+
+    def _update(self, key: StateKey, **arguments: Any) -> bool:
+        """Update an item; return False if it does not meet the condition."""
+        try:
+            self._client.update_item(
+                TableName=self._table_name, Key=key_attributes(key), **arguments
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _REFUSED:
+                raise
+            return False
+        return True
 
 
 @dataclass(frozen=True)
-class _Update:
-    """The parts of an UpdateItem request that write one state."""
+class _Refusal:
+    """What the table holds instead of what was expected; None when the item is gone."""
 
-    expression: str
-    names: dict[str, str]
-    values: dict[str, Any]
-
-
-def _update(saved: StoredState, now: float) -> _Update:
-    attributes = _attributes(saved, now)
-    absent = [name for name in ("evidence", "active") if name not in attributes]
-    # Every name goes through a placeholder: `status` and `memory` are words of the language.
-    names = {f"#{name}": name for name in (*attributes, *absent)}
-    values = {f":{name}": value for name, value in attributes.items()}
-    values[":none"] = {"N": "0"}
-    expression = "SET " + ", ".join(f"#{name} = :{name}" for name in attributes)
-    expression += ", announced_transition = if_not_exists(announced_transition, :none)"
-    if absent:
-        expression += " REMOVE " + ", ".join(f"#{name}" for name in absent)
-    return _Update(expression, names, values)
-
-
-def _attributes(saved: StoredState, now: float) -> dict[str, Any]:
-    content = saved.state.to_json()
-    attributes: dict[str, Any] = {
-        "version": {"N": str(saved.version)},
-        "status": {"S": saved.state.status.value},
-        "transition": {"N": str(saved.state.transition)},
-        "ended": {"BOOL": saved.state.ended},
-        "status_changed_at": {"N": str(saved.status_changed_at_ms)},
-        "updated_at": {"N": str(round(now * 1000))},
-        STATE_TTL_ATTRIBUTE: {"N": str(round(now) + RETENTION_S)},
-    }
-    for name in _COMPRESSED:
-        attributes[name] = {"B": zlib.compress(_json(content[name]).encode(), level=6)}
-    for name in _TEXTS:
-        if content[name] is not None:
-            attributes[name] = {"S": _json(content[name])}
-    if saved.state.status is RuleStatus.IN_PROGRESS:
-        attributes["active"] = {"S": _ACTIVE}
-    size = sum(_size(value) for value in attributes.values()) + _ITEM_MARGIN_BYTES
-    if size > MAX_ITEM_BYTES:
-        raise MemoryTooLargeError(saved.key, size)
-    return attributes
-
-
-def _stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
-    content: dict[str, Any] = {
-        "status": item["status"]["S"],
-        "transition": int(item["transition"]["N"]),
-        "announced_transition": int(item["announced_transition"]["N"]),
-        "ended": item["ended"]["BOOL"],
-    }
-    for name in _COMPRESSED:
-        content[name] = json.loads(zlib.decompress(item[name]["B"]))
-    for name in _TEXTS:
-        content[name] = json.loads(item[name]["S"]) if name in item else None
-    return StoredState(
-        key=key,
-        state=EvaluationState.from_json(content),
-        version=int(item["version"]["N"]),
-        status_changed_at_ms=int(item["status_changed_at"]["N"]),
-    )
-
-
-def _key_attributes(key: StateKey) -> dict[str, Any]:
-    return {STATE_PARTITION_KEY: {"S": key.run}, STATE_SORT_KEY: {"S": key.rule}}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _size(attribute: Mapping[str, Any]) -> int:
-    value = next(iter(attribute.values()))
-    if isinstance(value, bool):
-        return 1
-    return len(value.encode() if isinstance(value, str) else value)
+    stored: StoredState | None

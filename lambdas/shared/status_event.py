@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SCHEMA_VERSION, STATUS_SOURCE
-from rule_runtime.evaluation.outcome import status_details
+from rule_runtime.evaluation.outcome import MAX_STATUS_DETAILS_LENGTH, status_details
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ def status_detail(registration: Registration, stored: StoredState) -> dict[str, 
                 "RuleConfigurationName": stored.key.rule,
                 "RuleEvaluationStatus": state.status.value,
                 "LastModifiedTime": stored.status_changed_at_ms,
-                "StatusDetails": status_details(stored.key.rule, state),
+                "StatusDetails": _details(stored),
             }
         ],
     }
@@ -96,6 +96,14 @@ def status_detail(registration: Registration, stored: StoredState) -> dict[str, 
     if state.evidence is not None:
         detail["Evidence"] = _bounded(state.evidence)
     return detail
+
+
+def _details(stored: StoredState) -> str:
+    details = status_details(stored.key.rule, stored.state)
+    if not (stored.note and stored.state.ended):
+        return details
+    note = f"; {stored.note}"[:MAX_STATUS_DETAILS_LENGTH]
+    return details[: MAX_STATUS_DETAILS_LENGTH - len(note)] + note
 
 
 def _bounded(evidence: Evidence) -> dict[str, Any]:

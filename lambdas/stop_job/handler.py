@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -13,8 +15,18 @@ from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
 from lambdas.shared.settings import StopJobSettings
 from lambdas.shared.state_table import DynamoStateTable
+from lambdas.shared.stop_table import StopTable
+from lambdas.stop_job.confirmation import (
+    ConfirmationDependencies,
+    StopConfirmation,
+    is_confirmation_due,
+)
+from lambdas.stop_job.containers import BatchJobs, EcsTasks
 from lambdas.stop_job.request import parse_request
+from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
 from lambdas.stop_job.service import StopJobDependencies, StopJobService
+from lambdas.stop_job.stopper import JobStopper, StopperDependencies
+from lambdas.stop_job.verdicts import Verdicts
 
 __all__ = ["lambda_handler"]
 
@@ -26,34 +38,62 @@ def _telemetry() -> Telemetry:
     return Telemetry(_FUNCTION)
 
 
+@dataclass(frozen=True)
+class _Services:
+    """What the function's two kinds of events are for."""
+
+    stop: StopJobService
+    confirmation: StopConfirmation
+
+
 @cache
-def _service() -> StopJobService:
+def _service() -> _Services:
     settings = StopJobSettings.from_environment(os.environ)
-    return StopJobService(
+    table_name, telemetry = settings.state_table_name, _telemetry()
+    registrations = RegistrationTable(clients.dynamodb(), table_name)
+    stops = StopTable(clients.dynamodb(), table_name)
+    sagemaker = SageMakerJobs(clients.sagemaker, telemetry)
+    stopper = JobStopper(
         settings,
-        StopJobDependencies(
-            states=DynamoStateTable(clients.dynamodb(), settings.state_table_name),
-            registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
-            sagemaker=clients.sagemaker,
+        StopperDependencies(
+            sagemaker=sagemaker,
+            containers={"batch": BatchJobs(clients.batch), "ecs": EcsTasks(clients.ecs)},
+            registrations=registrations,
             open_store=lambda uri: S3Store(uri, client=clients.s3()),
-            telemetry=_telemetry(),
+            telemetry=telemetry,
         ),
     )
+    deciding = StopJobDependencies(
+        states=DynamoStateTable(clients.dynamodb(), table_name),
+        verdicts=Verdicts(clients.dynamodb(), table_name),
+        registrations=registrations,
+        stops=stops,
+        sagemaker=sagemaker,
+        stopper=stopper,
+        telemetry=telemetry,
+    )
+    confirming = ConfirmationDependencies(stops, stopper, clients.eventbridge, telemetry)
+    return _Services(StopJobService(settings, deciding), StopConfirmation(settings, confirming))
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any] | None:
     """Stop the training job that an event names, when a rule found an issue in it.
 
     Args:
-        event: A "SageMaker Training Job State Change" event of EventBridge, or only its detail.
+        event: A "SageMaker Training Job State Change" event of EventBridge, or only its detail; or
+            a "Stop Confirmation Due", which has the jobs looked after that were asked to stop.
         context: Lambda's context.
 
     Returns:
         None after a stop; otherwise an answer of status 200 that says that nothing was to be done.
     """
     with _telemetry().invocation(context):
-        request = parse_request(event)
+        if is_confirmation_due(event):
+            remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: math.inf)
+            _service().confirmation.check(remaining_ms)
+            return None
+        request = parse_request(event, context)
         with _telemetry().job(request.training_job_name, request.run_id):
-            if request.findings and _service().handle(request):
+            if request.findings and _service().stop.handle(request):
                 return None
     return {"statusCode": 200, "body": json.dumps("Nothing to do")}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from lambdas.contracts.events import NATIVE_SOURCE
+from lambdas.shared.native_events import is_native_event
 from rule_runtime.evaluation.outcome import RuleStatus
 
 __all__ = ["Finding", "Origin", "StopRequest", "parse_request"]
@@ -15,6 +15,8 @@ __all__ = ["Finding", "Origin", "StopRequest", "parse_request"]
 _MAX_NAME: Final = 256
 _MAX_URI: Final = 1024
 _MAX_DETAILS: Final = 4096
+_MAX_STATUSES: Final = 50
+"""Statuses that are looked at; a job of SageMaker has at most 20 rules, our events tell of one."""
 
 
 class Origin(Enum):
@@ -52,43 +54,44 @@ class StopRequest:
     run_id: str | None = None
 
 
-def parse_request(event: object) -> StopRequest:
+def parse_request(event: object, context: object = None) -> StopRequest:
     """Return what an event asks for; no findings if it is none of the expected shape.
 
     Args:
         event: An EventBridge event, or only its detail; whatever JSON it is, nothing is raised: an
             error would bring the same event back twice, and then to the dead letters.
+        context: Lambda's context, which tells the account that native events must be of.
     """
     whole = event if isinstance(event, Mapping) else {}
     detail = whole.get("detail", whole)
     if not isinstance(detail, Mapping):
         detail = {}
-    source = whole.get("source")
-    is_known = source is None or isinstance(source, str)
+    origin = Origin.DIRECT if whole.get("source") is None else Origin.EVENT_BUS
+    if is_native_event(whole, context):
+        origin = Origin.NATIVE
     return StopRequest(
         training_job_name=_text(detail.get("TrainingJobName"), _MAX_NAME) or "",
         findings=_findings(detail.get("DebugRuleEvaluationStatuses")),
-        origin=_ORIGINS.get(source, Origin.EVENT_BUS) if is_known else Origin.EVENT_BUS,
+        origin=origin,
         root_uri=_text(detail.get("DebugOutputUri"), _MAX_URI),
         run_id=_text(detail.get("RunId"), _MAX_NAME),
     )
 
 
-_ORIGINS: Final[Mapping[object, Origin]] = {None: Origin.DIRECT, NATIVE_SOURCE: Origin.NATIVE}
-
-
 def _findings(statuses: Any) -> tuple[Finding, ...]:
+    """Return the findings, one a rule; each may cost a look into the table."""
     if not isinstance(statuses, list):
         return ()
-    return tuple(
-        Finding(
-            rule=_text(status.get("RuleConfigurationName"), _MAX_NAME) or "",
-            details=_text(status.get("StatusDetails"), _MAX_DETAILS) or "",
-        )
-        for status in statuses
-        if isinstance(status, Mapping)
-        and status.get("RuleEvaluationStatus") == RuleStatus.ISSUES_FOUND
-    )
+    found: dict[str, Finding] = {}
+    for status in statuses[:_MAX_STATUSES]:
+        if (
+            isinstance(status, Mapping)
+            and status.get("RuleEvaluationStatus") == RuleStatus.ISSUES_FOUND
+        ):
+            rule = _text(status.get("RuleConfigurationName"), _MAX_NAME) or ""
+            details = _text(status.get("StatusDetails"), _MAX_DETAILS) or ""
+            found.setdefault(rule, Finding(rule, details))
+    return tuple(found.values())
 
 
 def _text(value: object, max_length: int) -> str | None:

@@ -1,45 +1,39 @@
-"""Stops a training job in which a rule found an issue: the API first, then the signal on disk.
+"""Decides whether a training job in which rules found issues is stopped, and has it stopped.
 
 An event is not believed because it came. Ours can be forged by whoever may put events on the bus,
 so the finding is looked up in the state table, and the place of the stop signal is the registered
 one, never one that an event names. SageMaker's own events and direct invocations are taken at their
 word; what they name by the job's name alone are the registrations that lie below a folder of that
 name, so that nobody else's registration can opt a job out or draw its stop signal to itself.
+
+What a job's own `job.json` asks for, and how many rules must agree, counts whoever tells of the
+findings; which rules stop jobs is said for the rules of this deployment.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timezone
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from hook_layer.format.errors import JobFileError
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
-from hook_layer.format.paths import STOP_FILE
-from hook_layer.storage.base import StorageError, Store
+from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
+from lambdas.shared.stop_table import ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.stop_job.request import Origin
 from rule_runtime.evaluation.outcome import RuleStatus
 
 if TYPE_CHECKING:
-    from mypy_boto3_sagemaker import SageMakerClient
-
+    from hook_layer.format.job_file import JobFile
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
     from lambdas.shared.settings import StopJobSettings
     from lambdas.shared.state_table import StateTable
+    from lambdas.shared.stop_table import StopTable
     from lambdas.stop_job.request import Finding, StopRequest
+    from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
+    from lambdas.stop_job.stopper import JobStopper
+    from lambdas.stop_job.verdicts import Verdicts
 
 __all__ = ["AmbiguousJobError", "StopJobDependencies", "StopJobService"]
-
-_ALREADY_ENDING: Final = re.compile(
-    r"training job is in status (Completed|Failed|Stopped|Stopping|Deleting)\b"
-)
 
 
 class AmbiguousJobError(ValueError):
@@ -52,34 +46,41 @@ class StopJobDependencies:
 
     Attributes:
         states: The evaluation states, which hold the verdicts.
+        verdicts: The same by run.
         registrations: The registered jobs.
-        sagemaker: Returns the client that stops SageMaker's jobs.
-        open_store: Returns the store at a trial's root.
+        stops: The requests to stop jobs.
+        sagemaker: SageMaker's jobs.
+        stopper: Asks jobs to end.
         telemetry: Logs and metrics.
     """
 
     states: StateTable
+    verdicts: Verdicts
     registrations: RegistrationTable
-    sagemaker: Callable[[], SageMakerClient]
-    open_store: Callable[[str], Store]
+    stops: StopTable
+    sagemaker: SageMakerJobs
+    stopper: JobStopper
     telemetry: Telemetry
 
 
 @dataclass(frozen=True)
-class _Reason:
-    """Why a job is stopped, as its stop signal will say it, in one line."""
+class _Job:
+    """A registered run that is meant, and what its `job.json` says now."""
 
-    rule: str
-    text: str
-    evidence: dict[str, Any] | None = None
+    registration: Registration
+    file: JobFile | None
+
+    @property
+    def actions(self) -> JobActions:
+        return JobActions.of(self.registration.training_job_name, self.file)
 
 
 class StopJobService:
-    """Decides whether a job is to be stopped, and stops it.
+    """Decides whether a job is to be stopped, and has it stopped.
 
     Args:
         settings: The function's settings.
-        dependencies: Tables, clients, logs.
+        dependencies: Tables, platforms, logs.
     """
 
     def __init__(self, settings: StopJobSettings, dependencies: StopJobDependencies) -> None:
@@ -91,19 +92,15 @@ class StopJobService:
         """Stop the job that `request` names, if its findings are ones that stop jobs.
 
         Returns:
-            True when the job was stopped (or was ending already), False when there was nothing to
-            do or the request was refused; the log says why.
+            True when the job was asked to stop (or was ending already), False when there was
+            nothing to do or the request was refused; the log says why.
 
         Raises:
             AmbiguousJobError: It cannot be told which of several jobs is meant.
-            ClientError: SageMaker did not stop the job, for another reason than that it ends.
+            ClientError: A platform did not stop the job, for another reason than that it ends.
             StorageError: The stop signal could not be written.
         """
-        findings = list(request.findings)
-        if request.origin is Origin.EVENT_BUS:
-            # The list is of this deployment's rules; whoever gave a job rules of SageMaker's own,
-            # or calls the function, has chosen already.
-            findings = [found for found in findings if self._settings.stops(found.rule)]
+        findings = [found for found in request.findings if self._counts(found.rule, request)]
         if not findings:
             return False
         if self._settings.observe_only:
@@ -113,18 +110,60 @@ class StopJobService:
             )
             return False
         if not request.training_job_name:
-            self._refuse("the event has a finding but no TrainingJobName", request)
-            return False
+            return self._refuse("the event has a finding but no TrainingJobName", request)
         registrations = self._registrations(request)
-        reason = self._reason(request, registrations, findings)
-        if reason is None:
-            self._refuse("neither a registered run nor its verdict confirm the event", request)
-            return False
+        reasons = self._reasons(request, registrations, findings)
+        if not reasons:
+            return self._refuse(
+                "neither a registered run nor its verdict confirm the event", request
+            )
         if any(registration.opt_out_of_stop for registration in registrations):
-            self._refuse("the job opted out of being stopped", request)
+            return self._refuse("the job opted out of being stopped", request)
+        return self._stop_if_asked(request, registrations, reasons)
+
+    def _stop_if_asked(
+        self, request: StopRequest, registrations: list[Registration], reasons: list[StopReason]
+    ) -> bool:
+        """Stop a job unless its own actions, or too few rules, are against it."""
+        stopper = self._use.stopper
+        jobs = [_Job(job, stopper.job_file(job)) for job in registrations]
+        wanted = [reason for reason in reasons if _is_wanted(reason.rule, jobs)]
+        rules = self._agreeing(jobs, wanted)
+        if not wanted or len(rules) < self._settings.min_rules:
+            self._telemetry.info(
+                "the job goes on: its actions do not ask to stop it, or too few rules found issues",
+                rules=sorted(reason.rule for reason in reasons),
+                agreeing_rules=sorted(rules),
+                min_rules=self._settings.min_rules,
+            )
             return False
-        self._stop(request.training_job_name, registrations, reason)
+        targets = [stopper.target(job.registration, job.file) for job in jobs]
+        # Kept before anybody is asked: whatever becomes of this call, it is followed up.
+        for target in targets or [StopTarget(request.training_job_name, ON_SAGEMAKER)]:
+            self._use.stops.note(target, wanted[0])
+            stopper.stop(target, wanted[0])
+        self._telemetry.count("JobsStopped")
+        self._telemetry.info("the job is asked to stop", rule=wanted[0].rule, reason=wanted[0].text)
         return True
+
+    def _counts(self, rule: str, request: StopRequest) -> bool:
+        """Tell whether a finding of a rule stops jobs.
+
+        The settings are about this deployment's rules; whoever gave a job rules of SageMaker's own,
+        or calls the function, has chosen already.
+        """
+        return request.origin is not Origin.EVENT_BUS or self._settings.stops(rule)
+
+    def _agreeing(self, jobs: list[_Job], wanted: list[StopReason]) -> set[str]:
+        """Return the rules that found issues in the job, and would have it stopped."""
+        rules = {reason.rule for reason in wanted}
+        if len(rules) >= self._settings.min_rules:
+            return rules
+        for job in jobs:
+            run = job.registration
+            found = self._use.verdicts.rules_with_issues(run.root_uri, run.run_id)
+            rules |= {r for r in found if self._settings.stops(r) and _is_wanted(r, jobs)}
+        return rules
 
     def _registrations(self, request: StopRequest) -> list[Registration]:
         """Return the registered runs that the request means."""
@@ -132,13 +171,18 @@ class StopJobService:
         if request.root_uri is not None:
             # The event only chooses among what is registered, and only the run that writes now.
             at_root = table.get(name, request.root_uri)
-            return [at_root] if at_root is not None and _is_meant(at_root, request) else []
+            if at_root is None or not _is_meant(at_root, request):
+                return []
+            if at_root.is_sagemaker_job and not self._is_place_of_job(at_root):
+                return [replace(at_root, platform="unknown")]
+            return [at_root]
         if request.origin is Origin.EVENT_BUS:
             return []
         found = [job for job in table.find(name) if job.lies_below_its_name]
-        on_sagemaker = [registration for registration in found if registration.is_sagemaker_job]
+        on_sagemaker = [job for job in found if job.is_sagemaker_job and self._is_place_of_job(job)]
         if on_sagemaker or request.origin is Origin.NATIVE:
             return on_sagemaker
+        found = [job for job in found if not job.is_sagemaker_job]
         if len(found) > 1:
             roots = ", ".join(sorted(registration.root_uri for registration in found))
             raise AmbiguousJobError(
@@ -147,73 +191,53 @@ class StopJobService:
             )
         return found
 
-    def _reason(
+    def _is_place_of_job(self, registration: Registration) -> bool:
+        name, root_uri = registration.training_job_name, registration.root_uri
+        if self._use.sagemaker.can_write(name, root_uri):
+            return True
+        self._telemetry.warning(
+            "a registration does not speak for SageMaker's job of its name, which writes elsewhere",
+            debug_output_uri=root_uri,
+        )
+        return False
+
+    def _reasons(
         self, request: StopRequest, registrations: list[Registration], findings: list[Finding]
-    ) -> _Reason | None:
-        """Return why the job is to be stopped, None if it is not."""
+    ) -> list[StopReason]:
+        """Return why the job is to be stopped, one reason a rule; none if it is not."""
         if request.origin is Origin.EVENT_BUS:
             return self._confirmed(registrations, findings)
         # Only our own events name a root, and they are about registered runs.
         is_any_job = self._settings.stop_any_native_job and request.root_uri is None
         if not (registrations or is_any_job):
-            return None
-        told = " ".join(findings[0].details.split())
-        return _Reason(findings[0].rule, told or _sentence(findings[0].rule))
+            return []
+        return [
+            StopReason(found.rule, " ".join(found.details.split()) or _sentence(found.rule))
+            for found in findings
+        ]
 
     def _confirmed(
         self, registrations: list[Registration], findings: list[Finding]
-    ) -> _Reason | None:
-        """Return the first finding that the state table confirms."""
+    ) -> list[StopReason]:
+        """Return the findings that the state table confirms."""
+        reasons = []
         for registration in registrations:
-            for finding in filter(attrgetter("rule"), findings):
+            for finding in findings:
+                if not finding.rule:
+                    continue
                 key = StateKey(registration.root_uri, registration.run_id, finding.rule)
                 stored = self._use.states.load(key)
-                if stored is not None and stored.state.status is RuleStatus.ISSUES_FOUND:
-                    evidence = stored.state.evidence
-                    if evidence is None:
-                        return _Reason(finding.rule, _sentence(finding.rule))
-                    return _Reason(finding.rule, evidence.line, evidence.to_json())
-        return None
+                if stored is None or stored.state.status is not RuleStatus.ISSUES_FOUND:
+                    continue
+                evidence = stored.state.evidence
+                reasons.append(
+                    StopReason(finding.rule, _sentence(finding.rule))
+                    if evidence is None
+                    else StopReason(finding.rule, evidence.line, evidence.to_json())
+                )
+        return reasons
 
-    def _stop(self, name: str, registrations: list[Registration], reason: _Reason) -> None:
-        # The other order would let the training loop end first, and the job become Failed.
-        if not registrations or any(job.is_sagemaker_job for job in registrations):
-            self._stop_sagemaker_job(name)
-        for registration in registrations:
-            self._signal(registration, reason)
-        self._telemetry.count("JobsStopped")
-        self._telemetry.info("the job is asked to stop", rule=reason.rule, reason=reason.text)
-
-    def _stop_sagemaker_job(self, name: str) -> None:
-        try:
-            self._use.sagemaker().stop_training_job(TrainingJobName=name)
-        except ClientError as error:
-            details = error.response["Error"]
-            ending = _ALREADY_ENDING.search(details.get("Message", ""))
-            if details.get("Code") != "ValidationException" or ending is None:
-                raise
-            self._telemetry.info("the job ends already", training_job_status=ending[1])
-
-    def _signal(self, registration: Registration, reason: _Reason) -> None:
-        """Write `stop.json` beside the tensors, unless this run has one."""
-        bucket = registration.root_uri.removeprefix("s3://").partition("/")[0]
-        if bucket not in self._settings.tensor_bucket_names:
-            self._telemetry.error("no stop signal outside the watched buckets", bucket=bucket)
-            return
-        store = self._use.open_store(registration.root_uri)
-        run_id = registration.run_id or None
-        if _is_signalled(store, run_id):
-            return
-        signal = StopFile(
-            reason=reason.text,
-            requested_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            run_id=run_id,
-            rule_configuration_name=reason.rule,
-            evidence=reason.evidence,
-        )
-        store.put(STOP_FILE, signal.encode())
-
-    def _refuse(self, why: str, request: StopRequest) -> None:
+    def _refuse(self, why: str, request: StopRequest) -> bool:
         self._telemetry.count("StopsRefused")
         self._telemetry.warning(
             "the job is not stopped: " + why,
@@ -221,6 +245,12 @@ class StopJobService:
             debug_output_uri=request.root_uri,
             event_run_id=request.run_id,
         )
+        return False
+
+
+def _is_wanted(rule: str, jobs: list[_Job]) -> bool:
+    """Tell whether no job that is meant has actions that leave a stop on this rule out."""
+    return all(job.actions.asks_to_stop(rule) is not False for job in jobs)
 
 
 def _is_meant(registration: Registration, request: StopRequest) -> bool:
@@ -232,15 +262,3 @@ def _is_meant(registration: Registration, request: StopRequest) -> bool:
 
 def _sentence(rule: str) -> str:
     return f"the rule {rule} found an issue"
-
-
-def _is_signalled(store: Store, run_id: str | None) -> bool:
-    """Tell whether the run has a stop signal, whose reason is then kept."""
-    try:
-        data = store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
-        signal = parse_stop_file(data, file=store.uri + STOP_FILE)
-    except (StorageError, JobFileError):
-        # Absent, unreadable (S3 says "access denied" of an absent object to a role that may not
-        # list) or not ours: writing the signal matters more than which reason it carries.
-        return False
-    return signal.run_id == run_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,16 +26,28 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from hook_layer.format.statistics_block import STATISTICS_COLUMNS, Statistics
 from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts import environment
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE, tensor_object_pattern
+from lambdas.contracts.events import (
+    ACTIVE_ATTRIBUTE,
+    ACTIVE_INDEX,
+    ACTIVE_INDEX_ATTRIBUTES,
+    STATUS_DETAIL_TYPE,
+    STATUS_SOURCE,
+    UPDATED_AT_ATTRIBUTE,
+    tensor_object_pattern,
+)
+from lambdas.evaluate_rule.continuation import Continuations
+from lambdas.evaluate_rule.job_look import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
+from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.rules import RuleFactory
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import Registration
-from lambdas.shared.settings import EvaluateRuleSettings
+from lambdas.shared.state_item import successor
 from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
 from lambdas.shared.status_event import status_detail
+from rule_runtime.evaluation.progress import Patience
 from rule_runtime.evaluation.state import EvaluationState
 
 REGION = "eu-west-1"
@@ -161,8 +174,9 @@ class LambdaContext:
 class MemoryStateTable:
     """The states in this process's memory, with the same conditions and the same encoding."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
         self.items: dict[StateKey, StoredState] = {}
+        self.clock = clock
 
     def load(self, key: StateKey) -> StoredState | None:
         return self.items.get(key)
@@ -173,11 +187,8 @@ class MemoryStateTable:
             raise VersionConflictError(stored.key, current)
         announced = current.state.announced_transition if current else 0
         content = json.loads(zlib.decompress(zlib.compress(json.dumps(state.to_json()).encode())))
-        saved = replace(
-            stored,
-            state=replace(EvaluationState.from_json(content), announced_transition=announced),
-            version=stored.version + 1,
-        )
+        saved = successor(stored, EvaluationState.from_json(content), self.clock())
+        saved = replace(saved, state=replace(saved.state, announced_transition=announced))
         self.items[stored.key] = saved
         return saved
 
@@ -245,25 +256,32 @@ class MemoryPipeline:
     registrations: MemoryRegistrations = field(default_factory=MemoryRegistrations)
     announcer: MemoryAnnouncer = field(default_factory=MemoryAnnouncer)
     attempts: MemoryAttempts = field(default_factory=MemoryAttempts)
+    results: MemoryStore = field(default_factory=MemoryStore)
+    queue: Any = None
+    patience: Patience = field(default_factory=Patience)
     now: float = 1000.0
 
     def service(self) -> EvaluateRuleService:
         """Return a fresh evaluator, as after a cold start."""
         telemetry = Telemetry("evaluate_rule", rule=self.rule_name)
+        self.states.clock = lambda: self.now
+        registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
+        evaluation = RunEvaluation(
+            rule_name=self.rule_name,
+            make_rule=RuleFactory(self.rule_name, self.parameters),
+            states=self.states,
+            announcer=self.announcer,
+            results=ResultFiles(lambda _: self.results, telemetry),
+            continuations=Continuations(self.rule_name, self.queue, telemetry),
+            telemetry=telemetry,
+            patience=self.patience,
+            clock=lambda: self.now,
+            sleep=lambda _: None,
+        )
         return EvaluateRuleService(
-            settings=EvaluateRuleSettings(
-                self.rule_name, self.parameters, TABLE, frozenset({BUCKET})
-            ),
-            jobs=JobRegistry(self.registrations, telemetry, clock=lambda: self.now),
+            bucket_names={BUCKET},
+            jobs=JobLook(self.rule_name, registry, evaluation, telemetry),
             attempts=self.attempts,
-            evaluation=RunEvaluation(
-                rule_name=self.rule_name,
-                make_rule=RuleFactory(self.rule_name, self.parameters),
-                states=self.states,
-                announcer=self.announcer,
-                telemetry=telemetry,
-                sleep=lambda _: None,
-            ),
             open_store=lambda uri: self.other_stores.get(uri, self.store),
             telemetry=telemetry,
         )
@@ -294,6 +312,8 @@ class Pipeline:
 
     evaluate_rule: ModuleType
     stop_job: ModuleType
+    sweep_module: ModuleType
+    finish_job: ModuleType
     queue_url: str
     statuses_url: str
     forget: Callable[[], None]
@@ -340,6 +360,29 @@ class Pipeline:
     def stop(self, event: object) -> Any:
         """Call the function that stops jobs."""
         return self.stop_job.lambda_handler(event, LambdaContext())
+
+    def sweep(self) -> int:
+        """Call the function that looks after quiet runs; return how many it woke."""
+        answer = self.sweep_module.lambda_handler({}, LambdaContext())
+        woken: int = answer["woken"]
+        return woken
+
+    def finish(self, event: object) -> str:
+        """Call the function that learns of ended jobs; return what it says."""
+        answer = self.finish_job.lambda_handler(event, LambdaContext())
+        assert answer["statusCode"] == 200
+        text: str = json.loads(answer["body"])
+        return text
+
+    def grow_quiet(self, seconds: float, run: str = RUN, root: str = ROOT) -> None:
+        """Make it so long ago that files of a run were taken in."""
+        updated_at = round((time.time() - seconds) * 1000)
+        client("dynamodb").update_item(
+            TableName=TABLE,
+            Key={"run": {"S": f"s3://{BUCKET}/{root}#{run}"}, "rule": {"S": RULE}},
+            UpdateExpression="SET updated_at = :at",
+            ExpressionAttributeValues={":at": {"N": str(updated_at)}},
+        )
 
     def deliver(self) -> None:
         """Do what Lambda's poller does until the queue is empty, if nothing fails."""
@@ -411,6 +454,21 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             AttributeDefinitions=[
                 {"AttributeName": "run", "AttributeType": "S"},
                 {"AttributeName": "rule", "AttributeType": "S"},
+                {"AttributeName": ACTIVE_ATTRIBUTE, "AttributeType": "S"},
+                {"AttributeName": UPDATED_AT_ATTRIBUTE, "AttributeType": "N"},
+            ],
+            GlobalSecondaryIndexes=[
+                {
+                    "IndexName": ACTIVE_INDEX,
+                    "KeySchema": [
+                        {"AttributeName": ACTIVE_ATTRIBUTE, "KeyType": "HASH"},
+                        {"AttributeName": UPDATED_AT_ATTRIBUTE, "KeyType": "RANGE"},
+                    ],
+                    "Projection": {
+                        "ProjectionType": "INCLUDE",
+                        "NonKeyAttributes": list(ACTIVE_INDEX_ATTRIBUTES),
+                    },
+                }
             ],
             BillingMode="PAY_PER_REQUEST",
         )
@@ -418,7 +476,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def pipeline(aws: None) -> Pipeline:
+def pipeline(aws: None, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """The functions over AWS in moto, with events that flow as in a deployment."""
     client("s3").put_bucket_notification_configuration(
         Bucket=BUCKET, NotificationConfiguration={"EventBridgeConfiguration": {}}
@@ -427,6 +485,10 @@ def pipeline(aws: None) -> Pipeline:
     statuses_url = _subscribed_queue("statuses", {"source": [STATUS_SOURCE]})
     evaluate_rule = importlib.import_module("lambdas.evaluate_rule.handler")
     stop_job = importlib.import_module("lambdas.stop_job.handler")
+    sweep = importlib.import_module("lambdas.sweep.handler")
+    finish_job = importlib.import_module("lambdas.finish_job.handler")
+    monkeypatch.setenv(environment.QUEUE_URL, queue_url)
+    monkeypatch.setenv(environment.RULE_QUEUE_URLS, json.dumps({RULE: queue_url}))
 
     def forget() -> None:
         for cached in (
@@ -434,11 +496,13 @@ def pipeline(aws: None) -> Pipeline:
             evaluate_rule._telemetry,
             evaluate_rule._service,
             stop_job._service,
+            sweep._service,
+            finish_job._service,
         ):
             cached.cache_clear()
 
     forget()
-    return Pipeline(evaluate_rule, stop_job, queue_url, statuses_url, forget)
+    return Pipeline(evaluate_rule, stop_job, sweep, finish_job, queue_url, statuses_url, forget)
 
 
 def _subscribed_queue(name: str, pattern: Mapping[str, Any]) -> str:

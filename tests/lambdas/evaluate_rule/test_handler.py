@@ -439,6 +439,35 @@ def test_records_are_put_off_when_the_time_is_nearly_over(pipeline: Pipeline) ->
     assert sum("version" in item for item in states) == 3
 
 
+def test_what_one_call_has_no_time_for_goes_through_the_functions_own_queue(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.put_job()
+    for step in range(6):
+        pipeline.put_step(step, num_nan=step == 5)
+    pipeline.put_marker()
+    records = [record for record in pipeline.receive() if "training_job_end" in record["body"]]
+    pipeline.aws("sqs").purge_queue(QueueUrl=pipeline.queue_url)
+    assert pipeline.invoke(records, remaining_ms=[60_000, 60_000, 14_999]) == []
+    assert pipeline.statuses() == ["InProgress"]
+    (wake,) = pipeline.receive()
+    detail = json.loads(wake["body"])["detail"]
+    assert (detail["Reason"], detail["Hop"]) == ("continue", 1)
+    assert detail["Version"] == int(pipeline.state_item()["version"]["N"])
+    num_calls = 0
+    while records := pipeline.receive():
+        num_calls += 1
+        assert pipeline.invoke(records, remaining_ms=[60_000, 60_000, 14_999]) == []
+        for record in records:
+            pipeline.aws("sqs").delete_message(
+                QueueUrl=pipeline.queue_url, ReceiptHandle=record["handle"]
+            )
+    assert num_calls >= 1
+    assert pipeline.statuses() == ["IssuesFound"]
+    assert pipeline.state_item()["ended"] == {"BOOL": True}
+    assert json.loads(pipeline.state_item()["counts"]["S"])["evaluated"] == 6
+
+
 def test_an_unusable_environment_is_told_at_once(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
+from lambdas.shared.wake import Wake, WakeReason
 
 INDEX = "index/000000000/000000000012_worker_0.json"
 BUCKETS = frozenset({"tensors"})
@@ -102,3 +103,21 @@ def test_what_can_never_be_evaluated_is_dropped(text: str, reason: str, is_expec
 def test_no_body_raises_anything_else(text: str) -> None:
     with pytest.raises(IgnoredMessageError):
         parse_message(text, BUCKETS)
+
+
+def test_wakes_are_taken() -> None:
+    wake = Wake("s3://tensors/mnist-7/", "01JD", WakeReason.ENDED)
+    assert parse_message(wake.to_body(), BUCKETS) == wake
+
+
+def test_wakes_of_what_is_not_watched_are_not() -> None:
+    wake = Wake("s3://other/mnist-7/", "01JD", WakeReason.ENDED)
+    with pytest.raises(IgnoredMessageError, match="not watched") as caught:
+        parse_message(wake.to_body(), BUCKETS)
+    assert not caught.value.is_expected
+
+
+def test_a_wake_with_the_source_of_a_bucket_is_none() -> None:
+    event = json.loads(Wake("s3://tensors/a/", "", WakeReason.SILENT).to_body())
+    with pytest.raises(IgnoredMessageError, match="not an event that wakes"):
+        parse_message(json.dumps(event | {"source": "aws.s3"}), BUCKETS)

@@ -58,6 +58,12 @@ def table(request: pytest.FixtureRequest, memory_state_table: Callable[[], Any])
     return DynamoStateTable(clients.dynamodb(), "states")
 
 
+def item() -> dict[str, Any]:
+    key: dict[str, Any] = {"run": {"S": KEY.run}, "rule": {"S": KEY.rule}}
+    found: dict[str, Any] = clients.dynamodb().get_item(TableName="states", Key=key)["Item"]
+    return found
+
+
 def created(table: StateTable) -> StoredState:
     return table.save(StoredState(KEY, INITIAL), INITIAL)
 
@@ -133,6 +139,15 @@ def test_announcing_and_evaluating_do_not_get_into_each_others_way(table: StateT
     assert loaded.state.announced_transition == 2, "the counter only ever rises"
 
 
+def test_output_that_was_not_taken_in_can_be_noted(table: StateTable) -> None:
+    stored = created(table)
+    heard = replace(stored, updated_at_ms=stored.updated_at_ms + 60_000)
+    assert table.save(heard, INITIAL).updated_at_ms == heard.updated_at_ms
+    loaded = table.load(KEY)
+    assert loaded is not None
+    assert loaded.updated_at_ms == heard.updated_at_ms
+
+
 @pytest.mark.usefixtures("aws")
 class TestDynamoDB:
     def test_the_time_of_the_transition_stays(self) -> None:
@@ -149,19 +164,66 @@ class TestDynamoDB:
         table.mark_announced(stored)
         assert table.load(KEY) == replace(stored, state=LATER.announced())
 
-    def test_only_runs_in_progress_are_active(self) -> None:
+    def test_who_has_not_ended_or_was_not_announced_is_active(self) -> None:
         table = DynamoStateTable(clients.dynamodb(), "states", clock=lambda: 1000.0)
-
-        def item() -> dict[str, Any]:
-            key: dict[str, Any] = {"run": {"S": KEY.run}, "rule": {"S": KEY.rule}}
-            found: dict[str, Any] = clients.dynamodb().get_item(TableName="states", Key=key)["Item"]
-            return found
-
         stored = created(table)
         assert item()["active"] == {"S": "1"}
         assert item()["expires_at"] == {"N": str(1000 + 90 * 24 * 3600)}
-        table.save(stored, LATER)
+        found = table.save(table.mark_announced(stored), LATER)
+        found = table.mark_announced(found)
+        assert item()["active"] == {"S": "1"}, "the run goes on"
+        ended = table.save(found, replace(LATER, ended=True))
+        assert "active" not in item(), "the finding was announced before"
+        assert ended.state.is_announced
+
+    def test_a_verdict_is_active_until_it_is_announced(self) -> None:
+        table = DynamoStateTable(clients.dynamodb(), "states")
+        ended = table.save(created(table), replace(LATER, ended=True))
+        assert item()["active"] == {"S": "1"}
+        table.mark_announced(ended)
         assert "active" not in item()
+
+    def test_a_late_word_about_an_earlier_version_leaves_the_next_one_active(self) -> None:
+        table = DynamoStateTable(clients.dynamodb(), "states")
+        error = replace(INITIAL, ended=True).with_status(RuleStatus.ERROR)
+        ended = table.save(created(table), error)
+        table.save(ended, replace(LATER, transition=3, ended=True))
+        table.mark_announced(ended)
+        assert item()["active"] == {"S": "1"}
+        assert item()["announced_transition"] == {"N": "2"}
+
+    def test_the_index_has_the_active_ones_longest_silent_first(self) -> None:
+        now = [1000.0]
+        table = DynamoStateTable(clients.dynamodb(), "states", clock=lambda: now[0])
+        for second, run in ((1000.0, "b"), (2000.0, "a"), (3000.0, "c")):
+            now[0] = second
+            key = replace(KEY, run_id=run)
+            stored = table.save(StoredState(key, INITIAL), INITIAL)
+            if run == "a":
+                table.mark_announced(table.save(stored, replace(LATER, ended=True)))
+        items = clients.dynamodb().query(
+            TableName="states",
+            IndexName="active-updated_at",
+            KeyConditionExpression="active = :active",
+            ExpressionAttributeValues={":active": {"S": "1"}},
+        )["Items"]
+        assert [found["run"]["S"].rpartition("#")[2] for found in items] == ["b", "c"]
+        assert set(items[0]) == {
+            "active", "updated_at", "run", "rule", "status", "transition", "announced_transition",
+            "ended",
+        }  # fmt: skip
+
+    def test_only_output_makes_a_run_less_silent(self) -> None:
+        now = [1000.0]
+        table = DynamoStateTable(clients.dynamodb(), "states", clock=lambda: now[0])
+        stored = created(table)
+        now[0] = 2000.0
+        stored = table.save(stored, LATER)
+        assert item()["updated_at"] == {"N": "2000000"}
+        now[0] = 3000.0
+        stored = table.save(stored, replace(LATER, blocked_by="no such parameter"))
+        assert (stored.updated_at_ms, item()["updated_at"]) == (2_000_000, {"N": "2000000"})
+        assert table.load(KEY) == stored
 
     def test_memory_is_compressed_and_bounded(self) -> None:
         table = DynamoStateTable(clients.dynamodb(), "states")

@@ -99,3 +99,19 @@ def test_names_from_files_cannot_make_the_event_too_large() -> None:
     evidence = replace(EVIDENCE, tensor="x" * 1_000_000, sentence="y" * 1_000_000)
     detail = status_detail(JOB, stored(evidence))
     assert len(json.dumps(detail)) < 10_000
+
+
+def test_how_an_evaluation_ended_is_told_within_the_limit() -> None:
+    note = "taken for ended, for nothing came for 86400 s and no end was told"
+    state = replace(stored().state, ended=True)
+    ended = replace(stored(), state=state, note=note)
+    (status,) = status_detail(JOB, ended)["DebugRuleEvaluationStatuses"]
+    assert status["StatusDetails"].endswith(f"(worker_0, TRAIN); {note}")
+    long = replace(EVIDENCE, sentence="x" * 2000)
+    ended = replace(ended, state=replace(state, evidence=long))
+    (status,) = status_detail(JOB, ended)["DebugRuleEvaluationStatuses"]
+    assert len(status["StatusDetails"]) == 1024
+    assert status["StatusDetails"].endswith(note)
+    going_on = replace(ended, state=replace(state, ended=False))
+    (status,) = status_detail(JOB, going_on)["DebugRuleEvaluationStatuses"]
+    assert note not in status["StatusDetails"]

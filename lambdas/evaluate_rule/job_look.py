@@ -1,0 +1,225 @@
+"""One look at a job: which runs the messages tell of, and what is new of each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.paths import END_MARKER
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from lambdas.evaluate_rule.continuation import OutOfTimeError
+from lambdas.evaluate_rule.run_evaluation import RunEvaluation, RunFiles
+from lambdas.shared.registration import RUN_ID
+from lambdas.shared.small_files import read_small
+from lambdas.shared.wake import Wake, WakeReason
+from rule_runtime.trial.step_index import StepFile, iter_step_files
+
+if TYPE_CHECKING:
+    from lambdas.evaluate_rule.job_registry import JobRegistry
+    from lambdas.evaluate_rule.messages import TensorObject
+    from lambdas.shared.observability import Telemetry
+
+__all__ = ["JobLook"]
+
+_MAX_PORTION_BYTES: Final = 16 << 20
+"""Length of the index files that are in memory at a time; parsed, they take about thrice that."""
+_MAX_PORTION_FILES: Final = 1000
+_RANK: Final = {
+    WakeReason.CONTINUE: 0,
+    WakeReason.SWEEP: 1,
+    WakeReason.SILENT: 2,
+    WakeReason.ENDED: 3,
+}
+"""Which of several reasons to look at a run counts."""
+
+
+@dataclass(frozen=True)
+class JobLook:
+    """Looks at jobs for one rule.
+
+    Attributes:
+        rule_name: Name under which the rule is configured.
+        jobs: Which job writes below a root.
+        evaluation: Evaluates the rule over a run.
+        telemetry: Logs and metrics.
+    """
+
+    rule_name: str
+    jobs: JobRegistry
+    evaluation: RunEvaluation
+    telemetry: Telemetry
+
+    def look_at(
+        self,
+        store: Store,
+        objects: Sequence[TensorObject],
+        wakes: Sequence[Wake],
+        may_go_on: Callable[[], bool],
+    ) -> None:
+        """Bring the rule's states of a job up to date.
+
+        Args:
+            store: The trial's root.
+            objects: Objects that were created there.
+            wakes: Calls to look at its runs again.
+            may_go_on: Whether there is time for more.
+
+        Raises:
+            OutOfTimeError: Not all objects had their turn.
+        """
+        has_marker = any(found.is_end_marker for found in objects)
+        has_ended = has_marker or any(wake.reason is WakeReason.ENDED for wake in wakes)
+        if not self.jobs.is_asked_for(store, self.rule_name, has_ended=has_ended):
+            if objects:
+                self.telemetry.count("MessagesNotAskedFor", len(objects))
+            # Whoever sweeps or continues knows a state: that run did ask for the rule.
+            objects = ()
+            wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
+            if not wakes:
+                return
+        marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
+        if has_marker and marker is None:
+            self.telemetry.info("the end marker ends no run: another one has begun")
+        due = _Due(
+            marker=marker,
+            tells_end=has_marker,
+            wakes=_by_run(wakes),
+            created_at=_newest(objects),
+            may_go_on=may_go_on,
+        )
+        keys = sorted(found.key for found in objects if not found.is_end_marker)
+        for files, is_last in _portions(iter_step_files(store, keys)):
+            self._look_at_runs(store, self._files_by_run(store, files), due, is_last=is_last)
+            if not is_last and not may_go_on():
+                raise OutOfTimeError(f"no time for all files of {store.uri}")
+
+    def _look_at_runs(
+        self, store: Store, runs: dict[str, list[StepFile]], due: _Due, *, is_last: bool
+    ) -> None:
+        if is_last:
+            for run in due.runs:
+                runs.setdefault(run, [])
+        for run, files in sorted(runs.items()):
+            registration = self.jobs.of_run(store, run)
+            if run not in due.wakes and not registration.asks_for(self.rule_name):
+                continue  # a run that began since: its job.json has just been read
+            found = RunFiles(store, registration, files, may_go_on=due.may_go_on)
+            with self.telemetry.job(registration.training_job_name, run):
+                self.evaluation.look_at(due.completed(found) if is_last else found)
+
+    def _files_by_run(self, store: Store, files: Iterable[StepFile]) -> dict[str, list[StepFile]]:
+        """Return the files by run; files of the original client are the run "".
+
+        A file that cannot be parsed does not say its run, and counts for the current one.
+        """
+        runs: dict[str, list[StepFile]] = defaultdict(list)
+        for file in files:
+            if file.index is None:
+                runs[self.jobs.current(store).run_id].append(file)
+            elif file.index.run is None or RUN_ID.fullmatch(file.index.run):
+                runs[file.index.run or ""].append(file)
+            else:
+                self.telemetry.count("FilesIgnored")
+                self.telemetry.warning("index file with an impossible run id", object_key=file.key)
+        return runs
+
+    def _end_marker(self, store: Store) -> EndMarker | None:
+        """Return the end marker with the run that it speaks of; None when it ends none.
+
+        A marker that cannot be read still says what the original's says by being there, that the
+        current run ended; what that run wrote is then found by listing.
+        """
+        try:
+            marker = read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)
+        except ObjectNotFoundError:
+            return None
+        except JobFileError as error:
+            self.telemetry.count("EndMarkersUnreadable")
+            self.telemetry.warning("the end marker cannot be read", problem=str(error))
+            marker = EndMarker()
+        if marker.run_id is None:
+            return replace(marker, run_id=self.jobs.current(store).run_id)
+        if RUN_ID.fullmatch(marker.run_id) is None:
+            self.telemetry.warning("end marker with an impossible run id", text=marker.run_id[:80])
+            return None
+        return marker
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What is to be done once all files of a job's messages were taken in.
+
+    Attributes:
+        marker: The end marker, if it was looked for and there is one.
+        tells_end: Whether a message tells of the marker, so that its run is due.
+        wakes: What calls for another look at a run, by run.
+        created_at: When the newest of the objects was created, seconds since the epoch.
+        may_go_on: Whether there is time for more.
+    """
+
+    marker: EndMarker | None
+    tells_end: bool
+    wakes: Mapping[str, Wake]
+    created_at: float | None
+    may_go_on: Callable[[], bool]
+
+    @property
+    def runs(self) -> Iterable[str]:
+        """The runs that are to be looked at, whether or not there are files of them."""
+        if self.tells_end and self.marker is not None and self.marker.run_id is not None:
+            return {*self.wakes, self.marker.run_id}
+        return self.wakes
+
+    def completed(self, found: RunFiles) -> RunFiles:
+        """Return what is new of a run, with its end and what calls for a look at it."""
+        run = found.registration.run_id
+        wake = self.wakes.get(run)
+        is_marked = self.marker is not None and self.marker.run_id == run
+        return replace(
+            found,
+            has_ended=is_marked or (wake is not None and wake.reason is WakeReason.ENDED),
+            last_sequences=self.marker.sequences if self.marker and is_marked else {},
+            created_at=self.created_at,
+            wake=wake,
+        )
+
+
+def _newest(objects: Iterable[TensorObject]) -> float | None:
+    """Return when the newest object was created, None if that is not told."""
+    return max((at for found in objects if (at := found.created_at) is not None), default=None)
+
+
+def _may_have_ended(wakes: Iterable[Wake]) -> bool:
+    """Tell whether the marker is worth a request; a run whose end was begun knows of it."""
+    return any(wake.reason is not WakeReason.CONTINUE for wake in wakes)
+
+
+def _by_run(wakes: Iterable[Wake]) -> dict[str, Wake]:
+    """Return one wake a run, which stands for all of them."""
+    merged: dict[str, Wake] = {}
+    # Of several calls to go on only the latest knows of what the state is now.
+    for wake in sorted(wakes, key=lambda wake: (_RANK[wake.reason], wake.version)):
+        before = merged.get(wake.run_id, wake)
+        merged[wake.run_id] = replace(wake, hop=max(wake.hop, before.hop))
+    return merged
+
+
+def _portions(files: Iterator[StepFile]) -> Iterator[tuple[list[StepFile], bool]]:
+    """Yield the files in lists that fit into memory, and whether a list is the last one.
+
+    The last list is there even if it is empty.
+    """
+    portion: list[StepFile] = []
+    num_bytes = 0
+    for file in files:
+        is_long = num_bytes + file.num_bytes > _MAX_PORTION_BYTES
+        if portion and (is_long or len(portion) >= _MAX_PORTION_FILES):
+            yield portion, False
+            portion, num_bytes = [], 0
+        portion.append(file)
+        num_bytes += file.num_bytes
+    yield portion, True

@@ -1,0 +1,62 @@
+"""What is in the way of an evaluation, as its state tells it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.evaluation.state import Progress
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.outcome import Evidence
+    from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["MAX_TEXT", "blocked", "given_up", "unblocked"]
+
+MAX_TEXT: Final = 1024
+"""Characters of a text in a state that has to be small; status details have no more either."""
+
+
+def blocked(state: EvaluationState, reason: str) -> EvaluationState:
+    """Return the state of an evaluation that cannot go on for now; a verdict stays as it is."""
+    if state.status.is_final and not state.blocked_by:
+        return state
+    return replace(state, blocked_by=reason[:MAX_TEXT]).with_status(RuleStatus.ERROR)
+
+
+def unblocked(state: EvaluationState) -> EvaluationState:
+    """Return the state of an evaluation that can go on again."""
+    if not state.blocked_by:
+        return state
+    return replace(state, blocked_by="").with_status(RuleStatus.IN_PROGRESS)
+
+
+def given_up(state: EvaluationState, reason: str) -> EvaluationState:
+    """Return the state of an evaluation that can never go on, small enough for any table."""
+    counts = replace(
+        state.counts,
+        last_reason=state.counts.last_reason[:MAX_TEXT],
+        last_problem=state.counts.last_problem[:MAX_TEXT],
+        failure=state.counts.failure[:MAX_TEXT],
+    )
+    emptied = replace(
+        state,
+        progress=Progress(),
+        memory={},
+        evidence=None if state.evidence is None else _shortened(state.evidence),
+        counts=counts,
+        ended=True,
+        blocked_by=reason[:MAX_TEXT],
+    )
+    return emptied if state.status.is_final else emptied.with_status(RuleStatus.ERROR)
+
+
+def _shortened(evidence: Evidence) -> Evidence:
+    """Return the evidence with texts that fit into an item; names come from files."""
+    texts: dict[str, Any] = {
+        item.name: value[:MAX_TEXT]
+        for item in fields(evidence)
+        if isinstance(value := getattr(evidence, item.name), str)
+    }
+    return replace(evidence, **texts)

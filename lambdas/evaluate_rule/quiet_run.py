@@ -1,0 +1,96 @@
+"""A run of which nothing has come for a while: what the rule says to it, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from lambdas.shared.state_item import num_seen
+from lambdas.shared.wake import WakeReason
+from rule_runtime.evaluation.outcome import IssueFound, RuleStatus
+from rule_runtime.evaluation.state import Progress
+
+if TYPE_CHECKING:
+    from lambdas.shared.state_table import StoredState
+    from lambdas.shared.wake import Wake
+    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["QuietRun"]
+
+_logger: Final = logging.getLogger(__name__)
+
+_CLOCKS_S: Final = 5.0
+"""Seconds by which the clocks of two functions may differ."""
+
+
+@dataclass(frozen=True)
+class QuietRun:
+    """How long a run has been quiet, as far as that matters.
+
+    Attributes:
+        silent_s: Seconds since files were last taken in; 0 where silence means nothing.
+        is_over: Whether the run is taken for ended because of it.
+        progress: How far the run was when it was looked at.
+    """
+
+    silent_s: float = 0.0
+    is_over: bool = False
+    progress: Progress = field(default_factory=Progress)
+
+    @classmethod
+    def of(cls, wake: Wake | None, stored: StoredState, now: float) -> QuietRun:
+        """Return how quiet a run is.
+
+        The message may be old: what counts is whether files have come since it was sent.
+
+        Args:
+            wake: What calls for a look at the run; None if it has new files.
+            stored: The run's state.
+            now: Seconds since the epoch.
+        """
+        silent_s = now - stored.updated_at_ms / 1000
+        if wake is None or not wake.silent_s or silent_s < wake.silent_s - _CLOCKS_S:
+            return cls()
+        # The message knows of signs of life other than files.
+        silent_s = min(silent_s, wake.silent_s)
+        return cls(silent_s, wake.reason is WakeReason.SILENT, stored.state.progress)
+
+    @property
+    def note(self) -> str:
+        """What is to be said of a run that ends so; empty if it does not."""
+        if not self.is_over:
+            return ""
+        return f"taken for ended, for nothing came for {self.silent_s:.0f} s and no end was told"
+
+    def judged(self, rule: Rule, state: EvaluationState) -> EvaluationState:
+        """Return a state with the rule's word on the silence.
+
+        Args:
+            rule: The rule.
+            state: The state after it was looked for files that no event told of.
+        """
+        is_decided = state.ended or state.progress.finishing is not None or state.counts.failure
+        if not self.silent_s or self.is_over or is_decided or state.evidence is not None:
+            return state
+        if num_seen(state.progress) != num_seen(self.progress):
+            return state  # there were files
+        try:
+            outcome = rule.check_silence(self.silent_s, _last_step(state.progress))
+        except (Exception, SystemExit):  # rules may be anybody's code
+            name = rule.judging_class().__name__
+            _logger.warning("%s could not judge a silence", name, exc_info=True)
+            return state
+        if not isinstance(outcome, IssueFound):
+            return state
+        found = replace(state, evidence=outcome.evidence)
+        return found.with_status(RuleStatus.ISSUES_FOUND)
+
+
+def _last_step(progress: Progress) -> int:
+    """Return the last step of which a file was seen, -1 if there was none."""
+    steps = [progress.fed_step]
+    for worker in progress.workers.values():
+        steps += [worker.passed_step, *(step for step, _ in worker.pending)]
+    return max(steps)

@@ -1,0 +1,1 @@
+"""The function that has runs judged when SageMaker says that their training job has ended."""

@@ -1,0 +1,56 @@
+"""Entry point of the function that learns of ended training jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from typing import Any, Final
+
+from lambdas.finish_job.job_event import parse_job_event
+from lambdas.finish_job.service import FinishJobService
+from lambdas.shared import clients
+from lambdas.shared.observability import Telemetry
+from lambdas.shared.registration import RegistrationTable
+from lambdas.shared.settings import FinishJobSettings
+from lambdas.shared.wake import WakeQueue
+
+__all__ = ["lambda_handler"]
+
+_FUNCTION: Final = "finish_job"
+
+
+@cache
+def _telemetry() -> Telemetry:
+    return Telemetry(_FUNCTION)
+
+
+@cache
+def _service() -> FinishJobService:
+    settings = FinishJobSettings.from_environment(os.environ)
+    return FinishJobService(
+        bucket_names=settings.tensor_bucket_names,
+        registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
+        queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
+        telemetry=_telemetry(),
+    )
+
+
+def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
+    """Have the runs of a training job judged, if the job has ended.
+
+    Args:
+        event: A "SageMaker Training Job State Change" event of SageMaker.
+        context: Lambda's context.
+
+    Returns:
+        An answer of status 200 that says what was done.
+    """
+    num_woken = 0
+    with _telemetry().invocation(context):
+        found = parse_job_event(event, context)
+        if found is not None:
+            with _telemetry().job(found.training_job_name):
+                num_woken = _service().handle(found)
+    text = f"{num_woken} evaluations are due" if num_woken else "Nothing to do"
+    return {"statusCode": 200, "body": json.dumps(text)}

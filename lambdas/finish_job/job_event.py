@@ -1,0 +1,73 @@
+"""What SageMaker says of a training job: a state change event of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from lambdas.contracts.events import STATUS_DETAIL_TYPE
+from lambdas.shared.native_events import is_native_event
+
+__all__ = ["JobEvent", "parse_job_event"]
+
+_ENDED: Final = ("Completed", "Failed", "Stopped")
+_INTERRUPTED: Final = "Interrupted"
+_MAX_NAME: Final = 256
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """What became of a job.
+
+    Attributes:
+        training_job_name: Name of the job.
+        has_ended: True once it runs no more, whatever came of it.
+        is_interrupted: True when its spot instances were taken away; it is to go on.
+        at: When that was, seconds since the epoch.
+    """
+
+    training_job_name: str
+    has_ended: bool
+    is_interrupted: bool
+    at: float
+
+
+def parse_job_event(event: object, context: object = None) -> JobEvent | None:
+    """Return what an event says; None if it is none of SageMaker's about a training job.
+
+    Events of any other source are not believed: our own have the same type, and nobody but
+    SageMaker can send with its source.
+
+    Args:
+        event: An EventBridge event; whatever JSON it is, nothing is raised.
+        context: Lambda's context, by which events of other accounts and regions are told apart.
+    """
+    if not isinstance(event, Mapping) or not is_native_event(event, context):
+        return None
+    detail = event.get("detail")
+    if event.get("detail-type") != STATUS_DETAIL_TYPE or not isinstance(detail, Mapping):
+        return None
+    name, at = _name(detail.get("TrainingJobName")), _time(event.get("time"))
+    status = detail.get("TrainingJobStatus")
+    if not name or at is None or not isinstance(status, str):
+        return None
+    has_ended = status in _ENDED
+    is_interrupted = not has_ended and detail.get("SecondaryStatus") == _INTERRUPTED
+    return JobEvent(name, has_ended, is_interrupted, at)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _MAX_NAME or not value.isprintable():
+        return ""
+    return value
+
+
+def _time(value: Any) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

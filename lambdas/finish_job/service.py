@@ -1,0 +1,80 @@
+"""Has the runs of a training job judged once SageMaker says that the job has ended.
+
+A job that was killed, or that crashed hard, writes no end marker; SageMaker knows its end all the
+same. Whose registration speaks for a job of SageMaker is decided as for stopping it: only one that
+lies in a folder of the job's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from lambdas.shared.registration import LifeSign
+from lambdas.shared.wake import Wake, WakeReason
+
+if TYPE_CHECKING:
+    from lambdas.finish_job.job_event import JobEvent
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import Registration, RegistrationTable
+    from lambdas.shared.wake import WakeQueue
+
+__all__ = ["FinishJobService"]
+
+
+class FinishJobService:
+    """Wakes the evaluators of jobs that have ended, and notes which are interrupted.
+
+    Args:
+        bucket_names: Buckets that are watched.
+        registrations: The registered jobs.
+        queue: The evaluators' queues.
+        telemetry: Logs and metrics.
+    """
+
+    def __init__(
+        self,
+        *,
+        bucket_names: Collection[str],
+        registrations: RegistrationTable,
+        queue: WakeQueue,
+        telemetry: Telemetry,
+    ) -> None:
+        self._bucket_names = bucket_names
+        self._registrations = registrations
+        self._queue = queue
+        self._telemetry = telemetry
+
+    def handle(self, event: JobEvent) -> int:
+        """Do what an event asks for; return how many evaluations were woken.
+
+        The same event may come again: whoever is woken twice finds nothing to do.
+
+        Raises:
+            WakeNotSentError: A queue did not take a message.
+            ClientError: The table or a queue failed.
+        """
+        registrations = [
+            found
+            for found in self._registrations.find(event.training_job_name)
+            if found.is_sagemaker_job and self._is_watched(found)
+        ]
+        if not registrations:
+            return 0
+        if not event.has_ended:
+            sign = LifeSign(event.at, event.is_interrupted)
+            self._registrations.note_life_sign(event.training_job_name, sign)
+            if event.is_interrupted:
+                self._telemetry.count("JobsInterrupted")
+                self._telemetry.info("the job is interrupted; its silence is none")
+            return 0
+        wakes = [Wake(job.root_uri, job.run_id, WakeReason.ENDED) for job in registrations]
+        for rule in sorted(self._queue.rules):
+            self._queue.send_all(rule, wakes)
+        self._telemetry.count("JobsEnded")
+        self._telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
+        return len(wakes) * len(self._queue.rules)
+
+    def _is_watched(self, registration: Registration) -> bool:
+        bucket = registration.root_uri.removeprefix("s3://").partition("/")[0]
+        return bucket in self._bucket_names

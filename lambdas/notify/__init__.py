@@ -1,0 +1,1 @@
+"""The function that tells people what the rules found."""

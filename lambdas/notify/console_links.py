@@ -1,0 +1,40 @@
+"""Addresses of pages of the AWS console."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+__all__ = ["log_group_page", "training_job_page"]
+
+_DOMAINS: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
+_DOMAIN: Final = "console.aws.amazon.com"
+
+
+def training_job_page(region: str, name: str) -> str:
+    """Return the address of the page of a training job.
+
+    Args:
+        region: Region of the job.
+        name: Name of the job.
+    """
+    job = quote(name, safe="")
+    return f"https://{_host(region)}/sagemaker/home?region={region}#/jobs/{job}"
+
+
+def log_group_page(region: str, log_group: str) -> str:
+    """Return the address of the page of a log group.
+
+    Args:
+        region: Region of the log group.
+        log_group: Its name.
+    """
+    # The console quotes the name twice, and writes "$" for "%".
+    group = quote(quote(log_group, safe=""), safe="").replace("%", "$")
+    page = f"https://{_host(region)}/cloudwatch/home?region={region}"
+    return f"{page}#logsV2:log-groups/log-group/{group}"
+
+
+def _host(region: str) -> str:
+    domain = next((d for prefix, d in _DOMAINS.items() if region.startswith(prefix)), _DOMAIN)
+    return f"{region}.{domain}"

@@ -1,0 +1,114 @@
+"""Which messages were sent, so that an event that comes twice is told once.
+
+A message is claimed before it is sent, and noted as sent after. One that was claimed by a process
+that died is sent by whoever gets the event next, once the claim is too old to be of a live process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from lambdas.contracts.events import (
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+    STATE_TTL_ATTRIBUTE,
+    notice_partition,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = ["NoticeKey", "SentNotices"]
+
+_RETENTION_S: Final = 90 * 24 * 3600
+"""A note is deleted by the table so many seconds after the message."""
+_SORT_KEY: Final = "#notice"
+_MAX_ABOUT: Final = 1024
+_CLAIM_S: Final = 45.0
+"""Longer than the function may run, shorter than Lambda waits before it tries an event again."""
+
+
+@dataclass(frozen=True)
+class NoticeKey:
+    """What a message is about.
+
+    Attributes:
+        parts: Names of what changed, and which change it was; any texts, of any length.
+    """
+
+    parts: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """A name that no other message has: names run into each other, their hashes do not."""
+        return hashlib.sha256(json.dumps(self.parts).encode()).hexdigest()
+
+
+class SentNotices:
+    """The notes in the table of evaluation states.
+
+    Args:
+        client: DynamoDB client.
+        table_name: Name of the table.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._clock = clock
+
+    def claim(self, key: NoticeKey) -> bool:
+        """Take a message; False when it was sent, or somebody else is about to send it."""
+        now = self._clock()
+        try:
+            self._client.put_item(
+                TableName=self._table_name,
+                Item={
+                    **_key(key),
+                    "about": {"S": json.dumps(key.parts)[:_MAX_ABOUT]},
+                    "is_sent": {"BOOL": False},
+                    "claimed_at": {"N": str(round(now * 1000))},
+                    STATE_TTL_ATTRIBUTE: {"N": str(round(now) + _RETENTION_S)},
+                },
+                ConditionExpression="attribute_not_exists(is_sent) "
+                "OR (is_sent = :no AND claimed_at < :old)",
+                ExpressionAttributeValues={
+                    ":no": {"BOOL": False},
+                    ":old": {"N": str(round((now - _CLAIM_S) * 1000))},
+                },
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return False
+        return True
+
+    def mark_sent(self, key: NoticeKey) -> None:
+        """Note that a claimed message was sent."""
+        self._client.update_item(
+            TableName=self._table_name,
+            Key=_key(key),
+            UpdateExpression="SET is_sent = :yes",
+            ExpressionAttributeValues={":yes": {"BOOL": True}},
+        )
+
+    def release(self, key: NoticeKey) -> None:
+        """Give a claimed message back: it could not be sent."""
+        self._client.delete_item(TableName=self._table_name, Key=_key(key))
+
+
+def _key(key: NoticeKey) -> dict[str, Any]:
+    return {
+        STATE_PARTITION_KEY: {"S": notice_partition(key.digest)},
+        STATE_SORT_KEY: {"S": _SORT_KEY},
+    }

@@ -1,0 +1,203 @@
+"""Tells people of each change of a rule's status, once.
+
+An event of ours is only a hint, which anybody may send who may put events on the bus: what is told
+is what the table says. SageMaker's own events are taken as they are, for nobody else can send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from hook_layer.format.errors import JobFileError
+from hook_layer.storage.base import StorageError, StoreRefusedError
+from lambdas.notify.news import OverdueStop, StatusChange
+from lambdas.notify.notice import OVERDUE, StatusFacts, overdue_notice, status_notice
+from lambdas.notify.sent_notices import NoticeKey
+from lambdas.shared.job_actions import JobActions, read_job_file
+from lambdas.shared.state_table import StateKey
+from lambdas.shared.stop_table import CONFIRMED
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hook_layer.storage.base import Store
+    from lambdas.notify.notice import Notice
+    from lambdas.notify.sent_notices import SentNotices
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import Registration, RegistrationTable
+    from lambdas.shared.settings import NotifySettings
+    from lambdas.shared.state_table import StateTable
+    from lambdas.shared.stop_table import StopTable
+
+__all__ = ["NotifyDependencies", "NotifyService"]
+
+_Message = tuple[NoticeKey, "Notice"]
+
+
+class TopicClient(Protocol):
+    """What is needed of the client of SNS."""
+
+    def publish(self, **request: Any) -> Any:
+        """Publish a message."""
+        ...
+
+
+@dataclass(frozen=True)
+class NotifyDependencies:
+    """What the service works with.
+
+    Attributes:
+        states: The evaluation states.
+        registrations: The registered jobs.
+        stops: The requests to stop jobs.
+        sent: The messages that were sent.
+        topic: Returns the client of SNS.
+        open_store: Returns the store at a trial's root.
+        telemetry: Logs and metrics.
+    """
+
+    states: StateTable
+    registrations: RegistrationTable
+    stops: StopTable
+    sent: SentNotices
+    topic: Callable[[], TopicClient]
+    open_store: Callable[[str], Store]
+    telemetry: Telemetry
+
+
+class NotifyService:
+    """Tells people what the rules found.
+
+    Args:
+        settings: The function's settings.
+        dependencies: Tables, topic, logs.
+    """
+
+    def __init__(self, settings: NotifySettings, dependencies: NotifyDependencies) -> None:
+        self._settings = settings
+        self._use = dependencies
+        self._telemetry = dependencies.telemetry
+
+    def tell(self, news: Sequence[StatusChange | OverdueStop]) -> None:
+        """Send a message for each change that is worth one and was not told yet.
+
+        Raises:
+            ClientError: A message could not be sent; all others were.
+            StorageError: A job's wishes could not be read; all other messages were sent.
+        """
+        failures = [failure for change in news if (failure := self._try_to_tell(change))]
+        if failures:
+            raise failures[0]
+
+    def _try_to_tell(self, change: StatusChange | OverdueStop) -> Exception | None:
+        try:
+            message = self._message(change)
+            if message is not None:
+                self._send(*message)
+        except (ClientError, BotoCoreError, StorageError) as error:
+            return error
+        return None
+
+    def _message(self, change: StatusChange | OverdueStop) -> _Message | None:
+        if isinstance(change, OverdueStop):
+            return self._of_overdue(change)
+        if change.status not in self._settings.statuses:
+            return None
+        return self._of_native(change) if change.root_uri is None else self._of_ours(change)
+
+    def _of_native(self, change: StatusChange) -> _Message:
+        facts = StatusFacts(
+            change.training_job_name,
+            change.rule,
+            change.status,
+            change.details,
+            is_sagemaker_job=True,
+        )
+        name, status = change.training_job_name, change.status.value
+        key = NoticeKey(("native", name, change.rule, status, change.changed_at))
+        return key, status_notice(facts, self._settings)
+
+    def _of_ours(self, change: StatusChange) -> _Message | None:
+        name, root_uri = change.training_job_name, change.root_uri or ""
+        job = self._use.registrations.get(name, root_uri) if root_uri else None
+        stored = None
+        if job is not None:
+            stored = self._use.states.load(StateKey(root_uri, change.run_id, change.rule))
+        if job is None or stored is None:
+            self._refuse("neither a registered job nor its verdict confirm the event", change)
+            return None
+        state = stored.state
+        if state.status is not change.status:
+            # Either forged, or overtaken by a later status, which has an event of its own.
+            self._refuse(f"the status is {state.status.value} now", change)
+            return None
+        actions = self._actions(job) if state.status is RuleStatus.ISSUES_FOUND else None
+        facts = StatusFacts(
+            name,
+            change.rule,
+            state.status,
+            status_details(change.rule, state),
+            state.evidence,
+            root_uri,
+            change.run_id,
+            job.is_sagemaker_job,
+            emails=actions.endpoints(change.rule, "email") if actions else [],
+            phones=actions.endpoints(change.rule, "sms") if actions else [],
+        )
+        changed_at = str(stored.status_changed_at_ms)
+        key = NoticeKey((root_uri, change.run_id, change.rule, state.status.value, changed_at))
+        return key, status_notice(facts, self._settings)
+
+    def _of_overdue(self, news: OverdueStop) -> _Message | None:
+        item = self._use.stops.load(news.training_job_name, news.root_uri, news.run_id)
+        # The news goes out a moment before the request is noted as late.
+        if item is None or item.status == CONFIRMED or item.num_requests < 2:  # noqa: PLR2004
+            self._refuse("no request to stop the job is overdue", news)
+            return None
+        name, requested_at = news.training_job_name, str(item.requested_at_ms)
+        key = NoticeKey((OVERDUE, name, news.root_uri, news.run_id, requested_at))
+        return key, overdue_notice(item, self._settings)
+
+    def _actions(self, job: Registration) -> JobActions | None:
+        """Return what the job wants done; a file that cannot be used keeps nobody uninformed."""
+        bucket = job.root_uri.removeprefix("s3://").partition("/")[0]
+        if bucket not in self._settings.tensor_bucket_names:
+            return None
+        try:
+            file = read_job_file(self._use.open_store(job.root_uri))
+        except (JobFileError, StoreRefusedError) as error:
+            self._telemetry.warning("job.json cannot be used", problem=str(error))
+            return None
+        return JobActions.of(job.training_job_name, file)
+
+    def _send(self, key: NoticeKey, notice: Notice) -> None:
+        if not self._use.sent.claim(key):
+            self._telemetry.info("told already", subject=notice.subject)
+            return
+        try:
+            self._use.topic().publish(
+                TopicArn=self._settings.topic_arn,
+                Subject=notice.subject,
+                Message=notice.body,
+                MessageAttributes=notice.attributes,
+            )
+        except (ClientError, BotoCoreError):
+            self._use.sent.release(key)
+            raise
+        self._use.sent.mark_sent(key)
+        self._telemetry.count("NoticesSent")
+        self._telemetry.info("told", subject=notice.subject)
+
+    def _refuse(self, why: str, news: StatusChange | OverdueStop) -> None:
+        self._telemetry.count("NoticesRefused")
+        self._telemetry.warning(
+            "nobody is told: " + why,
+            event_training_job_name=news.training_job_name,
+            debug_output_uri=news.root_uri,
+            event_run_id=news.run_id,
+        )

@@ -1,0 +1,248 @@
+"""How an evaluation state is kept in one item of the table; pure, without any request."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from lambdas.contracts.events import (
+    ACTIVE,
+    ACTIVE_ATTRIBUTE,
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+    STATE_TTL_ATTRIBUTE,
+    UPDATED_AT_ATTRIBUTE,
+)
+from rule_runtime.evaluation.state import EvaluationState, Progress
+
+__all__ = [
+    "MAX_INLINE_MEMORY_BYTES",
+    "MAX_ITEM_BYTES",
+    "MAX_MEMORY_BYTES",
+    "MAX_MEMORY_JSON_BYTES",
+    "OPTIONAL_ATTRIBUTES",
+    "RETENTION_S",
+    "MemoryTooLargeError",
+    "StateKey",
+    "StoredState",
+    "attributes_of",
+    "compressed_memory",
+    "decompressed_memory",
+    "key_attributes",
+    "num_seen",
+    "stored_state",
+    "successor",
+]
+
+MAX_ITEM_BYTES: Final = 400 * 1024
+"""Largest item that DynamoDB takes, in bytes."""
+MAX_INLINE_MEMORY_BYTES: Final = 32 * 1024
+"""Longest compressed memory that is kept in the item; each write of the item pays for it."""
+MAX_MEMORY_BYTES: Final = 4 << 20
+"""Longest compressed memory that is kept at all."""
+MAX_MEMORY_JSON_BYTES: Final = 32 << 20
+"""Longest memory before it is compressed; it is copied at every step."""
+RETENTION_S: Final = 90 * 24 * 3600
+"""An item that nobody wrote for so long is deleted by the table, in seconds."""
+
+_ITEM_MARGIN_BYTES: Final = 4 * 1024  # names of attributes, numbers and what DynamoDB adds
+_TEXTS: Final = ("blocked_by", "counts", "evidence")
+OPTIONAL_ATTRIBUTES: Final = ("evidence", ACTIVE_ATTRIBUTE, "memory", "memory_object", "note")
+"""Attributes that an item may lack."""
+
+
+class MemoryTooLargeError(ValueError):
+    """A rule's state does not fit where states are kept.
+
+    Args:
+        key: Whose it is.
+        size: How many bytes it takes.
+        allowed: How many it may take.
+    """
+
+    def __init__(self, key: StateKey, size: int, allowed: int = MAX_ITEM_BYTES) -> None:
+        super().__init__(
+            f"the state of {key.rule} takes {size} bytes, {allowed} are allowed: "
+            "the rule keeps too much between steps; narrow its collections"
+        )
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """The run of a job and the rule that is evaluated over it."""
+
+    root_uri: str
+    run_id: str
+    rule: str
+
+    @property
+    def run(self) -> str:
+        """The partition key; a root ends in "/" and a run id has no "#", so it is unique."""
+        return f"{self.root_uri}#{self.run_id}"
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """An evaluation state as the table has it.
+
+    Attributes:
+        key: What is evaluated.
+        state: The evaluation's state.
+        version: Raised by each write; 0 means that nothing is stored yet.
+        status_changed_at_ms: Time of the last transition, milliseconds since the epoch.
+        updated_at_ms: When files of the run were last taken in, likewise.
+        memory_object: Key below the root of the object that holds the memory; empty while the item
+            holds it.
+        note: What people should know of how the evaluation ended; empty for an ordinary end.
+    """
+
+    key: StateKey
+    state: EvaluationState
+    version: int = 0
+    status_changed_at_ms: int = 0
+    updated_at_ms: int = 0
+    memory_object: str = ""
+    note: str = ""
+
+
+def successor(stored: StoredState, state: EvaluationState, now: float) -> StoredState:
+    """Return what is stored when `state` is written in place of `stored`.
+
+    Args:
+        stored: What the table holds.
+        state: The state to be written; its counter of announced transitions is not looked at.
+        now: Seconds since the epoch.
+    """
+    now_ms = round(now * 1000)
+    has_changed = state.transition != stored.state.transition or not stored.version
+    has_output = num_seen(state.progress) != num_seen(stored.state.progress)
+    return replace(
+        stored,
+        state=replace(state, announced_transition=stored.state.announced_transition),
+        version=stored.version + 1,
+        status_changed_at_ms=now_ms if has_changed else stored.status_changed_at_ms,
+        updated_at_ms=now_ms if has_output or not stored.version else stored.updated_at_ms,
+    )
+
+
+def compressed_memory(stored: StoredState) -> bytes:
+    """Return the rule's memory as it is kept.
+
+    Raises:
+        MemoryTooLargeError: It is larger than any may be.
+    """
+    text = _json(stored.state.to_json()["memory"]).encode()
+    if len(text) > MAX_MEMORY_JSON_BYTES:
+        raise MemoryTooLargeError(stored.key, len(text), MAX_MEMORY_JSON_BYTES)
+    return zlib.compress(text, level=6)
+
+
+def decompressed_memory(data: bytes) -> Any:
+    """Return the memory that `compressed_memory` wrote.
+
+    Raises:
+        ValueError: It did not write this.
+    """
+    decompressor = zlib.decompressobj()
+    try:
+        text = decompressor.decompress(data, MAX_MEMORY_JSON_BYTES + 1)
+    except zlib.error as error:
+        raise ValueError(f"not a compressed memory: {error}") from None
+    if not decompressor.eof:
+        raise ValueError("not a whole memory")
+    return json.loads(text)
+
+
+def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, Any]:
+    """Return the attributes of an item, all but its keys and its counter of announcements.
+
+    Args:
+        saved: What it is to hold.
+        memory: The compressed memory; only looked at while the item holds it.
+        now: Seconds since the epoch.
+
+    Raises:
+        MemoryTooLargeError: No item holds so much.
+    """
+    content = saved.state.to_json()
+    attributes: dict[str, Any] = {
+        "version": {"N": str(saved.version)},
+        "status": {"S": saved.state.status.value},
+        "transition": {"N": str(saved.state.transition)},
+        "ended": {"BOOL": saved.state.ended},
+        "status_changed_at": {"N": str(saved.status_changed_at_ms)},
+        UPDATED_AT_ATTRIBUTE: {"N": str(saved.updated_at_ms)},
+        STATE_TTL_ATTRIBUTE: {"N": str(round(now) + RETENTION_S)},
+        "progress": {"B": zlib.compress(_json(content["progress"]).encode(), level=6)},
+    }
+    for name in _TEXTS:
+        if content[name] is not None:
+            attributes[name] = {"S": _json(content[name])}
+    if saved.memory_object:
+        attributes["memory_object"] = {"S": saved.memory_object}
+    else:
+        attributes["memory"] = {"B": memory}
+    if saved.note:
+        attributes["note"] = {"S": saved.note}
+    if not (saved.state.ended and saved.state.is_announced):
+        attributes[ACTIVE_ATTRIBUTE] = {"S": ACTIVE}
+    size = sum(_size(value) for value in attributes.values()) + _ITEM_MARGIN_BYTES
+    if size > MAX_ITEM_BYTES:
+        raise MemoryTooLargeError(saved.key, size)
+    return attributes
+
+
+def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
+    """Return what an item holds; without its memory, if an object holds that.
+
+    Args:
+        key: The item's key.
+        item: Its attributes.
+    """
+    content: dict[str, Any] = {
+        "status": item["status"]["S"],
+        "transition": int(item["transition"]["N"]),
+        "announced_transition": int(item["announced_transition"]["N"]),
+        "ended": item["ended"]["BOOL"],
+        "progress": json.loads(zlib.decompress(item["progress"]["B"])),
+        "memory": decompressed_memory(item["memory"]["B"]) if "memory" in item else {},
+    }
+    for name in _TEXTS:
+        content[name] = json.loads(item[name]["S"]) if name in item else None
+    return StoredState(
+        key=key,
+        state=EvaluationState.from_json(content),
+        version=int(item["version"]["N"]),
+        status_changed_at_ms=int(item["status_changed_at"]["N"]),
+        updated_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
+        memory_object=item["memory_object"]["S"] if "memory_object" in item else "",
+        note=item["note"]["S"] if "note" in item else "",
+    )
+
+
+def key_attributes(key: StateKey) -> dict[str, Any]:
+    """Return the keys of an item."""
+    return {STATE_PARTITION_KEY: {"S": key.run}, STATE_SORT_KEY: {"S": key.rule}}
+
+
+def num_seen(progress: Progress) -> int:
+    """Return how many files of a run were taken in; those put off for want of room do not count."""
+    ranges = sum(
+        last - first + 1 for worker in progress.workers.values() for first, last in worker.seen
+    )
+    unsequenced = sum(worker.unsequenced for worker in progress.workers.values())
+    return ranges + unsequenced + len(progress.unreadable)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _size(attribute: Mapping[str, Any]) -> int:
+    value = next(iter(attribute.values()))
+    if isinstance(value, bool):
+        return 1
+    return len(value.encode() if isinstance(value, str) else value)

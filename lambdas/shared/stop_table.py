@@ -1,0 +1,253 @@
+"""The requests to stop a job, kept until the job has ended.
+
+They lie in the table of evaluation states, and while nobody knows whether the job ended, in its
+index of active items too, in a partition of their own: the sweep over evaluations never reads them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from lambdas.contracts.events import (
+    ACTIVE_ATTRIBUTE,
+    ACTIVE_INDEX,
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+    STATE_TTL_ATTRIBUTE,
+    UPDATED_AT_ATTRIBUTE,
+    stop_partition,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+__all__ = [
+    "CONFIRMED",
+    "LATE",
+    "LOOP",
+    "ON_SAGEMAKER",
+    "REQUESTED",
+    "StopItem",
+    "StopReason",
+    "StopTable",
+    "StopTarget",
+]
+
+ON_SAGEMAKER: Final = "sagemaker"
+LOOP: Final = "loop"
+"""Where nothing can be asked but the training loop itself."""
+
+REQUESTED: Final = "requested"
+CONFIRMED: Final = "confirmed"
+LATE: Final = "late"
+
+_ACTIVE_STOP: Final = "stop"
+_RETENTION_S: Final = 90 * 24 * 3600
+"""A request is deleted by the table so many seconds after it was made."""
+_MAX_TEXT: Final = 1024
+_STATUS: Final = "status"  # a word of DynamoDB's language: only ever by a placeholder
+
+
+@dataclass(frozen=True)
+class StopReason:
+    """Why a job is stopped, as its stop signal will say it, in one line."""
+
+    rule: str
+    text: str
+    evidence: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class StopTarget:
+    """One run that is to end.
+
+    Attributes:
+        training_job_name: Name of the job.
+        platform: Who is asked: `sagemaker`, `batch`, `ecs`, or `loop` for the signal alone.
+        root_uri: The registered root; empty for a job that is not registered.
+        run_id: The run.
+        arn: The job's ARN on Batch or ECS.
+    """
+
+    training_job_name: str
+    platform: str
+    root_uri: str = ""
+    run_id: str = ""
+    arn: str | None = None
+
+
+@dataclass(frozen=True)
+class StopItem:
+    """A request to stop one run.
+
+    Attributes:
+        target: The run.
+        reason: Why; without the evidence.
+        status: `requested`, `confirmed` or `late`.
+        num_requests: How often the run was asked to stop.
+        requested_at_ms: When it was asked first, milliseconds since the epoch.
+        asked_at_ms: When it was asked last.
+    """
+
+    target: StopTarget
+    reason: StopReason
+    status: str
+    num_requests: int
+    requested_at_ms: int
+    asked_at_ms: int
+
+
+class StopTable:
+    """The requests in the state table.
+
+    Args:
+        client: DynamoDB client.
+        table_name: Name of the table.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self, client: DynamoDBClient, table_name: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._client = client
+        self._table_name = table_name
+        self._clock = clock
+
+    def note(self, target: StopTarget, reason: StopReason) -> None:
+        """Keep a request; the first one of a run stays, with its reason."""
+        now_ms = self._now_ms()
+        item: dict[str, Any] = {
+            **_key(target),
+            _STATUS: {"S": REQUESTED},
+            ACTIVE_ATTRIBUTE: {"S": _ACTIVE_STOP},
+            UPDATED_AT_ATTRIBUTE: {"N": str(now_ms)},
+            "requested_at": {"N": str(now_ms)},
+            "num_requests": {"N": "1"},
+            "platform": {"S": target.platform},
+            "rule_configuration_name": {"S": reason.rule},
+            "reason": {"S": reason.text[:_MAX_TEXT]},
+            STATE_TTL_ATTRIBUTE: {"N": str(now_ms // 1000 + _RETENTION_S)},
+        }
+        if target.arn is not None:
+            item["arn"] = {"S": target.arn}
+        try:
+            self._client.put_item(
+                TableName=self._table_name,
+                Item=item,
+                ConditionExpression="attribute_not_exists(requested_at)",
+            )
+        except ClientError as error:
+            _raise_unless_refused(error)
+
+    def load(self, training_job_name: str, root_uri: str, run_id: str) -> StopItem | None:
+        """Return the request to stop a run; None when there is none."""
+        answer = self._client.get_item(
+            TableName=self._table_name,
+            Key=_key(StopTarget(training_job_name, "", root_uri, run_id)),
+            ConsistentRead=True,
+        )
+        item = answer.get("Item")
+        return _stop_item(item) if item else None
+
+    def pending(self) -> Iterator[StopItem]:
+        """Yield the requests that are not confirmed, the one that waits longest first."""
+        query: dict[str, Any] = {
+            "TableName": self._table_name,
+            "IndexName": ACTIVE_INDEX,
+            "KeyConditionExpression": "#active = :active",
+            "ExpressionAttributeNames": {"#active": ACTIVE_ATTRIBUTE},
+            "ExpressionAttributeValues": {":active": {"S": _ACTIVE_STOP}},
+        }
+        while True:
+            answer = self._client.query(**query)
+            for key in answer["Items"]:
+                # The index lags behind, and does not hold everything.
+                stored: Any = self._client.get_item(
+                    TableName=self._table_name,
+                    Key={name: key[name] for name in (STATE_PARTITION_KEY, STATE_SORT_KEY)},
+                    ConsistentRead=True,
+                ).get("Item", {})
+                if stored and stored[_STATUS]["S"] == REQUESTED:
+                    yield _stop_item(stored)
+            if "LastEvaluatedKey" not in answer:
+                return
+            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def ask_again(self, item: StopItem) -> bool:
+        """Note that the job is asked once more; False when somebody else came first."""
+        now = str(self._now_ms())
+        return self._update(
+            item,
+            f"SET {UPDATED_AT_ATTRIBUTE} = :now, num_requests = num_requests + :one",
+            {":now": {"N": now}, ":one": {"N": "1"}},
+        )
+
+    def close(self, item: StopItem, status: str) -> bool:
+        """Note what became of a request; False when somebody else came first.
+
+        Args:
+            item: The request.
+            status: `confirmed` or `late`.
+        """
+        return self._update(
+            item,
+            f"SET #status = :closed, {UPDATED_AT_ATTRIBUTE} = :now REMOVE {ACTIVE_ATTRIBUTE}",
+            {":closed": {"S": status}, ":now": {"N": str(self._now_ms())}},
+        )
+
+    def _update(self, item: StopItem, expression: str, values: dict[str, Any]) -> bool:
+        try:
+            self._client.update_item(
+                TableName=self._table_name,
+                Key=_key(item.target),
+                UpdateExpression=expression,
+                ConditionExpression="#status = :requested AND num_requests = :asked",
+                ExpressionAttributeNames={"#status": _STATUS},
+                ExpressionAttributeValues={
+                    **values,
+                    ":requested": {"S": REQUESTED},
+                    ":asked": {"N": str(item.num_requests)},
+                },
+            )
+        except ClientError as error:
+            _raise_unless_refused(error)
+            return False
+        return True
+
+    def _now_ms(self) -> int:
+        return round(self._clock() * 1000)
+
+
+def _key(target: StopTarget) -> dict[str, Any]:
+    return {
+        STATE_PARTITION_KEY: {"S": stop_partition(target.training_job_name)},
+        STATE_SORT_KEY: {"S": f"{target.root_uri}#{target.run_id}"},
+    }
+
+
+def _stop_item(item: Any) -> StopItem:
+    root_uri, _, run_id = item[STATE_SORT_KEY]["S"].rpartition("#")  # a run id has no "#"
+    return StopItem(
+        target=StopTarget(
+            training_job_name=item[STATE_PARTITION_KEY]["S"].removeprefix(stop_partition("")),
+            platform=item["platform"]["S"],
+            root_uri=root_uri,
+            run_id=run_id,
+            arn=item["arn"]["S"] if "arn" in item else None,
+        ),
+        reason=StopReason(item["rule_configuration_name"]["S"], item["reason"]["S"]),
+        status=item[_STATUS]["S"],
+        num_requests=int(item["num_requests"]["N"]),
+        requested_at_ms=int(item["requested_at"]["N"]),
+        asked_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
+    )
+
+
+def _raise_unless_refused(error: ClientError) -> None:
+    if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+        raise error

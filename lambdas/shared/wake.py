@@ -1,0 +1,240 @@
+"""Messages by which one function has an evaluator look at a run again, without any new object.
+
+They lie in the evaluators' queues beside the bucket's events. Nobody can send them through the
+event bus, whose rules only let events of S3 pass; whoever may send to a queue is believed, but what
+a message names is checked all the same before it becomes part of a key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.storage.base import check_key
+from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_SOURCE, WAKE_DETAIL_TYPE
+from lambdas.shared.registration import RUN_ID
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+__all__ = ["InvalidWakeError", "Wake", "WakeNotSentError", "WakeQueue", "WakeReason"]
+
+_MAX_COUNT: Final = 1 << 53
+_MAX_BATCH: Final = 10
+"""Messages that SQS takes in one request."""
+_MAX_DELAY_S: Final = 900
+_MAX_SILENCE_S: Final = 1e10
+
+
+class InvalidWakeError(ValueError):
+    """A message that is no wake, or one of a run that cannot be; the text says why."""
+
+
+class WakeNotSentError(Exception):
+    """A queue did not take a message; whoever sent it is to try again."""
+
+
+class WakeReason(str, Enum):
+    """Why an evaluator is to look at a run again."""
+
+    CONTINUE = "continue"
+    """One call had no time for all that is there."""
+    SWEEP = "sweep"
+    """Nothing came for a while, or a status was not announced."""
+    ENDED = "ended"
+    """The training job has ended, whether or not an end marker says so."""
+    SILENT = "silent"
+    """Nothing came for so long that the run is taken for ended."""
+
+    @property
+    def ends_run(self) -> bool:
+        """True if the verdict is to be drawn from what is there."""
+        return self in (WakeReason.ENDED, WakeReason.SILENT)
+
+
+@dataclass(frozen=True)
+class Wake:
+    """A call to look at one run again.
+
+    Attributes:
+        root_uri: The trial's root, ending in "/".
+        run_id: The run; empty for the original client.
+        reason: Why.
+        hop: How many calls in a row have passed the rest of their work on.
+        silent_s: Seconds since files of the run were last taken in; 0 where silence means nothing.
+        version: The version of the state that was left with work to do. Whoever has written another
+            one since has done that work, or passes it on itself. 0 for whichever version.
+    """
+
+    root_uri: str
+    run_id: str
+    reason: WakeReason
+    hop: int = 0
+    silent_s: float = 0.0
+    version: int = 0
+
+    def to_body(self) -> str:
+        """Return the body of the message."""
+        detail = {
+            "DebugOutputUri": self.root_uri,
+            "RunId": self.run_id,
+            "Reason": self.reason.value,
+            "Hop": self.hop,
+            "SilentSeconds": self.silent_s,
+            "Version": self.version,
+        }
+        return json.dumps(
+            {"source": STATUS_SOURCE, "detail-type": WAKE_DETAIL_TYPE, "detail": detail}
+        )
+
+    @classmethod
+    def of_event(cls, event: Mapping[str, Any], bucket_names: Collection[str]) -> Wake:
+        """Return what the decoded body of a message says.
+
+        Args:
+            event: The body.
+            bucket_names: Buckets that are watched.
+
+        Raises:
+            InvalidWakeError: It is no wake, or what it names cannot be.
+        """
+        if event.get("source") != STATUS_SOURCE or event.get("detail-type") != WAKE_DETAIL_TYPE:
+            raise InvalidWakeError("not an event that wakes an evaluation")
+        detail = event.get("detail")
+        if not isinstance(detail, dict):
+            raise InvalidWakeError("the event has no detail")
+        return cls(
+            root_uri=_root_uri(detail.get("DebugOutputUri"), bucket_names),
+            run_id=_run_id(detail.get("RunId")),
+            reason=_reason(detail.get("Reason")),
+            hop=_count(detail.get("Hop", 0), "Hop"),
+            silent_s=_seconds(detail.get("SilentSeconds", 0.0)),
+            version=_count(detail.get("Version", 0), "Version"),
+        )
+
+    @classmethod
+    def parse(cls, body: str, bucket_names: Collection[str]) -> Wake:
+        """Return what the body of a message says.
+
+        Args:
+            body: JSON.
+            bucket_names: Buckets that are watched.
+
+        Raises:
+            InvalidWakeError: It is no wake, or what it names cannot be.
+        """
+        try:
+            event = json.loads(body)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidWakeError(f"the body is no JSON: {error}"[:400]) from None
+        if not isinstance(event, dict):
+            raise InvalidWakeError(f"the body is no event but {type(event).__name__}")
+        return cls.of_event(event, bucket_names)
+
+
+class WakeQueue:
+    """The queues of the evaluators.
+
+    Args:
+        client: Returns the client of the queues; called at the first message.
+        urls: The queue's URL of each rule, by the rule's configuration name.
+    """
+
+    def __init__(self, client: Callable[[], SQSClient], urls: Mapping[str, str]) -> None:
+        self._client = client
+        self._urls = dict(urls)
+
+    @property
+    def rules(self) -> Collection[str]:
+        """The rules that have a queue."""
+        return self._urls.keys()
+
+    def send(self, rule: str, wake: Wake, delay_s: int = 0) -> None:
+        """Send one message.
+
+        Args:
+            rule: Name under which the rule is configured.
+            wake: What it says.
+            delay_s: Seconds until an evaluator gets it, 900 at most.
+
+        Raises:
+            WakeNotSentError: The queue did not take it.
+            KeyError: The rule has no queue.
+        """
+        self.send_all(rule, [wake], delay_s)
+
+    def send_all(self, rule: str, wakes: Iterable[Wake], delay_s: int = 0) -> None:
+        """Send messages, ten with one request.
+
+        Raises:
+            WakeNotSentError: The queue did not take all of them; some may have been sent.
+            KeyError: The rule has no queue.
+        """
+        url = self._urls[rule]
+        rest = iter(wakes)
+        while batch := list(islice(rest, _MAX_BATCH)):
+            answer = self._client().send_message_batch(
+                QueueUrl=url,
+                Entries=[
+                    {
+                        "Id": str(number),
+                        "MessageBody": wake.to_body(),
+                        "DelaySeconds": min(delay_s, _MAX_DELAY_S),
+                    }
+                    for number, wake in enumerate(batch)
+                ],
+            )
+            if failed := answer.get("Failed"):
+                first = failed[0]
+                raise WakeNotSentError(
+                    f"the queue of {rule} refused {len(failed)} of {len(batch)} messages: "
+                    f"{first.get('Code')}: {first.get('Message')}"
+                )
+
+
+def _root_uri(value: object, bucket_names: Collection[str]) -> str:
+    if not isinstance(value, str) or not value.startswith("s3://"):
+        raise InvalidWakeError(f"{value!r:.80} is no root of a trial")
+    bucket, slash, root = value.removeprefix("s3://").partition("/")
+    if bucket not in bucket_names:
+        raise InvalidWakeError(f"the bucket {bucket!r:.80} is not watched")
+    if not slash or (root and not root.endswith("/")):
+        raise InvalidWakeError(f"the root {value!r:.80} does not end in /")
+    try:
+        if root:
+            check_key(root[:-1])
+    except ValueError as error:
+        raise InvalidWakeError(str(error)) from None
+    if len(root.encode()) > MAX_ROOT_BYTES:
+        raise InvalidWakeError(f"the root is longer than {MAX_ROOT_BYTES} bytes")
+    return value
+
+
+def _run_id(value: object) -> str:
+    if not isinstance(value, str) or (value and RUN_ID.fullmatch(value) is None):
+        raise InvalidWakeError(f"{value!r:.80} is no run id")
+    return value
+
+
+def _reason(value: object) -> WakeReason:
+    try:
+        return WakeReason(value)
+    except ValueError:
+        raise InvalidWakeError(f"{value!r:.80} is no reason to wake") from None
+
+
+def _count(value: object, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
+        raise InvalidWakeError(f"{name} is {value!r:.80}, which is no number")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _MAX_SILENCE_S:
+        raise InvalidWakeError(f"{value!r:.80} is no number of seconds")
+    return float(value)

@@ -1,0 +1,167 @@
+"""Looks after the jobs that were asked to stop, until they have ended.
+
+A job that goes on is asked once more; one that goes on after that is told on the bus, and counted,
+for then a person has to end it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from hook_layer.storage.base import StorageError
+from lambdas.contracts.events import (
+    STATUS_SCHEMA_VERSION,
+    STATUS_SOURCE,
+    STOP_CONFIRMATION_DETAIL_TYPE,
+    STOP_OVERDUE_DETAIL_TYPE,
+)
+from lambdas.shared.status_event import AnnouncementError
+from lambdas.shared.stop_table import CONFIRMED, LATE
+from lambdas.stop_job.life import Life
+
+if TYPE_CHECKING:
+    from mypy_boto3_events import EventBridgeClient
+
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.settings import StopJobSettings
+    from lambdas.shared.stop_table import StopItem, StopTable
+    from lambdas.stop_job.stopper import JobStopper
+
+__all__ = ["ConfirmationDependencies", "StopConfirmation", "is_confirmation_due"]
+
+_MAX_REQUESTS: Final = 2
+_ENDING_TIMES: Final = 6
+"""A job that says that it ends has so many times as long for it."""
+_RESERVE_MS: Final = 15_000
+"""Time of an invocation in milliseconds in which no further job is looked at."""
+
+
+@dataclass(frozen=True)
+class ConfirmationDependencies:
+    """What the confirmation works with.
+
+    Attributes:
+        stops: The requests.
+        stopper: Asks jobs to end, and whether they have.
+        events: Returns the client of the bus.
+        telemetry: Logs and metrics.
+        clock: Seconds since the epoch.
+    """
+
+    stops: StopTable
+    stopper: JobStopper
+    events: Callable[[], EventBridgeClient]
+    telemetry: Telemetry
+    clock: Callable[[], float] = time.time
+
+
+def is_confirmation_due(event: object) -> bool:
+    """Tell whether an event asks to look after the jobs, rather than to stop one.
+
+    It names no job, so whoever forges it gets no more than what the schedule does anyway.
+    """
+    return isinstance(event, dict) and event.get("detail-type") == STOP_CONFIRMATION_DETAIL_TYPE
+
+
+class StopConfirmation:
+    """Looks after the jobs that were asked to stop.
+
+    Args:
+        settings: The function's settings.
+        dependencies: Table, stopper, bus, logs.
+    """
+
+    def __init__(self, settings: StopJobSettings, dependencies: ConfirmationDependencies) -> None:
+        self._settings = settings
+        self._use = dependencies
+        self._telemetry = dependencies.telemetry
+
+    def check(self, remaining_ms: Callable[[], float]) -> None:
+        """Look after every job whose stop is not confirmed, as long as there is time.
+
+        Args:
+            remaining_ms: Returns the milliseconds that are left.
+        """
+        for item in self._use.stops.pending():
+            if remaining_ms() < _RESERVE_MS:
+                return  # the schedule comes again; who waits longest is looked at first
+            with self._telemetry.job(item.target.training_job_name, item.target.run_id):
+                try:
+                    self._check(item)
+                except (ClientError, BotoCoreError, StorageError, AnnouncementError) as error:
+                    # One job's trouble must not keep the others from being looked at.
+                    self._telemetry.count("StopChecksFailed")
+                    self._telemetry.error("the stop could not be followed up", exception=error)
+
+    def _check(self, item: StopItem) -> None:
+        now, life = self._use.clock(), self._life(item)
+        if life is Life.ENDED:
+            if self._use.stops.close(item, CONFIRMED):
+                self._telemetry.count("StopsConfirmed")
+                self._telemetry.info("the job has ended")
+        elif now - item.asked_at_ms / 1000 < self._settings.confirm_s:
+            return
+        elif life is Life.ENDING and now - item.requested_at_ms / 1000 < self._longest_end_s:
+            return  # it was heard; to save a large model takes a while
+        elif item.num_requests < _MAX_REQUESTS:
+            # Counted first: a request that always fails must not keep the job from being late.
+            if self._use.stops.ask_again(item):
+                self._telemetry.warning("the job goes on: it is asked to stop once more")
+                self._use.stopper.stop(item.target, item.reason)
+        else:
+            self._tell(item)
+            if self._use.stops.close(item, LATE):
+                self._telemetry.count("StopsNotConfirmed")
+                self._telemetry.error("the job goes on although it was asked to stop twice")
+
+    @property
+    def _longest_end_s(self) -> float:
+        return _ENDING_TIMES * self._settings.confirm_s
+
+    def _life(self, item: StopItem) -> Life:
+        try:
+            return self._use.stopper.life(item.target)
+        except (ClientError, BotoCoreError, StorageError) as error:
+            self._telemetry.count("StopChecksFailed")
+            self._telemetry.error("it cannot be told whether the job ended", exception=error)
+            return Life.RUNNING
+
+    def _tell(self, item: StopItem) -> None:
+        """Publish that a job goes on; twice if the function dies before it notes that it did."""
+        bus = self._settings.event_bus_name
+        answer = self._use.events().put_events(
+            Entries=[
+                {
+                    "Source": STATUS_SOURCE,
+                    "DetailType": STOP_OVERDUE_DETAIL_TYPE,
+                    "Detail": json.dumps(_overdue_detail(item)),
+                    "EventBusName": bus,
+                }
+            ]
+        )
+        if answer["FailedEntryCount"]:
+            entry = answer["Entries"][0]
+            raise AnnouncementError(
+                f"the bus {bus} refused the news that {item.target.training_job_name} goes on: "
+                f"{entry.get('ErrorCode')}: {entry.get('ErrorMessage')}"
+            )
+
+
+def _overdue_detail(item: StopItem) -> dict[str, Any]:
+    return {
+        "SchemaVersion": STATUS_SCHEMA_VERSION,
+        "TrainingJobName": item.target.training_job_name,
+        "RunId": item.target.run_id,
+        "DebugOutputUri": item.target.root_uri,
+        "Platform": item.target.platform,
+        "RuleConfigurationName": item.reason.rule,
+        "Reason": item.reason.text,
+        "RequestedAt": item.requested_at_ms,
+        "NumRequests": item.num_requests,
+    }

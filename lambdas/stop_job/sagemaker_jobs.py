@@ -1,0 +1,104 @@
+"""Training jobs of SageMaker: what it says of them, and the request to stop one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError
+
+from lambdas.stop_job.life import Life
+
+if TYPE_CHECKING:
+    from mypy_boto3_sagemaker import SageMakerClient
+
+    from lambdas.shared.observability import Telemetry
+
+__all__ = ["SageMakerJobs"]
+
+_ALREADY_ENDING: Final = re.compile(
+    r"training job is in status (Completed|Failed|Stopped|Stopping|Deleting)\b"
+)
+_ENDING: Final = "Stopping"
+_ENDED: Final = frozenset({"Completed", "Failed", "Stopped", "Deleting"})
+_INVALID: Final = "ValidationException"  # also what a job that does not exist is answered with
+_DENIED: Final = "AccessDeniedException"
+
+
+class SageMakerJobs:
+    """The training jobs of the account.
+
+    Args:
+        client: Returns the client.
+        telemetry: Logs and metrics.
+    """
+
+    def __init__(self, client: Callable[[], SageMakerClient], telemetry: Telemetry) -> None:
+        self._client = client
+        self._telemetry = telemetry
+
+    def stop(self, name: str) -> None:
+        """Ask SageMaker to stop a job, unless it ends already.
+
+        Raises:
+            ClientError: It does not, for another reason.
+        """
+        try:
+            self._client().stop_training_job(TrainingJobName=name)
+        except ClientError as error:
+            details = error.response["Error"]
+            ending = _ALREADY_ENDING.search(details.get("Message", ""))
+            if details.get("Code") != _INVALID or ending is None:
+                raise
+            self._telemetry.info("the job ends already", training_job_status=ending[1])
+
+    def can_write(self, name: str, root_uri: str) -> bool:
+        """Tell whether a root may be where a job's tensors are.
+
+        A job that SageMaker was told of `DebugHookConfig` writes below its `S3OutputPath`, or what
+        it keeps for checkpoints. Of others, and without leave to ask, nothing is known: then what
+        is left is that the root carries the job's name.
+
+        Args:
+            name: Name of the job.
+            root_uri: The registered root, ending in "/".
+        """
+        description = self._describe(name) or {}
+        output = _member(description, "DebugHookConfig", "S3OutputPath")
+        if output is None:
+            return True
+        places = (output, _member(description, "CheckpointConfig", "S3Uri"))
+        return any(root_uri.startswith(place.rstrip("/") + "/") for place in places if place)
+
+    def life(self, name: str) -> Life | None:
+        """Return how far a job is on its way to its end; None when the function may not ask."""
+        description = self._describe(name)
+        if description is None:
+            return None
+        status = description.get("TrainingJobStatus")
+        if status in _ENDED:
+            return Life.ENDED
+        return Life.ENDING if status == _ENDING else Life.RUNNING
+
+    def _describe(self, name: str) -> dict[str, Any] | None:
+        """Return the job's description; empty of status `Deleting` for none, None if not allowed.
+
+        Raises:
+            ClientError: SageMaker cannot answer now.
+        """
+        try:
+            return dict(self._client().describe_training_job(TrainingJobName=name))
+        except ClientError as error:
+            code = error.response["Error"].get("Code")
+            if code == _INVALID:
+                return {"TrainingJobStatus": "Deleting"}
+            if code != _DENIED:
+                raise
+            self._telemetry.info("the function may not describe training jobs")
+            return None
+
+
+def _member(description: dict[str, Any], group: str, name: str) -> str | None:
+    value = (description.get(group) or {}).get(name)
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,201 @@
+"""Asks one run to end, in the way of its platform, and tells later whether it has.
+
+SageMaker is asked before the stop signal is written: the other order would let the training loop
+end first, and the job become Failed. Batch and ECS know no such difference, so there the loop hears
+of it first, which needs no permission. Everywhere else the signal beside the tensors is all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, parse_end_marker
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, parse_stop_file
+from hook_layer.format.paths import END_MARKER, STOP_FILE
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, StoreRefusedError
+from lambdas.shared.job_actions import read_job_file
+from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
+from lambdas.stop_job.containers import platform_of
+from lambdas.stop_job.life import Life
+
+if TYPE_CHECKING:
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import Registration, RegistrationTable
+    from lambdas.shared.settings import StopJobSettings
+    from lambdas.stop_job.containers import ContainerJobs
+    from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
+
+__all__ = ["JobStopper", "StopperDependencies"]
+
+
+@dataclass(frozen=True)
+class StopperDependencies:
+    """What jobs are stopped with.
+
+    Attributes:
+        sagemaker: SageMaker's jobs.
+        containers: The jobs of other platforms, by platform.
+        registrations: The registered jobs.
+        open_store: Returns the store at a trial's root.
+        telemetry: Logs and metrics.
+    """
+
+    sagemaker: SageMakerJobs
+    containers: Mapping[str, ContainerJobs]
+    registrations: RegistrationTable
+    open_store: Callable[[str], Store]
+    telemetry: Telemetry
+
+
+class JobStopper:
+    """Asks runs to end.
+
+    Args:
+        settings: The function's settings.
+        dependencies: Platforms, tables, stores.
+    """
+
+    def __init__(self, settings: StopJobSettings, dependencies: StopperDependencies) -> None:
+        self._settings = settings
+        self._use = dependencies
+        self._telemetry = dependencies.telemetry
+
+    def job_file(self, registration: Registration) -> JobFile | None:
+        """Return a registered job's `job.json`; None when it has none that can be read.
+
+        Raises:
+            StorageError: It cannot be read now.
+        """
+        if not self._is_watched(registration.root_uri):
+            return None
+        try:
+            return read_job_file(self._use.open_store(registration.root_uri))
+        except (JobFileError, StoreRefusedError) as error:
+            # To come back would not help; that a job is not to be stopped at all is in the table.
+            self._telemetry.warning("job.json cannot be used", problem=str(error))
+            return None
+
+    def target(self, registration: Registration, job: JobFile | None) -> StopTarget:
+        """Return how a registered run is to be stopped.
+
+        Args:
+            registration: The run.
+            job: Its `job.json`, whose word about another platform's job is checked with that job.
+        """
+        name, root_uri = registration.training_job_name, registration.root_uri
+        if registration.is_sagemaker_job:
+            return StopTarget(name, ON_SAGEMAKER, root_uri, registration.run_id)
+        arn = job.training_job_arn if job and job.run_id == registration.run_id else None
+        platform = platform_of(arn)
+        if arn is None or platform is None or not self._may_stop(platform, arn, root_uri):
+            return StopTarget(name, LOOP, root_uri, registration.run_id)
+        return StopTarget(name, platform, root_uri, registration.run_id, arn)
+
+    def stop(self, target: StopTarget, reason: StopReason) -> None:
+        """Ask a run to end; nothing changes when it was asked before.
+
+        Raises:
+            ClientError: The platform did not take the request, for another reason than that the
+                job ends.
+            StorageError: The stop signal could not be written.
+        """
+        if target.platform == ON_SAGEMAKER:
+            self._use.sagemaker.stop(target.training_job_name)
+        if target.root_uri:
+            self._signal(target, reason)
+        # Asked once more, because a second request comes minutes after the first.
+        if target.arn is not None and self._may_stop(target.platform, target.arn, target.root_uri):
+            self._use.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
+
+    def life(self, target: StopTarget) -> Life:
+        """Return how far a run is known to be on its way to its end.
+
+        Raises:
+            ClientError: The platform cannot tell now.
+            StorageError: The trial cannot be read now.
+        """
+        if target.platform == ON_SAGEMAKER:
+            life = self._use.sagemaker.life(target.training_job_name)
+            if life is not None:
+                return life
+        if target.arn is not None:
+            job = self._use.containers[target.platform].find(target.arn)
+            return Life.ENDED if job is None or job.has_ended else Life.RUNNING
+        has_root = bool(target.root_uri)
+        has_ended = has_root and (self._is_followed(target) or self._is_marked(target))
+        return Life.ENDED if has_ended else Life.RUNNING
+
+    def _may_stop(self, platform: str, arn: str, root_uri: str) -> bool:
+        if platform not in self._settings.platforms:
+            return False
+        job = self._use.containers[platform].find(arn)
+        if job is not None and job.may_be_stopped_by(root_uri, self._settings.tag):
+            return not job.has_ended
+        self._telemetry.warning(
+            "only the training loop is asked to stop: the job that job.json names has no tag "
+            "that says that findings below this root may stop it",
+            platform_arn=arn,
+            debug_output_uri=root_uri,
+            tag=self._settings.tag,
+        )
+        return False
+
+    def _is_followed(self, target: StopTarget) -> bool:
+        """Tell whether a newer run writes below the root."""
+        current = self._use.registrations.get(target.training_job_name, target.root_uri)
+        return current is not None and current.run_id != target.run_id
+
+    def _is_marked(self, target: StopTarget) -> bool:
+        """Tell whether the run's end marker is there."""
+        if not self._is_watched(target.root_uri):
+            return False
+        store = self._use.open_store(target.root_uri)
+        try:
+            data = store.get(END_MARKER, 0, MAX_END_MARKER_BYTES + 1)
+            marker = parse_end_marker(data, file=target.root_uri + END_MARKER)
+        except (ObjectNotFoundError, JobFileError):
+            return False
+        return (marker.run_id or "") == target.run_id
+
+    def _signal(self, target: StopTarget, reason: StopReason) -> None:
+        """Write `stop.json` beside the tensors, unless this run has one."""
+        if not self._is_watched(target.root_uri):
+            self._telemetry.error(
+                "no stop signal outside the watched buckets", bucket=_bucket(target.root_uri)
+            )
+            return
+        store = self._use.open_store(target.root_uri)
+        run_id = target.run_id or None
+        if _is_signalled(store, run_id):
+            return
+        signal = StopFile(
+            reason=reason.text,
+            requested_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            run_id=run_id,
+            rule_configuration_name=reason.rule,
+            evidence=reason.evidence,
+        )
+        store.put(STOP_FILE, signal.encode())
+
+    def _is_watched(self, root_uri: str) -> bool:
+        return _bucket(root_uri) in self._settings.tensor_bucket_names
+
+
+def _bucket(root_uri: str) -> str:
+    return root_uri.removeprefix("s3://").partition("/")[0]
+
+
+def _is_signalled(store: Store, run_id: str | None) -> bool:
+    """Tell whether the run has a stop signal, whose reason is then kept."""
+    try:
+        data = store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
+        signal = parse_stop_file(data, file=store.uri + STOP_FILE)
+    except (StorageError, JobFileError):
+        # Absent, unreadable (S3 says "access denied" of an absent object to a role that may not
+        # list) or not ours: writing the signal matters more than which reason it carries.
+        return False
+    return signal.run_id == run_id

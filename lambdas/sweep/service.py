@@ -1,0 +1,200 @@
+"""Wakes the evaluations that no event wakes.
+
+Each sweep looks at the index of active evaluations, the longest silent first. Whoever is quiet for
+a minute is woken, then every minute for ten, and from then on whenever the silence has grown by
+about a tenth, so that a thousand jobs that save once an hour cost next to nothing. A status that
+was not announced is no matter of patience: each sweep tries. The evaluator decides what the silence
+means; here it is only measured.
+
+What SageMaker says of a job is a sign of life too, and a job whose spot instances were taken away
+is not silent but interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.format.paths import job_name_of
+from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.shared.wake import Wake, WakeReason
+from lambdas.sweep.active_evaluations import ActiveEvaluation, BrokenItemError
+
+if TYPE_CHECKING:
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import LifeSign, RegistrationTable
+    from lambdas.shared.wake import WakeQueue
+    from lambdas.sweep.active_evaluations import ActiveEvaluations
+
+__all__ = ["SweepIncompleteError", "SweepService", "silence_of"]
+
+_PERIOD_S: Final = 60.0
+"""Time between two sweeps, in seconds; also what is not quiet yet."""
+_DELAY_S: Final = 5.0
+"""By how much a sweep may be late."""
+_BRIEF_S: Final = 600.0
+"""Silence up to which every sweep wakes."""
+_FAREWELL_S: Final = 600.0
+"""How long the last files of an interrupted job may take until they are seen, in seconds."""
+_RESERVED_SHARE: Final = 0.25
+_BATCH: Final = 10
+
+
+class SweepIncompleteError(Exception):
+    """Some evaluations could not be woken; the next sweep tries again."""
+
+
+@dataclass
+class _Sweep:
+    """What one sweep has seen and done so far."""
+
+    now: float
+    num_active: int = 0
+    num_woken: int = 0
+    oldest_quiet_s: float = 0.0
+    failed_rules: set[str] = field(default_factory=set)
+    signs: dict[str, LifeSign | None] = field(default_factory=dict)
+    waiting: dict[str, list[Wake]] = field(default_factory=lambda: defaultdict(list))
+
+
+class SweepService:
+    """Looks at all active evaluations and wakes those that need it.
+
+    Args:
+        max_silence_s: Seconds without a sign of life after which a run is taken for ended.
+        active: The active evaluations.
+        registrations: What SageMaker says of jobs.
+        queue: The evaluators' queues.
+        telemetry: Logs and metrics.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_silence_s: float,
+        active: ActiveEvaluations,
+        registrations: RegistrationTable,
+        queue: WakeQueue,
+        telemetry: Telemetry,
+        clock: Callable[[], float],
+    ) -> None:
+        self._max_silence_s = max_silence_s
+        self._active = active
+        self._registrations = registrations
+        self._queue = queue
+        self._telemetry = telemetry
+        self._clock = clock
+
+    def sweep(self, remaining_ms: Callable[[], float]) -> int:
+        """Wake whoever needs it; return how many evaluations were woken.
+
+        Args:
+            remaining_ms: Milliseconds that are left to the function, as it goes on.
+
+        Raises:
+            SweepIncompleteError: A queue did not take its messages. All others were served.
+        """
+        reserve_ms = remaining_ms() * _RESERVED_SHARE
+        sweep = _Sweep(self._clock())
+        for item in self._active.items():
+            if remaining_ms() < reserve_ms:
+                self._telemetry.count("SweepsCutShort")
+                self._telemetry.warning("the sweep has no time for all", num_seen=sweep.num_active)
+                break
+            self._look_at(item, sweep)
+        for rule in list(sweep.waiting):
+            self._send(rule, sweep)
+        self._telemetry.count("ActiveEvaluations", sweep.num_active)
+        self._telemetry.count("Wakes", sweep.num_woken)
+        self._telemetry.seconds("OldestQuietSeconds", sweep.oldest_quiet_s)
+        if sweep.failed_rules:
+            raise SweepIncompleteError(f"queues that took no message: {sorted(sweep.failed_rules)}")
+        return sweep.num_woken
+
+    def _look_at(self, item: Mapping[str, Any], sweep: _Sweep) -> None:
+        if not item[STATE_PARTITION_KEY]["S"].startswith("s3://"):
+            return  # another function's
+        sweep.num_active += 1
+        try:
+            found = ActiveEvaluation.of_item(item)
+        except BrokenItemError as error:
+            self._telemetry.count("ItemsBroken")
+            self._telemetry.warning(
+                "an item of the table is skipped",
+                problem=str(error),
+                run=item[STATE_PARTITION_KEY]["S"],
+                rule_configuration_name=item[STATE_SORT_KEY]["S"],
+            )
+            return
+        quiet_s = sweep.now - found.updated_at
+        sweep.oldest_quiet_s = max(sweep.oldest_quiet_s, quiet_s)
+        if quiet_s < _PERIOD_S:
+            return
+        wake = self._wake(found, quiet_s, sweep)
+        if wake is None:
+            return
+        if found.key.rule not in self._queue.rules:
+            self._telemetry.count("RulesNotDeployed")
+            return
+        sweep.waiting[found.key.rule].append(wake)
+        if len(sweep.waiting[found.key.rule]) >= _BATCH:
+            self._send(found.key.rule, sweep)
+
+    def _wake(self, found: ActiveEvaluation, quiet_s: float, sweep: _Sweep) -> Wake | None:
+        root_uri, run_id = found.key.root_uri, found.key.run_id
+        if found.has_ended or not found.is_announced:
+            is_due = not found.is_announced or _is_due(quiet_s)
+            return Wake(root_uri, run_id, WakeReason.SWEEP) if is_due else None
+        silent_s = silence_of(found.updated_at, self._sign(root_uri, sweep), sweep.now)
+        excess_s = silent_s - self._max_silence_s
+        if excess_s >= 0 and (_is_due(excess_s) or _is_due(silent_s)):
+            return Wake(root_uri, run_id, WakeReason.SILENT, silent_s=silent_s)
+        if _is_due(quiet_s):
+            return Wake(root_uri, run_id, WakeReason.SWEEP, silent_s=silent_s)
+        return None
+
+    def _sign(self, root_uri: str, sweep: _Sweep) -> LifeSign | None:
+        # Only a folder of the job's name speaks for a job of SageMaker.
+        name = job_name_of(root_uri)
+        if name not in sweep.signs:
+            sweep.signs[name] = self._registrations.life_sign(name)
+        return sweep.signs[name]
+
+    def _send(self, rule: str, sweep: _Sweep) -> None:
+        wakes = sweep.waiting.pop(rule)
+        try:
+            self._queue.send_all(rule, wakes)
+        except Exception as error:  # noqa: BLE001 - one queue's failure must not keep the others waiting
+            sweep.failed_rules.add(rule)
+            self._telemetry.error(
+                "evaluations not woken", exception=error, rule_configuration_name=rule
+            )
+        else:
+            sweep.num_woken += len(wakes)
+
+
+def silence_of(updated_at: float, sign: LifeSign | None, now: float) -> float:
+    """Return for how long nothing was heard of a run, 0 while its job is interrupted.
+
+    Args:
+        updated_at: When files of the run were last taken in, seconds since the epoch.
+        sign: What SageMaker last said of its job.
+        now: Seconds since the epoch.
+    """
+    if sign is None:
+        return max(now - updated_at, 0.0)
+    # Files that came long after the interruption tell that it is over.
+    if sign.is_interrupted and updated_at <= sign.at + _FAREWELL_S:
+        return 0.0
+    return max(now - max(updated_at, sign.at), 0.0)
+
+
+def _is_due(quiet_s: float) -> bool:
+    """Tell whether something quiet for so long is woken by this sweep."""
+    doublings = max(math.floor(math.log2(max(quiet_s, 1.0) / _BRIEF_S)), 0)
+    every_s = math.ldexp(_PERIOD_S, doublings)
+    return quiet_s // every_s != (quiet_s - _PERIOD_S - _DELAY_S) // every_s
