@@ -18,6 +18,7 @@ from typing import Any
 import aws_cdk as cdk
 
 from infra.config import ConfigurationError, StepwatchConfig
+from infra.measurement import ImportTimeError, summary
 from infra.nag import attach_checks
 from infra.packaging import PackagingError
 from infra.rule_settings import RuleCheckError
@@ -88,6 +89,15 @@ def main(arguments: list[str] | None = None) -> None:
     except RuntimeError as error:  # all that jsii lets through of CDK's own error
         sys.exit(f"infra: {error}")
     print(f"infra: {stack.stack_name} is in {outdir}", file=sys.stderr)  # noqa: T201
+    if stack.config.tensor_buckets:
+        names = " ".join(stack.config.tensor_buckets)
+        hint = f"these buckets must send their events: python -m infra.event_buckets {names}"
+        print(f"infra: {hint}", file=sys.stderr)  # noqa: T201
+    if not options.without_wheels:
+        try:
+            print(f"infra: {summary(stack.layer_folder)}", file=sys.stderr)  # noqa: T201
+        except ImportTimeError as error:
+            sys.exit(f"infra: {error}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 A user writes them in cdk.json or types them: `cdk deploy -c stepwatch:stop_policy=observe`. The
 prefix keeps them apart from CDK's own keys, whatever those will be. Each field of
-`StepwatchConfig` is one setting; `FIELDS` says how it is read.
+`StepwatchConfig` is one setting; `infra.setting_fields` says how it is read.
 """
 
 from __future__ import annotations
@@ -12,31 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from infra.rule_settings import RuleConfiguration, read_rules, rule_configuration_names
-from infra.settings import (
-    Reader,
-    SettingError,
-    SeveralMistakesError,
-    nearest_name,
-    read_choice,
-    read_flag,
-    read_names,
-    read_number,
-    read_text,
-)
+from infra.rule_settings import RuleConfiguration, pack_named, rule_configuration_names
+from infra.setting_checks import PREFIX, contradictions, wrong
+from infra.setting_fields import FIELDS
+from infra.settings import Reader, SettingError, SeveralMistakesError, nearest_name
 
 __all__ = ["PREFIX", "ConfigurationError", "RuleConfiguration", "StepwatchConfig"]
 
-PREFIX = "stepwatch:"
-
-LOG_RETENTION_DAYS = (
-    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096),
-    *(1827, 2192, 2557, 2922, 3288, 3653),
-)
-"""The numbers of days that CloudWatch Logs accepts."""
-
-LARGEST_BATCH_WITHOUT_WINDOW = 10
-"""Lambda accepts a larger batch of SQS messages only with a batching window."""
+RETAINING_STAGES = ("prod", "production")
+"""Stages whose data outlives their stack."""
 
 # Keys of CDK itself: feature flags, settings of its command, answers of its look-ups.
 CDK_KEY = re.compile(
@@ -62,43 +46,94 @@ class ConfigurationError(ValueError):
 class StepwatchConfig:
     """Settings of one deployment.
 
+    The documentation of the settings is made of these lines.
+
     Attributes:
-        rules: The configured rules; each becomes one queue and one function.
-        stage: Name of the deployment; the stack is called `Stepwatch-<stage>`.
+        rules: The configured rules; each becomes one queue and one function. `recommended` or
+            `original`: all rules of that pack. Or an object of rule configuration names and their
+            parameters, with `rule_to_invoke` where the name is not the rule's; a list of names or
+            of `DebugRuleConfiguration` objects; or any of them as JSON text.
+        stage: Name of the deployment; the stack is called `Stepwatch-<stage>`. What `prod` or
+            `production` has stored outlives its stack.
         stop_policy: `stop`, or `observe`: judge and tell, never stop a job.
-        stop_rules: Names of the rules whose finding stops a job; empty: all of them.
+        stop_rules: Names of the rules whose finding stops a job; empty: all of them. Not set: those
+            of the pack `recommended` that are reason enough.
+        stop_observed_rules: Names of rules that never stop a job.
+        stop_min_rules: Number of rules that must have found something before a job is stopped.
         stop_any_native_job: Whether SageMaker's own events and direct invocations may stop jobs
             that were not registered with this deployment.
+        stop_confirm_s: Seconds that a job may take to end once it was asked to; then it is told.
+        stop_platforms: Platforms beside SageMaker whose jobs may be stopped: `batch`, `ecs`.
+        stop_tag: Tag of a Batch job or ECS task that holds the root whose finding may stop it.
+        alert_emails: Addresses that are told of findings and of alarms; each must confirm a mail.
+        notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
+        alarms: `all`; or `essential`, which leaves out those that watch each rule's function.
+        verdict_latency_s: Seconds between a tensor and a verdict on it above which an alarm is on.
         retention_days: Days that the functions' logs are kept.
         tensor_expiration_days: Days after which tensors are deleted.
-        tensor_bucket_name: Name of the tensor bucket; None lets CloudFormation choose one.
+        tensor_bucket_name: Name of the tensor bucket; not set: CloudFormation chooses one.
+        new_tensor_buckets: Names of more tensor buckets to create.
+        tensor_buckets: Names of buckets that exist, to watch too; each must send its events to
+            EventBridge.
+        encryption: `managed`: keys of the services. `kms`: buckets, queues and topic with a
+            key of your own.
+        kms_key_arn: That key; not set: the stack makes one.
         architecture: Instruction set of the functions, `arm64` or `x86_64`.
-        evaluator_timeout_s: Time limit of one evaluation in seconds.
+        evaluator_timeout_s: Time limit of one evaluation in seconds; queues hide a message six
+            times as long.
         evaluator_memory_mb: Memory of an evaluator in MB.
         batch_size: Largest number of events in one evaluation.
-        batching_window_s: Seconds that an evaluation waits for more events.
+        batching_window_s: Seconds that an evaluation waits for more events; above 0 for a batch
+            size above 10.
         maximum_concurrency: Evaluations of one rule that may run at the same time.
+        worker_wait_s: Seconds that a step waits for a worker before it may be judged without it.
+        worker_wait_steps: Later steps that must wait too before a worker is given up.
+        max_silence_s: Seconds without output after which a run is taken for ended.
+        event_schema: Whether the schema of the status event is put into EventBridge's registry,
+            which not every region has.
     """
 
     rules: tuple[RuleConfiguration, ...]
     stage: str = "dev"
     stop_policy: str = "stop"
     stop_rules: tuple[str, ...] = ()
+    stop_observed_rules: tuple[str, ...] = ()
+    stop_min_rules: int = 1
     stop_any_native_job: bool = True
+    stop_confirm_s: int = 600
+    stop_platforms: tuple[str, ...] = ()
+    stop_tag: str = "stepwatch:debug-output"
+    alert_emails: tuple[str, ...] = ()
+    notify_statuses: tuple[str, ...] = ("IssuesFound", "Error")
+    alarms: str = "all"
+    verdict_latency_s: int = 60
     retention_days: int = 30
     tensor_expiration_days: int = 90
     tensor_bucket_name: str | None = None
+    new_tensor_buckets: tuple[str, ...] = ()
+    tensor_buckets: tuple[str, ...] = ()
+    encryption: str = "managed"
+    kms_key_arn: str | None = None
     architecture: str = "arm64"
     evaluator_timeout_s: int = 60
     evaluator_memory_mb: int = 512
     batch_size: int = 10
     batching_window_s: int = 1
     maximum_concurrency: int = 10
+    worker_wait_s: int = 600
+    worker_wait_steps: int = 20
+    max_silence_s: int = 86400
+    event_schema: bool = True
 
     @property
     def stack_name(self) -> str:
         """Name of the CloudFormation stack."""
         return f"Stepwatch-{self.stage}"
+
+    @property
+    def retains_data(self) -> bool:
+        """Whether buckets, table, key and logs outlive the stack."""
+        return self.stage in RETAINING_STAGES
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> StepwatchConfig:
@@ -123,32 +158,11 @@ class StepwatchConfig:
             mistakes += _read_into(values, key, own[key], FIELDS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
-        mistakes += _contradictions(values, rule_configuration_names(own.get("rules")))
+        mistakes += contradictions(values, rule_configuration_names(own.get("rules")))
+        mistakes += _stops_of_pack(values, own)
         if mistakes:
             raise ConfigurationError(sorted(mistakes))
         return cls(**values)
-
-
-FIELDS: dict[str, Reader] = {
-    "rules": read_rules,
-    "stage": read_text(
-        "[a-z][a-z0-9-]{0,19}", "at most 20 lower-case letters, digits and '-', a letter first"
-    ),
-    "stop_policy": read_choice("stop", "observe"),
-    "stop_rules": read_names,
-    "stop_any_native_job": read_flag,
-    "retention_days": read_number(1, 3653, only=LOG_RETENTION_DAYS),
-    "tensor_expiration_days": read_number(1, 3650),
-    "tensor_bucket_name": read_text(
-        "[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", "3 to 63 lower-case letters, digits and '-'"
-    ),
-    "architecture": read_choice("arm64", "x86_64"),
-    "evaluator_timeout_s": read_number(1, 900),
-    "evaluator_memory_mb": read_number(128, 10240),
-    "batch_size": read_number(1, 10000),
-    "batching_window_s": read_number(0, 300),
-    "maximum_concurrency": read_number(2, 1000),
-}
 
 
 def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> list[str]:
@@ -156,10 +170,23 @@ def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> 
     try:
         values[key] = reader(given)
     except SettingError as error:
-        return [_wrong(key, given, error)]
+        return [wrong(key, given, error)]
     except SeveralMistakesError as several:
-        return [_wrong(key, given, error) for error in several.errors]
+        return [wrong(key, given, error) for error in several.errors]
     return []
+
+
+def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
+    """Take the rules that stop jobs from the pack, where the user names a pack and no rules."""
+    pack = pack_named(own.get("rules"))
+    if pack is None or "stop_rules" in own:
+        return []
+    values["stop_rules"] = pack.stops
+    if pack.stops or values.get("stop_policy") == "observe":
+        return []
+    allowed = f"names of them, nothing for all of them, or {PREFIX}stop_policy = observe"
+    question = f"missing; which rules of the pack {pack.name} may stop a job?"
+    return [f"{PREFIX}stop_rules: {question} allowed: {allowed}"]
 
 
 def _unknown(key: str, value: Any) -> str:
@@ -168,24 +195,3 @@ def _unknown(key: str, value: Any) -> str:
     nearest = nearest_name(PREFIX + name, valid)
     hint = f"; did you mean {nearest}?" if nearest else ""
     return f"{key} = {value!r}: unknown key; allowed: {', '.join(valid)}{hint}"
-
-
-def _wrong(key: str, value: Any, error: SettingError) -> str:
-    shown = value if error.value is None else error.value
-    hint = f"; nearest: {error.nearest}" if error.nearest else ""
-    return f"{PREFIX}{key}{error.part} = {shown!r}: allowed: {error.allowed}{hint}"
-
-
-def _contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> list[str]:
-    mistakes = []
-    for name in values.get("stop_rules", ()) if rule_names else ():
-        if name not in rule_names:
-            nearest = nearest_name(name, rule_names)
-            error = SettingError(f"the configured rules {', '.join(rule_names)}", nearest=nearest)
-            mistakes.append(_wrong("stop_rules", name, error))
-    window = values.get("batching_window_s", StepwatchConfig.batching_window_s)
-    size = values.get("batch_size", StepwatchConfig.batch_size)
-    if size > LARGEST_BATCH_WITHOUT_WINDOW and window == 0:
-        error = SettingError(f"at least 1 with a {PREFIX}batch_size above 10 (here {size})")
-        mistakes.append(_wrong("batching_window_s", window, error))
-    return mistakes

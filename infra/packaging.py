@@ -49,7 +49,9 @@ UNUSED = (
     *("bin", "**/__pycache__", "**/*.pyi", "numpy/**/tests", "numpy/f2py", "numpy/_core/include"),
     *("numpy/_core/lib", "numpy/random/lib", "numpy/random/_examples", "numpy/_pyinstaller"),
 )
-NOT_PACKAGED = shutil.ignore_patterns("__pycache__", "*.pyc", "testing", "README.md")
+NOT_PACKAGED = shutil.ignore_patterns(
+    "__pycache__", "*.pyc", "testing", "README.md", "schemas", "test_events"
+)
 
 
 class PackagingError(RuntimeError):

@@ -18,17 +18,38 @@ from typing import Any
 
 from infra.settings import SettingError, SeveralMistakesError, from_text
 
-__all__ = ["RuleCheckError", "RuleConfiguration", "read_rules", "rule_configuration_names"]
+__all__ = [
+    "RuleCheckError",
+    "RuleConfiguration",
+    "RulePack",
+    "pack_named",
+    "read_rules",
+    "rule_configuration_names",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 CHECKER = "rule_runtime.evaluation.check_parameters"
+# What infra may not import, another process does.
+TELL_PACKS = """
+import json
+from rule_runtime.configuration.packs import PACKS
+packs = {
+    pack.name: {
+        "parameters": {rule: dict(given) for rule, given in pack.parameters.items()},
+        "stops": sorted(pack.stops),
+    }
+    for pack in PACKS.values()
+}
+print(json.dumps(packs))
+"""
 TIMEOUT_S = 60
 
 RULE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+PACK_NAME = re.compile("[a-z]{1,40}")  # names of rules begin with a capital
 RULE_NAME_ALLOWED = "a name of at most 64 letters, digits, '-' and '_' that begins with a letter"
 RULES_ALLOWED = (
-    "an object of rule configuration names and their parameters, a list of names or of "
-    "DebugRuleConfiguration objects, or one of them as JSON text"
+    "the name of a pack of rules, an object of rule configuration names and their parameters, "
+    "a list of names or of DebugRuleConfiguration objects, or one of them as JSON text"
 )
 
 
@@ -53,6 +74,36 @@ class RuleConfiguration:
     def environment_value(self) -> str:
         """Return the JSON object that the evaluator reads its rule and parameters from."""
         return json.dumps({"rule_to_invoke": self.rule_to_invoke, **self.parameters})
+
+
+@dataclass(frozen=True)
+class RulePack:
+    """Rules that are used together.
+
+    Attributes:
+        name: Name of the pack.
+        parameters: The rules by name, each with the parameters in which it is not its default.
+        stops: Names of the rules whose finding is reason enough to stop a job.
+    """
+
+    name: str
+    parameters: Mapping[str, Mapping[str, Any]]
+    stops: tuple[str, ...]
+
+
+def pack_named(value: Any) -> RulePack | None:
+    """Return the pack that the setting `rules` names; None if it is of another form.
+
+    Args:
+        value: What the user wrote.
+
+    Raises:
+        RuleCheckError: If the rules cannot be asked about their packs.
+    """
+    if not isinstance(value, str) or not PACK_NAME.fullmatch(value):
+        return None
+    pack = json.loads(_ask(("-c", TELL_PACKS), "")).get(value)
+    return None if pack is None else RulePack(value, pack["parameters"], tuple(pack["stops"]))
 
 
 def read_rules(value: Any) -> tuple[RuleConfiguration, ...]:
@@ -97,17 +148,16 @@ def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
         {"rule_to_invoke": rule.rule_to_invoke, "parameters": dict(rule.parameters)}
         for rule in rules
     ]
-    mistakes = json.loads(_ask(json.dumps(question)))
+    mistakes = json.loads(_ask(("-m", CHECKER), json.dumps(question)))
     return [_error(rules[mistake["rule"]], mistake) for mistake in mistakes]
 
 
 @lru_cache(maxsize=32)
-def _ask(question: str) -> str:
+def _ask(program: tuple[str, ...], question: str) -> str:
     # Nothing of ours but contracts is imported into this process, and the rules need numpy.
-    command = [sys.executable, "-m", CHECKER]
     try:
         done = subprocess.run(  # noqa: S603
-            command,
+            [sys.executable, *program],
             input=question,
             cwd=ROOT,
             capture_output=True,
@@ -116,7 +166,7 @@ def _ask(question: str) -> str:
             timeout=TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise RuleCheckError(f"python -m {CHECKER} did not answer in {TIMEOUT_S} s") from error
+        raise RuleCheckError(f"the rules did not answer in {TIMEOUT_S} s") from error
     if done.returncode != 0:
         raise RuleCheckError(
             f"the rules' parameters cannot be checked, for python -m {CHECKER} failed:\n"
@@ -138,6 +188,9 @@ def _error(rule: RuleConfiguration, mistake: Mapping[str, Any]) -> SettingError:
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    pack = pack_named(value)
+    if pack is not None:
+        return list(pack.parameters.items())
     if isinstance(value, str):
         value = from_text(value)
     if isinstance(value, Mapping):

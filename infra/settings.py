@@ -21,6 +21,7 @@ __all__ = [
     "nearest_name",
     "read_choice",
     "read_flag",
+    "read_list",
     "read_names",
     "read_number",
     "read_text",
@@ -99,6 +100,27 @@ def read_text(pattern: str, allowed: str) -> Reader:
         if isinstance(value, str) and re.fullmatch(pattern, value):
             return value
         raise SettingError(allowed)
+
+    return read
+
+
+def read_list(pattern: str, allowed: str, *, at_least: int = 0) -> Reader:
+    """Return a reader of lists, written as `read_names` takes them, of different matching texts."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        texts = read_names(value)
+        errors = [
+            SettingError(allowed, value=text) for text in texts if not re.fullmatch(pattern, text)
+        ]
+        errors += [
+            SettingError("each once", value=text)
+            for text in sorted({text for text in texts if texts.count(text) > 1})
+        ]
+        if len(texts) < at_least:
+            errors.append(SettingError(f"at least {at_least} of {allowed}"))
+        if errors:
+            raise SeveralMistakesError(errors)
+        return texts
 
     return read
 

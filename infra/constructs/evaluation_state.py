@@ -6,10 +6,15 @@ import aws_cdk as cdk
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
+from infra.config import StepwatchConfig
 from lambdas.contracts.events import (
+    ACTIVE_ATTRIBUTE,
+    ACTIVE_INDEX,
+    ACTIVE_INDEX_ATTRIBUTES,
     STATE_PARTITION_KEY,
     STATE_SORT_KEY,
     STATE_TTL_ATTRIBUTE,
+    UPDATED_AT_ATTRIBUTE,
 )
 
 __all__ = ["EvaluationState"]
@@ -19,29 +24,40 @@ class EvaluationState(Construct):
     """One item a run and rule, with the checkpoint, the verdict and its evidence.
 
     Attributes:
-        table: The table. It outlives the stack: a verdict stays.
+        table: The table.
     """
 
-    def __init__(self, scope: Construct, id_: str) -> None:
-        """Create the table.
+    def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:
+        """Create the table and its index of active evaluations.
 
         Args:
             scope: Parent construct.
             id_: Id of this construct.
+            config: Settings of the deployment.
         """
         super().__init__(scope, id_)
+        text, number = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
         self.table = dynamodb.Table(
             self,
             "States",
-            partition_key=dynamodb.Attribute(
-                name=STATE_PARTITION_KEY, type=dynamodb.AttributeType.STRING
-            ),
-            sort_key=dynamodb.Attribute(name=STATE_SORT_KEY, type=dynamodb.AttributeType.STRING),
+            partition_key=dynamodb.Attribute(name=STATE_PARTITION_KEY, type=text),
+            sort_key=dynamodb.Attribute(name=STATE_SORT_KEY, type=text),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            # Under a key of one's own every function that uses the table may create grants of it.
             encryption=dynamodb.TableEncryption.AWS_MANAGED,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
+            deletion_protection=config.retains_data,
             time_to_live_attribute=STATE_TTL_ATTRIBUTE,
-            removal_policy=cdk.RemovalPolicy.RETAIN,
+            removal_policy=cdk.RemovalPolicy.RETAIN
+            if config.retains_data
+            else cdk.RemovalPolicy.DESTROY,
+        )
+        self.table.add_global_secondary_index(
+            index_name=ACTIVE_INDEX,
+            partition_key=dynamodb.Attribute(name=ACTIVE_ATTRIBUTE, type=text),
+            sort_key=dynamodb.Attribute(name=UPDATED_AT_ATTRIBUTE, type=number),
+            projection_type=dynamodb.ProjectionType.INCLUDE,
+            non_key_attributes=list(ACTIVE_INDEX_ATTRIBUTES),
         )

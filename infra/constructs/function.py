@@ -7,22 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aws_cdk as cdk
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.config import StepwatchConfig
+from infra.constructs.encryption import KEY_ACTIONS, Encryption
 from infra.packaging import PYTHON_VERSION, digest_folder
 
-__all__ = [
-    "FunctionSettings",
-    "FunctionSource",
-    "StepwatchFunction",
-    "alarm_on_messages",
-    "dead_letters",
-]
+__all__ = ["FunctionSettings", "FunctionSource", "StepwatchFunction", "dead_letters"]
 
 DEAD_LETTER_RETENTION_DAYS = 14  # the longest that SQS keeps a message
 
@@ -36,12 +31,15 @@ class FunctionSettings:
         timeout_s: Time limit of an invocation in seconds.
         memory_mb: Memory in MB; the share of a CPU follows it.
         description: One line for the console.
+        wakes_itself: Whether the function sends messages to the queue that feeds it. Lambda would
+            stop it after sixteen of them.
     """
 
     handler: str
     timeout_s: int
     memory_mb: int
     description: str
+    wakes_itself: bool = False
 
 
 class FunctionSource(Construct):
@@ -51,7 +49,8 @@ class FunctionSource(Construct):
         code: The function asset.
         layer: The layer with our packages and their dependencies.
         architecture: Instruction set of the functions.
-        log_retention_days: Days that logs are kept.
+        config: Settings of the deployment.
+        encryption: Keys.
     """
 
     runtime = lambda_.Runtime.PYTHON_3_14
@@ -63,8 +62,8 @@ class FunctionSource(Construct):
         *,
         function_folder: Path,
         layer_folder: Path,
-        architecture: str,
-        log_retention_days: int,
+        config: StepwatchConfig,
+        encryption: Encryption,
     ) -> None:
         """Create the layer out of prepared folders.
 
@@ -73,15 +72,15 @@ class FunctionSource(Construct):
             id_: Id of this construct.
             function_folder: Folder whose content becomes the function asset.
             layer_folder: Folder whose content becomes the layer.
-            architecture: `arm64` or `x86_64`.
-            log_retention_days: Days that logs are kept.
+            config: Settings of the deployment.
+            encryption: Keys.
         """
         super().__init__(scope, id_)
         if self.runtime.name != f"python{PYTHON_VERSION}":
             raise ValueError(f"wheels are for Python {PYTHON_VERSION}, not {self.runtime.name}")
-        arm64 = architecture == "arm64"
+        arm64 = config.architecture == "arm64"
         self.architecture = lambda_.Architecture.ARM_64 if arm64 else lambda_.Architecture.X86_64
-        self.log_retention_days = log_retention_days
+        self.config, self.encryption = config, encryption
         self.code = _asset(function_folder)
         self.layer = lambda_.LayerVersion(
             self,
@@ -98,6 +97,7 @@ class StepwatchFunction(Construct):
 
     Attributes:
         function: The function. Its role may write to its log group, and what is granted to it.
+        log_group: Its log group.
     """
 
     def __init__(
@@ -120,8 +120,10 @@ class StepwatchFunction(Construct):
         """
         super().__init__(scope, id_)
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        log_group = _log_group(self, source.log_retention_days)
-        self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.log_group_arn])
+        self.log_group = _log_group(self, source.config)
+        self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
+        if source.encryption.data_key:
+            self.allow(KEY_ACTIONS, [source.encryption.data_key.key_arn])
         self.function = lambda_.Function(
             self,
             "Function",
@@ -133,55 +135,47 @@ class StepwatchFunction(Construct):
             role=self._role,
             timeout=cdk.Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mb,
-            log_group=log_group,
+            log_group=self.log_group,
             environment=dict(environment),
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
             description=settings.description,
         )
 
-    def allow(self, actions: Sequence[str], resources: Sequence[str]) -> None:
+    def allow(
+        self,
+        actions: Sequence[str],
+        resources: Sequence[str],
+        *,
+        conditions: Mapping[str, Mapping[str, object]] | None = None,
+    ) -> None:
         """Allow the function some actions, each named in full, on some resources."""
         self._role.add_to_principal_policy(
-            iam.PolicyStatement(actions=list(actions), resources=list(resources))
+            iam.PolicyStatement(
+                actions=list(actions), resources=list(resources), conditions=conditions
+            )
         )
 
 
-def dead_letters(scope: Construct, id_: str) -> sqs.Queue:
-    """Create a queue for messages that could not be handled, with an alarm when it holds any."""
-    queue = sqs.Queue(
+def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queue:
+    """Create a queue for messages that could not be handled."""
+    return sqs.Queue(
         scope,
         id_,
-        encryption=sqs.QueueEncryption.SQS_MANAGED,
+        encryption=encryption.of_queues,
+        encryption_master_key=encryption.data_key,
         enforce_ssl=True,
         retention_period=cdk.Duration.days(DEAD_LETTER_RETENTION_DAYS),
     )
-    alarm_on_messages(scope, f"{id_}NotEmpty", queue)
-    return queue
 
 
-def alarm_on_messages(scope: Construct, id_: str, queue: sqs.Queue) -> cloudwatch.Alarm:
-    """Create an alarm that is on while a queue holds messages."""
-    return cloudwatch.Alarm(
-        scope,
-        id_,
-        metric=queue.metric_approximate_number_of_messages_visible(
-            period=cdk.Duration.minutes(1), statistic="Maximum"
-        ),
-        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-        threshold=0,
-        evaluation_periods=1,
-        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-        alarm_description="Events were not handled after all retries: read the queue's messages "
-        "and the function's log, then start a redrive.",
-    )
-
-
-def _log_group(scope: Construct, retention_days: int) -> logs.LogGroup:
-    log_group = logs.LogGroup(scope, "Logs", removal_policy=cdk.RemovalPolicy.DESTROY)
+def _log_group(scope: Construct, config: StepwatchConfig) -> logs.LogGroup:
+    removal = cdk.RemovalPolicy.RETAIN if config.retains_data else cdk.RemovalPolicy.DESTROY
+    log_group = logs.LogGroup(scope, "Logs", removal_policy=removal)
     resource = log_group.node.default_child
     if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
         raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")
     # The L2 takes an enumeration with names such as ONE_MONTH; the setting is a number of days.
-    resource.retention_in_days = retention_days
+    resource.retention_in_days = config.retention_days
     return log_group
 
 

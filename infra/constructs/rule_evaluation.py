@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import aws_cdk as cdk
-from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -20,12 +20,13 @@ from infra.constructs.function import (
     StepwatchFunction,
     dead_letters,
 )
-from infra.nag import acknowledge
+from infra.constructs.queue_target import QueueTarget
+from infra.constructs.watched_state import WatchedState
 from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
 from lambdas.contracts.events import tensor_object_pattern
 
-__all__ = ["RuleEvaluation", "WatchedState"]
+__all__ = ["RuleEvaluation", "RuleQueues"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
 STATUS_BUS = "default"  # the only one that native events arrive on
@@ -34,17 +35,29 @@ MAX_RECEIVE_COUNT = 10  # several evaluators may lose the race for one state a f
 VISIBILITY_TIMEOUTS = 6  # of the function: room for the retries of a throttled evaluator
 
 
+MEMORY_KEYS = "*_stepwatch/memory/*"
+RESULT_KEYS = "*rule-output/*/status.json"
+
+MAX_QUEUE_NAME = 80
+
+
 @dataclass(frozen=True)
-class WatchedState:
-    """What an evaluator reads and writes.
+class RuleQueues:
+    """The queues that wake the evaluators.
 
     Attributes:
-        bucket: The tensor bucket.
-        table: The table of evaluation states.
+        by_rule: The queues by rule configuration name.
     """
 
-    bucket: s3.IBucket
-    table: dynamodb.ITable
+    by_rule: Mapping[str, sqs.Queue]
+
+    def urls(self) -> str:
+        """Return the environment variable that tells a function of them."""
+        return json.dumps({rule: queue.queue_url for rule, queue in self.by_rule.items()})
+
+    def allow_sending(self, function: StepwatchFunction) -> None:
+        """Allow a function to send messages to every one of them."""
+        function.allow(["sqs:SendMessage"], [queue.queue_arn for queue in self.by_rule.values()])
 
 
 class RuleEvaluation(Construct):
@@ -62,7 +75,6 @@ class RuleEvaluation(Construct):
         id_: str,
         *,
         rule: RuleConfiguration,
-        config: StepwatchConfig,
         source: FunctionSource,
         watched: WatchedState,
     ) -> None:
@@ -72,13 +84,13 @@ class RuleEvaluation(Construct):
             scope: Parent construct.
             id_: Id of this construct.
             rule: The configured rule.
-            config: Settings of the deployment.
             source: Code of the functions.
-            watched: Bucket and table.
+            watched: Buckets and table.
         """
         super().__init__(scope, id_)
-        self.dead_letters = dead_letters(self, "DeadLetters")
-        self.queue = self._queue(config)
+        config = source.config
+        self.dead_letters = dead_letters(self, "DeadLetters", source.encryption)
+        self.queue = self._queue(rule, source)
         self.evaluator = StepwatchFunction(
             self,
             "Evaluator",
@@ -88,19 +100,23 @@ class RuleEvaluation(Construct):
                 timeout_s=config.evaluator_timeout_s,
                 memory_mb=config.evaluator_memory_mb,
                 description=f"Evaluates the rule {rule.name} on the tensors of training jobs",
+                wakes_itself=True,
             ),
-            environment=_environment(rule, watched),
+            environment=self._environment(rule, config, watched),
         )
         self._allow(watched)
         self._consume(config)
-        self._subscribe(rule, watched.bucket)
+        self._subscribe(rule, watched)
 
-    def _queue(self, config: StepwatchConfig) -> sqs.Queue:
+    def _queue(self, rule: RuleConfiguration, source: FunctionSource) -> sqs.Queue:
+        config = source.config
         visible_s = VISIBILITY_TIMEOUTS * config.evaluator_timeout_s + config.batching_window_s
         return sqs.Queue(
             self,
             "Queue",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            queue_name=_queue_name(config, rule),
+            encryption=source.encryption.of_queues,
+            encryption_master_key=source.encryption.data_key,
             enforce_ssl=True,
             visibility_timeout=cdk.Duration.seconds(visible_s),
             dead_letter_queue=sqs.DeadLetterQueue(
@@ -110,24 +126,41 @@ class RuleEvaluation(Construct):
 
     def _allow(self, watched: WatchedState) -> None:
         function = self.evaluator
-        function.allow(["s3:GetObject"], [watched.bucket.arn_for_objects("*")])
-        function.allow(["s3:ListBucket"], [watched.bucket.bucket_arn])
-        function.allow(
-            ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-            [watched.table.table_arn],
+        watched.allow_objects(
+            function,
+            ["s3:GetObject"],
+            "*",
+            reason="An evaluator reads the tensors of every training job that writes to this "
+            "bucket; the jobs' names, and so the keys, are not known at deployment.",
+        )
+        watched.allow_objects(
+            function,
+            ["s3:DeleteObject", "s3:PutObject"],
+            MEMORY_KEYS,
+            reason="What a rule remembers of a job lies beside the job's tensors when it is large; "
+            "only objects in folders called _stepwatch/memory can be written and deleted.",
+        )
+        watched.allow_objects(
+            function,
+            ["s3:PutObject"],
+            RESULT_KEYS,
+            reason="The result of a rule lies beside the job's tensors; only objects called "
+            "status.json in folders called rule-output can be written.",
+        )
+        watched.allow_listing(function)
+        watched.allow_items(
+            function, ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
         )
         bus = events.EventBus.from_event_bus_name(self, "StatusBus", STATUS_BUS)
         function.allow(["events:PutEvents"], [bus.event_bus_arn])
         function.allow(
-            ["sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage"],
+            [
+                "sqs:DeleteMessage",
+                "sqs:GetQueueAttributes",
+                "sqs:ReceiveMessage",
+                "sqs:SendMessage",
+            ],
             [self.queue.queue_arn],
-        )
-        bucket_id = cdk.Stack.of(self).get_logical_id(_resource(watched.bucket))
-        acknowledge(
-            function,
-            f"IAM5[Resource::<{bucket_id}.Arn>/*]",
-            reason="An evaluator reads the tensors of every training job that writes to this "
-            "bucket; the jobs' names, and so the keys, are not known at deployment.",
         )
 
     def _consume(self, config: StepwatchConfig) -> None:
@@ -142,8 +175,8 @@ class RuleEvaluation(Construct):
             report_batch_item_failures=True,
         )
 
-    def _subscribe(self, rule: RuleConfiguration, bucket: s3.IBucket) -> None:
-        pattern = tensor_object_pattern([bucket.bucket_name])
+    def _subscribe(self, rule: RuleConfiguration, watched: WatchedState) -> None:
+        pattern = tensor_object_pattern(watched.bucket_names())
         events.Rule(
             self,
             "Tensors",
@@ -153,22 +186,27 @@ class RuleEvaluation(Construct):
                 detail_type=pattern["detail-type"],
                 detail=pattern["detail"],
             ),
-            targets=[targets.SqsQueue(self.queue, dead_letter_queue=self.dead_letters)],
+            targets=[QueueTarget(self.queue, self.dead_letters)],
         )
 
+    def _environment(
+        self, rule: RuleConfiguration, config: StepwatchConfig, watched: WatchedState
+    ) -> dict[str, str]:
+        return {
+            **watched.environment(),
+            environment.RULE_CONFIGURATION_NAME: rule.name,
+            environment.RULE_PARAMETERS: rule.environment_value(),
+            environment.EVENT_BUS_NAME: STATUS_BUS,
+            environment.QUEUE_URL: self.queue.queue_url,
+            environment.WORKER_WAIT_S: str(config.worker_wait_s),
+            environment.WORKER_WAIT_STEPS: str(config.worker_wait_steps),
+        }
 
-def _environment(rule: RuleConfiguration, watched: WatchedState) -> dict[str, str]:
-    return {
-        environment.RULE_CONFIGURATION_NAME: rule.name,
-        environment.RULE_PARAMETERS: rule.environment_value(),
-        environment.STATE_TABLE_NAME: watched.table.table_name,
-        environment.TENSOR_BUCKET_NAMES: watched.bucket.bucket_name,
-        environment.EVENT_BUS_NAME: STATUS_BUS,
-    }
 
-
-def _resource(bucket: s3.IBucket) -> cdk.CfnElement:
-    resource = bucket.node.default_child
-    if not isinstance(resource, cdk.CfnElement):
-        raise TypeError(f"{bucket.node.path} is not a bucket of this stack")
-    return resource
+def _queue_name(config: StepwatchConfig, rule: RuleConfiguration) -> str:
+    """Return a short name: other functions have the names of all queues in their environment."""
+    name = f"{config.stack_name}-{rule.name}"
+    if len(name) <= MAX_QUEUE_NAME:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: MAX_QUEUE_NAME - len(digest) - 1]}-{digest}"

@@ -1,10 +1,13 @@
-"""The bucket that training jobs write their tensors to."""
+"""The buckets that training jobs write their tensors to."""
 
 from __future__ import annotations
 
 import aws_cdk as cdk
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
+
+from infra.config import StepwatchConfig
+from infra.constructs.encryption import Encryption
 
 __all__ = ["TensorStorage"]
 
@@ -13,46 +16,68 @@ INCOMPLETE_UPLOAD_EXPIRATION_DAYS = 1
 
 
 class TensorStorage(Construct):
-    """A private, encrypted bucket whose object creations reach EventBridge.
+    """Private, encrypted buckets whose object creations reach EventBridge, and buckets of others.
 
     Attributes:
-        bucket: The tensor bucket. It outlives the stack: tensors are results.
+        bucket: The deployment's first bucket, which is always there.
+        buckets: All watched buckets, the first one first.
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, bucket_name: str | None, expiration_days: int
+        self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption
     ) -> None:
-        """Create the bucket and the bucket of its access logs.
+        """Create the buckets and the bucket of their access logs.
 
         Args:
             scope: Parent construct.
             id_: Id of this construct.
-            bucket_name: Name of the bucket; None lets CloudFormation choose one.
-            expiration_days: Days after which tensors are deleted.
+            config: Settings of the deployment.
+            encryption: Keys.
         """
         super().__init__(scope, id_)
-        self.bucket = s3.Bucket(
+        self._config, self._encryption = config, encryption
+        self._removal = (
+            cdk.RemovalPolicy.RETAIN if config.retains_data else cdk.RemovalPolicy.DESTROY
+        )
+        self._access_logs = self._make_access_logs()
+        self.bucket = self._make("Tensors", config.tensor_bucket_name)
+        self.buckets: tuple[s3.IBucket, ...] = (
+            self.bucket,
+            *(self._make(f"Tensors-{name}", name) for name in config.new_tensor_buckets),
+            *(
+                s3.Bucket.from_bucket_name(self, f"Watched-{name}", name)
+                for name in config.tensor_buckets
+            ),
+        )
+
+    def _make(self, id_: str, name: str | None) -> s3.Bucket:
+        bucket = s3.Bucket(
             self,
-            "Tensors",
-            bucket_name=bucket_name,
+            id_,
+            bucket_name=name,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=self._encryption.of_buckets,
+            encryption_key=self._encryption.data_key,
+            # Else every object that is read or written asks for the key, and is paid for.
+            bucket_key_enabled=True if self._encryption.data_key else None,
             enforce_ssl=True,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            server_access_logs_bucket=self._access_logs(),
+            server_access_logs_bucket=self._access_logs,
             lifecycle_rules=[
                 s3.LifecycleRule(
-                    expiration=cdk.Duration.days(expiration_days),
+                    expiration=cdk.Duration.days(self._config.tensor_expiration_days),
                     abort_incomplete_multipart_upload_after=cdk.Duration.days(
                         INCOMPLETE_UPLOAD_EXPIRATION_DAYS
                     ),
                 )
             ],
-            removal_policy=cdk.RemovalPolicy.RETAIN,
+            removal_policy=self._removal,
         )
-        self._send_events()
+        _send_events(bucket)
+        return bucket
 
-    def _access_logs(self) -> s3.Bucket:
+    def _make_access_logs(self) -> s3.Bucket:
+        # S3 cannot write access logs under a key of one's own unless its policy lets the service.
         return s3.Bucket(
             self,
             "AccessLogs",
@@ -63,16 +88,17 @@ class TensorStorage(Construct):
             lifecycle_rules=[
                 s3.LifecycleRule(expiration=cdk.Duration.days(ACCESS_LOG_EXPIRATION_DAYS))
             ],
-            removal_policy=cdk.RemovalPolicy.RETAIN,
+            removal_policy=self._removal,
         )
 
-    def _send_events(self) -> None:
-        # The L2 flag adds a custom resource with a function of its own; the property is enough.
-        resource = self.bucket.node.default_child
-        if not isinstance(resource, s3.CfnBucket):  # pragma: no cover - a change in CDK
-            raise TypeError(f"the tensor bucket's resource is {resource!r}, not a CfnBucket")
-        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
-            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
-                event_bridge_enabled=True
-            )
+
+def _send_events(bucket: s3.Bucket) -> None:
+    # The L2 flag adds a custom resource with a function of its own; the property is enough.
+    resource = bucket.node.default_child
+    if not isinstance(resource, s3.CfnBucket):  # pragma: no cover - a change in CDK
+        raise TypeError(f"the tensor bucket's resource is {resource!r}, not a CfnBucket")
+    resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+        event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+            event_bridge_enabled=True
         )
+    )

@@ -18,6 +18,7 @@ from typing_extensions import Self
 from infra.local.asynchronous_queue import QUEUE_NAME_PREFIX
 from infra.local.deployment import deploy, synthesise
 from infra.local.emulator import Emulator
+from infra.local.moto_patches.event_rules import run_schedules
 from infra.local.moto_patches.training_jobs import finish_training_job
 from infra.local.poller_process import PollerProcess
 from infra.local.service_environment import (
@@ -139,6 +140,10 @@ class LocalTarget:
             The job's terminal status: Stopped if it was told to stop, else Completed or Failed.
         """
         return finish_training_job(ACCOUNT_ID, self.region, name, exit_code)
+
+    def run_schedules(self) -> None:
+        """Call the functions that a schedule calls, once; nothing here calls them by itself."""
+        run_schedules(ACCOUNT_ID, self.region)
 
     def rule_statuses(self, job_name: str) -> list[dict[str, Any]]:
         """Return DebugRuleEvaluationStatuses of a training job."""

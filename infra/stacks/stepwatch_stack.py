@@ -8,11 +8,18 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from infra.config import StepwatchConfig
+from infra.constructs.encryption import Encryption
 from infra.constructs.evaluation_state import EvaluationState
+from infra.constructs.event_schema import EventSchema
+from infra.constructs.finish_job import FinishJob
 from infra.constructs.function import FunctionSource
-from infra.constructs.rule_evaluation import RuleEvaluation, WatchedState
+from infra.constructs.monitoring import Monitored, Monitoring
+from infra.constructs.notify import AlertTopic, Notify
+from infra.constructs.rule_evaluation import RuleEvaluation, RuleQueues
 from infra.constructs.stop_job import StopJob
+from infra.constructs.sweep import Sweep
 from infra.constructs.tensor_storage import TensorStorage
+from infra.constructs.watched_state import WatchedState
 from infra.packaging import stage_function, stage_layer
 
 __all__ = ["StepwatchStack"]
@@ -22,10 +29,17 @@ class StepwatchStack(cdk.Stack):
     """Everything of one deployment, in any account and region.
 
     Attributes:
-        storage: The tensor bucket.
+        config: Settings of the deployment.
+        layer_folder: Folder of the layer as it is uploaded.
+        storage: The tensor buckets.
         state: The state table.
         evaluations: The evaluation of each configured rule, by its name.
+        sweep: What looks after evaluations that no event comes for.
+        finish_job: What ends the evaluations of jobs that ended.
         stop_job: What stops training jobs.
+        alerts: The topic that people are told by.
+        notify: What tells people of findings.
+        monitoring: Alarms and dashboard.
     """
 
     def __init__(
@@ -47,37 +61,82 @@ class StepwatchStack(cdk.Stack):
             stack_options: Options of `aws_cdk.Stack`.
         """
         super().__init__(scope, id_, stack_name=config.stack_name, **stack_options)
+        self.config = config
+        cdk.Tags.of(self).add("stepwatch:stage", config.stage)
+        self._encryption = Encryption(self, "Encryption", config=config)
         self.storage = TensorStorage(
-            self,
-            "TensorStorage",
-            bucket_name=config.tensor_bucket_name,
-            expiration_days=config.tensor_expiration_days,
+            self, "TensorStorage", config=config, encryption=self._encryption
         )
-        self.state = EvaluationState(self, "EvaluationState")
-        source = self._source(config, with_wheels=with_wheels)
-        watched = WatchedState(self.storage.bucket, self.state.table)
-        shared: dict[str, Any] = {"config": config, "source": source, "watched": watched}
+        self.state = EvaluationState(self, "EvaluationState", config=config)
+        self.alerts = AlertTopic(
+            self, "Alerts", encryption=self._encryption, emails=config.alert_emails
+        )
+        self._add_functions(config, with_wheels=with_wheels)
+        self.monitoring = Monitoring(
+            self,
+            "Monitoring",
+            config=config,
+            topic=self.alerts.topic,
+            monitored=self._monitored(),
+        )
+        self._outputs(config)
+
+    def _add_functions(self, config: StepwatchConfig, *, with_wheels: bool) -> None:
+        self.layer_folder = stage_layer(config.architecture, with_wheels=with_wheels)
+        source = FunctionSource(
+            self,
+            "Functions",
+            function_folder=stage_function(),
+            layer_folder=self.layer_folder,
+            config=config,
+            encryption=self._encryption,
+        )
+        watched = WatchedState(self.storage.buckets, self.state.table)
+        shared: dict[str, Any] = {"source": source, "watched": watched}
         self.evaluations = {
             rule.name: RuleEvaluation(self, f"Rule-{rule.name}", rule=rule, **shared)
             for rule in config.rules
         }
+        queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
+        self.sweep = Sweep(self, "Sweep", queues=queues, **shared)
+        self.finish_job = FinishJob(self, "FinishJob", queues=queues, **shared)
         self.stop_job = StopJob(self, "StopJob", **shared)
-        self._outputs()
-
-    def _source(self, config: StepwatchConfig, *, with_wheels: bool) -> FunctionSource:
-        return FunctionSource(
+        self.notify = Notify(
             self,
-            "Functions",
-            function_folder=stage_function(),
-            layer_folder=stage_layer(config.architecture, with_wheels=with_wheels),
-            architecture=config.architecture,
-            log_retention_days=config.retention_days,
+            "Notify",
+            topic=self.alerts.topic,
+            log_groups={
+                name: found.evaluator.log_group.log_group_name
+                for name, found in self.evaluations.items()
+            },
+            **shared,
         )
 
-    def _outputs(self) -> None:
-        bucket = self.storage.bucket.bucket_name
+    def _monitored(self) -> Monitored:
+        return Monitored(
+            evaluations=self.evaluations,
+            functions={
+                "stop_job": self.stop_job.function,
+                "finish_job": self.finish_job.function,
+                "notify": self.notify.function,
+                "sweep": self.sweep.function,
+            },
+            failures={
+                "stop_job": self.stop_job.failures,
+                "finish_job": self.finish_job.failures,
+                "notify": self.notify.failures,
+            },
+            sweep=self.sweep.function,
+        )
+
+    def _outputs(self, config: StepwatchConfig) -> None:
+        bucket_names = ",".join(bucket.bucket_name for bucket in self.storage.buckets)
         outputs = {
-            "TensorBucketName": (bucket, "Bucket that training jobs write their tensors to"),
+            "TensorBucketName": (
+                self.storage.bucket.bucket_name,
+                "Bucket that training jobs write their tensors to",
+            ),
+            "TensorBucketNames": (bucket_names, "All buckets that are watched"),
             "StateTableName": (self.state.table.table_name, "Table of verdicts and registrations"),
             "StopJobFunctionName": (
                 self.stop_job.function.function_name,
@@ -87,6 +146,18 @@ class StepwatchStack(cdk.Stack):
                 self.stop_job.failures.queue_url,
                 "Queue of the stops that failed",
             ),
+            "AlertTopicArn": (
+                self.alerts.topic.topic_arn,
+                "Topic of findings and alarms: subscribe to it",
+            ),
+            "DashboardUrl": (self.monitoring.dashboard.url, "Dashboard of this deployment"),
+            "KeyArn": (
+                self._encryption.key.key_arn,
+                "Key of the topic, and with stepwatch:encryption = kms of buckets and queues",
+            ),
         }
+        if config.event_schema:
+            schema = EventSchema(self, "EventSchema", registry_name=config.stack_name.lower())
+            outputs["StatusEventSchemaArn"] = (schema.arn, "Schema of the status event")
         for name, (value, description) in outputs.items():
             cdk.CfnOutput(self, name, value=value, description=description)

@@ -23,6 +23,21 @@ def rules() -> dict[str, dict[str, Any]]:
     return RULES
 
 
+EVERYTHING = {
+    "stepwatch:stage": "prod",
+    "stepwatch:rules": {"explosion": {"rule_to_invoke": "ExplodingTensor"}},
+    "stepwatch:stop_rules": ["explosion"],
+    "stepwatch:stop_platforms": ["batch", "ecs"],
+    "stepwatch:alert_emails": ["a@example.com", "b@example.com"],
+    "stepwatch:notify_statuses": ["IssuesFound", "Stopped"],
+    "stepwatch:tensor_bucket_name": "first-bucket",
+    "stepwatch:new_tensor_buckets": ["second-bucket"],
+    "stepwatch:tensor_buckets": ["another.team"],
+    "stepwatch:encryption": "kms",
+    "stepwatch:retention_days": 90,
+}
+
+
 @pytest.fixture(scope="session")
 def assembly() -> Path:
     """The assembly of three rules, for the local target."""
@@ -32,5 +47,22 @@ def assembly() -> Path:
 @pytest.fixture(scope="session")
 def template(assembly: Path) -> dict[str, Any]:
     """The template of three rules."""
+    return load(assembly)
+
+
+@pytest.fixture(scope="session")
+def full_template() -> dict[str, Any]:
+    """The template of a deployment in production that uses every setting that adds something."""
+    return load(synthesise(EVERYTHING))
+
+
+@pytest.fixture(scope="session")
+def default_template() -> dict[str, Any]:
+    """The template of cdk.json as it comes."""
+    return load(synthesise({}))
+
+
+def load(assembly: Path) -> dict[str, Any]:
+    """Return the template of an assembly."""
     loaded: dict[str, Any] = json.loads((assembly / "Stepwatch.template.json").read_text())
     return loaded

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_s3 as s3
+from cfnlint.api import ManualArgs, lint
 
 from infra import packaging
 from infra.nag import acknowledge, attach_checks
-from lambdas.contracts.environment import STOP_RULES
+from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
+from rule_runtime.configuration.packs import PACKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,12 +49,26 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     template = json.loads((tmp_path / "Stepwatch.template.json").read_text())
     functions = [r for r in template["Resources"].values() if r["Type"] == "AWS::Lambda::Function"]
     assert {function["Properties"]["Architectures"][0] for function in functions} == {"arm64"}
-    settings = json.loads((ROOT / "cdk.json").read_text())["context"]
-    assert len(functions) == len(settings["stepwatch:rules"]) + 1
-    stopping = [f["Properties"]["Environment"]["Variables"].get(STOP_RULES) for f in functions]
-    assert [rules for rules in stopping if rules is not None] == ["ExplodingTensor"]
+    variables = [function["Properties"]["Environment"]["Variables"] for function in functions]
+    recommended = PACKS["recommended"]
+    rules = [told[RULE_CONFIGURATION_NAME] for told in variables if RULE_CONFIGURATION_NAME in told]
+    assert sorted(rules) == sorted(recommended.parameters)
+    (stopping,) = [told[STOP_RULES] for told in variables if STOP_RULES in told]
+    assert set(stopping.split(",")) == recommended.stops
+    assert re.search(
+        r"infra: layer \d+\.\d MiB of 250 \(\d+\.\d MiB zipped\), import of an evaluator \d",
+        done.stderr,
+    )
     layers = [path for path in tmp_path.iterdir() if (path / "python" / "numpy").exists()]
     assert len(layers) == 1
+
+
+def test_buckets_of_others_are_pointed_at(tmp_path: Path) -> None:
+    context = ("-c", "stepwatch:tensor_buckets=theirs,ours", "-c", "stepwatch:rules=NonFinite")
+    done = run_app(*context, "--without-wheels", "-o", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "must send their events: python -m infra.event_buckets theirs ours\n" in done.stderr
+    assert "layer" not in done.stderr, "the local layer is not the one that is uploaded"
 
 
 def test_mistakes_end_synthesis_with_one_message(tmp_path: Path) -> None:
@@ -81,6 +99,26 @@ def test_findings_of_cdk_nag_stop_synthesis(tmp_path: Path) -> None:
         app.synth()
     acknowledge(bucket, "S1", reason="The test wants to see that this is enough.")
     app.synth(force=True)
+
+
+def test_the_template_is_what_cloudformation_takes(
+    template: dict[str, Any], full_template: dict[str, Any], default_template: dict[str, Any]
+) -> None:
+    for found in (template, full_template, default_template):
+        matches = lint(
+            json.dumps(found),
+            regions=["us-east-1", "eu-central-1", "us-gov-west-1"],
+            # CDK names the role's policies as dependencies, and the role beside them.
+            config=ManualArgs(ignore_checks=["W3005"]),
+        )
+        assert [str(match) for match in matches] == []
+
+
+def test_the_default_leaves_room_in_a_stack(default_template: dict[str, Any]) -> None:
+    """A stack holds 500 resources; a rule takes ten."""
+    of_a_rule = [n for n in default_template["Resources"] if n.startswith("RuleNonFinite")]
+    assert len(of_a_rule) == 10
+    assert len(default_template["Resources"]) + 10 * len(of_a_rule) < 500
 
 
 def test_acknowledgements_are_specific_and_reasoned(assembly: Path) -> None:

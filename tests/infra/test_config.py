@@ -9,6 +9,7 @@ import pytest
 from infra import rule_settings
 from infra.config import ConfigurationError, StepwatchConfig
 from infra.rule_settings import RuleCheckError
+from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.registry import available_rules
 
 
@@ -108,6 +109,28 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ({"evaluator_timeout_s": 1.5}, "a whole number from 1 to 900"),
         ({"evaluator_memory_mb": 64}, "a whole number from 128 to 10240"),
         ({"tensor_bucket_name": "My_Bucket"}, "3 to 63 lower-case letters"),
+        ({"tensor_buckets": ["ok-bucket", "X"]}, "stepwatch:tensor_buckets = 'X': allowed: names"),
+        ({"tensor_buckets": ["twice", "twice"]}, "= 'twice': allowed: each once"),
+        (
+            {"new_tensor_buckets": ["one-bucket"], "tensor_buckets": ["one-bucket"]},
+            "stepwatch:tensor_buckets = 'one-bucket': allowed: names that no other setting has",
+        ),
+        (
+            {"tensor_bucket_name": "one-bucket", "new_tensor_buckets": ["one-bucket"]},
+            "stepwatch:new_tensor_buckets = 'one-bucket': allowed: names that no other",
+        ),
+        ({"alert_emails": "somebody"}, "addresses such as name@example.com"),
+        ({"notify_statuses": "IssuesFound,Fine"}, "= 'Fine': allowed: IssuesFound, NoIssuesFound"),
+        ({"notify_statuses": ""}, "at least 1 of IssuesFound"),
+        ({"kms_key_arn": "alias/mine"}, "the ARN of a key, arn:aws:kms"),
+        ({"encryption": "KMS"}, "nearest: kms"),
+        ({"stop_platforms": ["batch", "local"]}, "= 'local': allowed: batch, ecs"),
+        ({"stop_observed_rules": "NonFinite"}, "allowed: the configured rules VanishingGradient"),
+        ({"stop_min_rules": 0}, "a whole number from 1 to 100"),
+        ({"stop_confirm_s": 10}, "a whole number from 60 to 86400"),
+        ({"max_silence_s": 10}, "a whole number from 300 to"),
+        ({"alarms": "none"}, "all, essential"),
+        ({"event_schema": "yes"}, "true or false"),
         ({"stop_any_native_job": "maybe"}, "true or false"),
         ({"architecture": "host"}, "arm64, x86_64"),
     ],
@@ -178,6 +201,59 @@ def test_parameters_that_do_not_fit_together_are_a_mistake() -> None:
     (mistake,) = mistakes(rules={"LossNotDecreasing": {"use_losses_collection": False}})
     assert mistake.startswith("stepwatch:rules.LossNotDecreasing = {'use_losses_collection':")
     assert "parameters that fit together" in mistake
+
+
+def test_a_pack_is_configured_by_its_name() -> None:
+    pack = PACKS["recommended"]
+    config = read(rules="recommended")
+    assert [rule.name for rule in config.rules] == list(pack.parameters)
+    by_name = {rule.name: rule.parameters for rule in config.rules}
+    assert by_name["NonFinite"] == {}
+    assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
+    assert by_name["StalledTrainingRule"] == {"judge_gaps": "false"}
+    assert set(config.stop_rules) == pack.stops
+
+
+def test_what_stops_jobs_is_ones_own_choice() -> None:
+    assert read(rules="recommended", stop_rules="LossSpike").stop_rules == ("LossSpike",)
+    assert read(rules="recommended", stop_rules="").stop_rules == ()
+    assert read(rules="original", stop_rules="ExplodingTensor").stop_rules == ("ExplodingTensor",)
+    (mistake,) = mistakes(rules="recommended", stop_rules="ExplodingTensor")
+    assert "allowed: the configured rules NonFinite, LossDiverging" in mistake
+
+
+def test_a_pack_that_names_no_rules_that_stop_jobs_stops_none_by_accident() -> None:
+    """The rules of the original find fault with healthy trainings, too."""
+    (mistake,) = mistakes(rules="original")
+    assert "stepwatch:stop_rules: missing; which rules of the pack original may stop" in mistake
+    observed = read(rules="original", stop_policy="observe")
+    assert len(observed.rules) == len(PACKS["original"].parameters)
+
+
+def test_packs_that_cannot_be_asked_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_settings, "TELL_PACKS", "raise SystemExit('no packs today')")
+    with pytest.raises(RuleCheckError, match="no packs today"):
+        read(rules="recommended")
+
+
+def test_too_many_rules_for_a_functions_environment_are_a_mistake() -> None:
+    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(60)}
+    (mistake,) = mistakes(rules=rules)
+    assert mistake.startswith("stepwatch:rules = '60 rules': allowed: fewer rules")
+    assert "under another stepwatch:stage" in mistake
+
+
+def test_lists_are_read_from_json_and_from_text() -> None:
+    for given in (["a@example.com", "b@example.org"], "a@example.com, b@example.org"):
+        assert read(alert_emails=given).alert_emails == ("a@example.com", "b@example.org")
+    assert read(tensor_buckets="").tensor_buckets == ()
+
+
+@pytest.mark.parametrize(
+    ("stage", "retains"), [("prod", True), ("production", True), ("dev", False), ("prod-2", False)]
+)
+def test_production_keeps_what_it_stored(stage: str, retains: bool) -> None:
+    assert read(stage=stage).retains_data is retains
 
 
 def test_an_empty_value_lets_every_rule_stop() -> None:

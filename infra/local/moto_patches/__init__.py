@@ -20,6 +20,7 @@ from infra.local.moto_patches.functions import (
 from infra.local.moto_patches.long_polls import patch_long_polls_of_dead_consumers
 from infra.local.moto_patches.resources import (
     patch_event_invoke_config_from_cloudformation,
+    patch_key_tags_from_cloudformation,
     patch_policies_and_alarms_from_cloudformation,
 )
 from infra.local.moto_patches.s3_events import (
@@ -41,6 +42,7 @@ PATCHES: tuple[Callable[[], None], ...] = (
     patch_function_layers_from_cloudformation,
     patch_function_code_locations,
     patch_event_invoke_config_from_cloudformation,
+    patch_key_tags_from_cloudformation,
     patch_policies_and_alarms_from_cloudformation,
     patch_event_source_mappings_inline,
     patch_long_polls_of_dead_consumers,

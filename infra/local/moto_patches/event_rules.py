@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import json
 import logging
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from infra.local.moto_patches.once import once
 __all__ = [
     "patch_event_patterns_into_arrays",
     "patch_event_rule_targets",
+    "run_schedules",
     "send_to_default_bus",
 ]
 
@@ -49,13 +51,16 @@ def patch_event_patterns_into_arrays() -> None:
 def patch_event_rule_targets() -> None:
     """Deliver to each target of each enabled rule, whatever becomes of the others.
 
-    Without it disabled rules deliver; Lambda targets raise; and a target that raises keeps the
-    event from all later rules of the bus. Events for a function go into the queue of its
-    asynchronous invocations; what cannot be delivered goes to the target's dead-letter queue.
+    Without it disabled rules deliver, and rules of a schedule deliver every event; Lambda targets
+    raise; and a target that raises keeps the event from all later rules of the bus. Events for a
+    function go into the queue of its asynchronous invocations; what cannot be delivered goes to the
+    target's dead-letter queue.
     """
 
     def send_to_targets(self: Any, original_event: Any, transform_input: bool = True) -> None:
-        if self.state != "ENABLED" or not self.event_pattern.matches_event(original_event):
+        if self.state != "ENABLED" or not self.event_pattern.get_pattern():
+            return
+        if not self.event_pattern.matches_event(original_event):
             return
         for target in list(self.targets):
             _deliver_or_give_up(self, target, original_event, transform_input)
@@ -74,6 +79,37 @@ def send_to_default_bus(account_id: str, region: str, event: Mapping[str, Any]) 
     filled = {"version": "0", "account": account_id, "region": region, "time": _now(), **event}
     for rule in list(events_backends[account_id][region].event_buses["default"].rules.values()):
         rule.send_to_targets(filled, transform_input=False)
+
+
+def run_schedules(account_id: str, region: str) -> None:
+    """Do what EventBridge does when the schedule of each enabled rule comes due.
+
+    Args:
+        account_id: Account of the rules.
+        region: Region of the rules.
+    """
+    for rule in list(events_backends[account_id][region].event_buses["default"].rules.values()):
+        if rule.scheduled_expression and rule.state == "ENABLED":
+            for target in list(rule.targets):
+                function = lambda_backends[account_id][region].get_function(target["Arn"])
+                message = target.get("Input") or _scheduled_event(rule, account_id, region)
+                _send_to_function(account_id, region, function, message)
+
+
+def _scheduled_event(rule: Any, account_id: str, region: str) -> str:
+    return _message(
+        {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": account_id,
+            "region": region,
+            "time": _now(),
+            "resources": [rule.arn],
+            "detail": {},
+        }
+    )
 
 
 def _matches(matcher: Any, node: Any, pattern: Mapping[str, Any]) -> bool:

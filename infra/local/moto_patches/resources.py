@@ -7,19 +7,31 @@ from typing import Any
 from moto.awslambda.models import lambda_backends
 from moto.cloudformation import parsing
 from moto.core.common_models import CloudFormationModel
+from moto.kms.models import Key
 
 from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_event_invoke_config_from_cloudformation",
+    "patch_key_tags_from_cloudformation",
     "patch_policies_and_alarms_from_cloudformation",
 ]
 
-WITHOUT_EFFECT = ("AWS::CloudWatch::Alarm", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy")
+WITHOUT_EFFECT = (
+    "AWS::CloudWatch::Alarm",
+    "AWS::EventSchemas::Registry",
+    "AWS::EventSchemas::Schema",
+    "AWS::S3::BucketPolicy",
+    "AWS::SNS::Subscription",
+    "AWS::SNS::TopicPolicy",
+    "AWS::SQS::QueuePolicy",
+)
+
+_create_key = Key.create_from_cloudformation_json.__func__
 
 
 class _Resource(CloudFormationModel):  # type: ignore[misc]
-    """A resource without a name and without attributes of its own."""
+    """A resource without a name, and without attributes but an ARN."""
 
     def __init__(self, physical_resource_id: str) -> None:
         self.physical_resource_id = physical_resource_id
@@ -34,8 +46,11 @@ class _Resource(CloudFormationModel):  # type: ignore[misc]
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
-        del attr
-        return False
+        return attr == "SchemaArn"
+
+    def get_cfn_attribute(self, attribute_name: str) -> str:
+        del attribute_name
+        return f"arn:aws:schemas:local::schema/{self.physical_resource_id}"
 
     @classmethod
     def create_from_cloudformation_json(
@@ -98,3 +113,22 @@ def patch_policies_and_alarms_from_cloudformation() -> None:
     """
     for resource_type in WITHOUT_EFFECT:
         parsing.get_model_map()[resource_type] = _Resource
+
+
+@once
+def patch_key_tags_from_cloudformation() -> None:
+    """Read the tags of AWS::KMS::Key as they stand in a template.
+
+    Without it a key with tags cannot be created: KMS calls their names and values otherwise.
+    """
+
+    def create_from_cloudformation_json(
+        cls: Any, /, resource_name: str, cloudformation_json: dict[str, Any], *where: str, **kw: Any
+    ) -> Any:
+        properties = dict(cloudformation_json["Properties"])
+        properties["Tags"] = [
+            {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in properties.get("Tags", [])
+        ]
+        return _create_key(cls, resource_name, {"Properties": properties}, *where, **kw)
+
+    Key.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)

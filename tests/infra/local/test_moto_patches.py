@@ -14,6 +14,7 @@ from moto.sqs.models import sqs_backends
 
 from infra.local.asynchronous_queue import queue_name
 from infra.local.moto_patches import PATCHES, apply_patches
+from infra.local.moto_patches.event_rules import run_schedules
 from infra.local.service_environment import ACCOUNT_ID, REGION
 from lambdas.contracts.events import (
     STATUS_DETAIL_TYPE,
@@ -137,10 +138,41 @@ CODE = {"S3Bucket": "code", "S3Key": "small.zip"}
 QUEUE_ARN = f"arn:aws:sqs:{REGION}:{ACCOUNT_ID}:failures"
 ON_FAILURE = {"OnFailure": {"Destination": QUEUE_ARN}}
 LOUD = {"EventBridgeConfiguration": {"EventBridgeEnabled": True}}
+FUNCTION = {"Fn::GetAtt": ["Function", "Arn"]}
 STACK = {
     "Bucket": ("AWS::S3::Bucket", {"BucketName": "loud", "NotificationConfiguration": LOUD}),
     "Silent": ("AWS::S3::Bucket", {"BucketName": "silent"}),
     "Policy": ("AWS::S3::BucketPolicy", {"Bucket": "loud", "PolicyDocument": {}}),
+    "Registry": ("AWS::EventSchemas::Registry", {"RegistryName": "r"}),
+    "Topic": ("AWS::SNS::Topic", {}),
+    "Mail": ("AWS::SNS::Subscription", {"Protocol": "email", "TopicArn": {"Ref": "Topic"}}),
+    "Key": ("AWS::KMS::Key", {"KeyPolicy": {}, "Tags": [{"Key": "stage", "Value": "dev"}]}),
+    "Schema": (
+        "AWS::EventSchemas::Schema",
+        {"RegistryName": {"Ref": "Registry"}, "Type": "JSONSchemaDraft4", "Content": "{}"},
+    ),
+    "EachMinute": (
+        "AWS::Events::Rule",
+        {
+            "ScheduleExpression": "rate(1 minute)",
+            "Targets": [{"Id": "1", "Arn": FUNCTION}],
+        },
+    ),
+    "WithInput": (
+        "AWS::Events::Rule",
+        {
+            "ScheduleExpression": "rate(1 minute)",
+            "Targets": [{"Id": "1", "Arn": FUNCTION, "Input": '{"due": 1}'}],
+        },
+    ),
+    "Off": (
+        "AWS::Events::Rule",
+        {
+            "ScheduleExpression": "rate(1 minute)",
+            "State": "DISABLED",
+            "Targets": [{"Id": "1", "Arn": FUNCTION}],
+        },
+    ),
     "Layer": ("AWS::Lambda::LayerVersion", {"Content": CODE}),
     "Function": (
         "AWS::Lambda::Function",
@@ -173,12 +205,18 @@ def function_name(bench: Any) -> str:
     resources = {
         name: {"Type": kind, "Properties": properties} for name, (kind, properties) in STACK.items()
     }
-    template = {"Resources": resources, "Outputs": {"Name": {"Value": {"Ref": "Function"}}}}
+    outputs = {
+        "Name": {"Value": {"Ref": "Function"}},
+        "SchemaArn": {"Value": {"Fn::GetAtt": ["Schema", "SchemaArn"]}},
+    }
+    template = {"Resources": resources, "Outputs": outputs}
     formation = bench.client("cloudformation")
     formation.create_stack(StackName="s", TemplateBody=json.dumps(template))
     (stack,) = formation.describe_stacks(StackName="s")["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
-    return str(stack["Outputs"][0]["OutputValue"])
+    found = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    assert found["SchemaArn"].startswith("arn:aws:schemas:")
+    return str(found["Name"])
 
 
 def test_functions_of_a_stack_have_their_layers_and_code(bench: Any, function_name: str) -> None:
@@ -209,6 +247,26 @@ def test_buckets_of_a_stack_send_events(bench: Any, function_name: str) -> None:
 def test_resources_without_effect_are_listed(bench: Any, function_name: str) -> None:
     listed = bench.client("cloudformation").describe_stack_resources(StackName="s")
     assert {r["LogicalResourceId"] for r in listed["StackResources"]} == set(STACK)
+
+
+def test_keys_of_a_stack_have_their_tags(bench: Any, function_name: str) -> None:
+    kms = bench.client("kms")
+    (key,) = kms.list_keys()["Keys"]
+    tags = kms.list_resource_tags(KeyId=key["KeyId"])["Tags"]
+    assert tags == [{"TagKey": "stage", "TagValue": "dev"}]
+
+
+def test_schedules_run_when_they_are_told_to_and_at_no_event(
+    bench: Any, function_name: str
+) -> None:
+    bench.put_event("s", "t", {"n": 1})
+    queues = bench.client("sqs").list_queues(QueueNamePrefix="lambda-async-")
+    assert not queues.get("QueueUrls"), "a rule of a schedule has no pattern, and matches nothing"
+    run_schedules(ACCOUNT_ID, REGION)
+    (url,) = bench.client("sqs").list_queues(QueueNamePrefix="lambda-async-")["QueueUrls"]
+    first, second = sorted(bench.bodies(url), key=len)
+    assert (first, second["detail-type"]) == ({"due": 1}, "Scheduled Event")
+    assert "EachMinute" in second["resources"][0]
 
 
 def test_messages_wait_for_the_poller(bench: Any) -> None:

@@ -107,6 +107,7 @@ def test_a_sick_job_is_stopped(target: LocalTarget) -> None:
     assert stop_signal(target, job)["RuleConfigurationName"] == RULE
     assert target.finish_training_job("sick", exit_code=1) == "Stopped"
     assert job.status() == "Stopped"
+    target.wait_idle()
 
 
 def test_a_healthy_job_completes(target: LocalTarget) -> None:
@@ -117,6 +118,7 @@ def test_a_healthy_job_completes(target: LocalTarget) -> None:
     target.wait_idle()
     assert job.rule_statuses() == {RULE: "NoIssuesFound"}
     assert target.finish_training_job("healthy", exit_code=0) == "Completed"
+    target.wait_idle()
 
 
 def test_what_happens_while_the_poller_is_dead_is_judged_afterwards(target: LocalTarget) -> None:

@@ -1,0 +1,78 @@
+"""The key of a deployment: always for its topic, on request for buckets and queues."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.config import StepwatchConfig
+
+__all__ = ["KEY_ACTIONS", "Encryption"]
+
+KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
+"""What whoever sends to an encrypted queue or topic needs of its key."""
+SENDERS = ("cloudwatch.amazonaws.com", "events.amazonaws.com")
+"""Services that send to the topic, and to the queues."""
+
+
+class Encryption(Construct):
+    """The key of the topic, which may be the key of buckets and queues too.
+
+    The topic needs a key that its owner can open to others: CloudWatch cannot send an alarm to a
+    topic under SNS's own key.
+
+    Attributes:
+        key: The key of the topic.
+        data_key: The key of buckets and queues; None when the services' own keys do.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:
+        """Create the key, or take the one that the settings name.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            config: Settings of the deployment.
+        """
+        super().__init__(scope, id_)
+        if config.kms_key_arn is None:
+            self.key: kms.IKey = self._own_key(config)
+        else:
+            self.key = kms.Key.from_key_arn(self, "Key", config.kms_key_arn)
+        self.data_key = self.key if config.encryption == "kms" else None
+
+    @property
+    def of_buckets(self) -> s3.BucketEncryption:
+        """How buckets are encrypted."""
+        return s3.BucketEncryption.KMS if self.data_key else s3.BucketEncryption.S3_MANAGED
+
+    @property
+    def of_queues(self) -> sqs.QueueEncryption:
+        """How queues are encrypted."""
+        return sqs.QueueEncryption.KMS if self.data_key else sqs.QueueEncryption.SQS_MANAGED
+
+    def _own_key(self, config: StepwatchConfig) -> kms.Key:
+        key = kms.Key(
+            self,
+            "Key",
+            description=f"What the deployment {config.stack_name} stores and sends",
+            enable_key_rotation=True,
+            removal_policy=cdk.RemovalPolicy.RETAIN
+            if config.retains_data
+            else cdk.RemovalPolicy.DESTROY,
+        )
+        # No condition on the source: EventBridge does not tell it to the key. The policies of the
+        # queues and of the topic do ask for it.
+        for service in SENDERS if config.encryption == "kms" else SENDERS[:1]:
+            key.add_to_resource_policy(
+                iam.PolicyStatement(
+                    principals=[iam.ServicePrincipal(service)],
+                    actions=list(KEY_ACTIONS),
+                    resources=["*"],  # of a key's policy: this key
+                )
+            )
+        return key

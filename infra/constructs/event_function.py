@@ -1,0 +1,102 @@
+"""A function that events or a schedule lead to, without a queue before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.constructs.function import (
+    FunctionSettings,
+    FunctionSource,
+    StepwatchFunction,
+    dead_letters,
+)
+from infra.nag import acknowledge
+
+__all__ = ["EventFunction"]
+
+MAXIMUM_RETRIES = 2
+MAXIMUM_EVENT_AGE_S = 3600  # a job that went wrong an hour ago has ended or is seen by a person
+
+
+class EventFunction(StepwatchFunction):
+    """A function with a queue for the events that it, or EventBridge, could not handle.
+
+    Attributes:
+        failures: Events that EventBridge could not deliver, and records of the invocations that
+            failed after all retries.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        source: FunctionSource,
+        settings: FunctionSettings,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Create the function and the queue of its failures.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            source: Code and common settings.
+            settings: How the function runs.
+            environment: Environment variables, named as in `lambdas.contracts.environment`.
+        """
+        super().__init__(scope, id_, source=source, settings=settings, environment=environment)
+        self.failures = dead_letters(self, "Failures", source.encryption)
+        acknowledge(
+            self.failures,
+            "SQS3",
+            reason="This queue is the end of the line: the target of EventBridge's dead letters "
+            "and the on-failure destination of the function, neither of which cdk-nag sees.",
+        )
+        self.allow(["sqs:SendMessage"], [self.failures.queue_arn])
+        lambda_.CfnEventInvokeConfig(
+            self,
+            "Retries",
+            function_name=self.function.function_name,
+            qualifier="$LATEST",
+            maximum_retry_attempts=MAXIMUM_RETRIES,
+            maximum_event_age_in_seconds=MAXIMUM_EVENT_AGE_S,
+            destination_config=lambda_.CfnEventInvokeConfig.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventInvokeConfig.OnFailureProperty(
+                    destination=self.failures.queue_arn
+                )
+            ),
+        )
+
+    def on_event(self, id_: str, pattern: Mapping[str, Any], *, description: str) -> None:
+        """Call the function with each event that matches a pattern."""
+        events.Rule(
+            self,
+            id_,
+            description=description,
+            event_pattern=events.EventPattern(
+                source=pattern["source"],
+                detail_type=pattern["detail-type"],
+                detail=pattern.get("detail"),
+            ),
+            targets=self._targets(),
+        )
+
+    def each_minute(self, id_: str, event: Mapping[str, Any], *, description: str) -> None:
+        """Call the function each minute with the same event."""
+        events.Rule(
+            self,
+            id_,
+            description=description,
+            schedule=events.Schedule.rate(cdk.Duration.minutes(1)),
+            targets=self._targets(events.RuleTargetInput.from_object(dict(event))),
+        )
+
+    def _targets(self, event: events.RuleTargetInput | None = None) -> Sequence[events.IRuleTarget]:
+        return [targets.LambdaFunction(self.function, event=event, dead_letter_queue=self.failures)]

@@ -1,0 +1,156 @@
+"""Tells people of findings and of alarms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.constructs.encryption import KEY_ACTIONS, Encryption
+from infra.constructs.event_function import EventFunction
+from infra.constructs.function import FunctionSettings, FunctionSource
+from infra.constructs.watched_state import WatchedState
+from lambdas.contracts import environment
+from lambdas.contracts.events import notable_statuses_pattern, stop_overdue_pattern
+
+__all__ = ["AlertTopic", "Notify"]
+
+SETTINGS = FunctionSettings(
+    handler="lambdas.notify.handler.lambda_handler",
+    timeout_s=30,
+    memory_mb=256,
+    description="Tells people what rules found",
+)
+
+
+class AlertTopic(Construct):
+    """The topic of all that people are told.
+
+    Attributes:
+        topic: The topic.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, encryption: Encryption, emails: tuple[str, ...]
+    ) -> None:
+        """Create the topic and its subscriptions.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            encryption: Keys.
+            emails: Addresses to subscribe; each has to confirm.
+        """
+        super().__init__(scope, id_)
+        self.topic = sns.Topic(
+            self,
+            "Topic",
+            display_name="Stepwatch",
+            master_key=encryption.key,
+            enforce_ssl=True,
+        )
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+                conditions={"StringEquals": {"aws:SourceAccount": cdk.Stack.of(self).account}},
+            )
+        )
+        for number, email in enumerate(emails):
+            sns.Subscription(
+                self,
+                f"Email{number}",
+                topic=self.topic,
+                endpoint=email,
+                protocol=sns.SubscriptionProtocol.EMAIL,
+            )
+
+
+class Notify(Construct):
+    """The function that writes what people are told of a job.
+
+    Attributes:
+        function: The function.
+        failures: Events that could not be handled.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        source: FunctionSource,
+        watched: WatchedState,
+        topic: sns.ITopic,
+        log_groups: Mapping[str, str],
+    ) -> None:
+        """Create the function and its event rules.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            source: Code of the functions.
+            watched: Buckets and table.
+            topic: Where it sends to.
+            log_groups: Names of the evaluators' log groups by rule configuration name.
+        """
+        super().__init__(scope, id_)
+        statuses = list(source.config.notify_statuses)
+        notify = EventFunction(
+            self,
+            "Notifier",
+            source=source,
+            settings=SETTINGS,
+            environment={
+                **watched.environment(),
+                environment.TOPIC_ARN: topic.topic_arn,
+                environment.NOTIFY_STATUSES: ",".join(statuses),
+                environment.RULE_LOG_GROUPS: json.dumps(dict(log_groups)),
+            },
+        )
+        self._allow(notify, source, watched, topic)
+        self._subscribe(notify, statuses)
+        self.function: lambda_.Function = notify.function
+        self.failures: sqs.Queue = notify.failures
+
+    @staticmethod
+    def _subscribe(notify: EventFunction, statuses: list[str]) -> None:
+        notify.on_event(
+            "FinalStatus",
+            notable_statuses_pattern(statuses),
+            description="The evaluation of a rule has come to a status that people are told",
+        )
+        notify.on_event(
+            "StopOverdue",
+            stop_overdue_pattern(),
+            description="A job that was asked to stop has not ended in time",
+        )
+
+    @staticmethod
+    def _allow(
+        notify: EventFunction, source: FunctionSource, watched: WatchedState, topic: sns.ITopic
+    ) -> None:
+        watched.allow_items(notify, ["dynamodb:GetItem"])
+        watched.allow_items(
+            notify,
+            ["dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+            partitions="notice#*",
+        )
+        watched.allow_objects(
+            notify,
+            ["s3:GetObject"],
+            "*/job.json",
+            reason="What a job asks for lies beside its tensors, and the names of jobs are not "
+            "known at deployment; only objects called job.json can be read.",
+        )
+        watched.allow_listing(notify)
+        notify.allow(["sns:Publish"], [topic.topic_arn])
+        if source.encryption.data_key is None:
+            notify.allow(KEY_ACTIONS, [source.encryption.key.key_arn])

@@ -1,0 +1,86 @@
+"""Comes back, each minute, to the evaluations that no event may come for any more."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.constructs.function import FunctionSettings, FunctionSource, StepwatchFunction
+from infra.constructs.rule_evaluation import RuleQueues
+from infra.constructs.watched_state import WatchedState
+from lambdas.contracts import environment
+
+__all__ = ["Sweep"]
+
+# Shorter than the interval, and never tried again: at most one sweep runs at a time. Reserved
+# concurrency would say the same, but accounts with a quota of ten functions may not reserve any.
+SETTINGS = FunctionSettings(
+    handler="lambdas.sweep.handler.lambda_handler",
+    timeout_s=55,
+    memory_mb=256,
+    description="Looks after evaluations that no event comes for",
+)
+
+
+class Sweep(Construct):
+    """A schedule and the function that wakes evaluators.
+
+    Attributes:
+        function: The function.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        source: FunctionSource,
+        watched: WatchedState,
+        queues: RuleQueues,
+    ) -> None:
+        """Create the function and its schedule.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            source: Code of the functions.
+            watched: Buckets and table.
+            queues: The queues of the evaluators.
+        """
+        super().__init__(scope, id_)
+        sweep = StepwatchFunction(
+            self,
+            "Sweeper",
+            source=source,
+            settings=SETTINGS,
+            environment={
+                **watched.environment(),
+                environment.RULE_QUEUE_URLS: queues.urls(),
+                environment.MAX_SILENCE_S: str(source.config.max_silence_s),
+            },
+        )
+        self.function = sweep.function
+        watched.allow_active_index(sweep)
+        watched.allow_items(sweep, ["dynamodb:GetItem"])
+        queues.allow_sending(sweep)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        lambda_.CfnEventInvokeConfig(
+            self,
+            "Retries",
+            function_name=self.function.function_name,
+            qualifier="$LATEST",
+            maximum_retry_attempts=0,
+            maximum_event_age_in_seconds=60,
+        )
+        events.Rule(
+            self,
+            "EachMinute",
+            description="Look after evaluations that no event comes for",
+            schedule=events.Schedule.rate(cdk.Duration.minutes(1)),
+            targets=[targets.LambdaFunction(self.function)],
+        )

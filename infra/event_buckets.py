@@ -1,0 +1,67 @@
+"""Buckets of others that a deployment watches: do they send their events to EventBridge?
+
+`python -m infra.event_buckets NAME ...` tells; `--enable` switches it on where it is off and leaves
+all else of a bucket's notifications as it is. Without names the buckets are those of cdk.json. It
+uses your own credentials, which need s3:GetBucketNotification, and s3:PutBucketNotification to
+switch it on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+from infra.app import project_context
+from infra.setting_checks import PREFIX
+from infra.settings import read_names
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+__all__ = ["main"]
+
+EVENT_BRIDGE = "EventBridgeConfiguration"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check the buckets; return the exit status, 1 if one of them sends no events."""
+    parser = argparse.ArgumentParser(prog="python -m infra.event_buckets", description=main.__doc__)
+    parser.add_argument("buckets", nargs="*", metavar="NAME")
+    parser.add_argument("--enable", action="store_true", help="switch it on where it is off")
+    options = parser.parse_args(arguments)
+    names = options.buckets or read_names(project_context().get(f"{PREFIX}tensor_buckets", []))
+    client = boto3.client("s3")
+    is_silent = [_is_silent(client, name, enable=options.enable) for name in names]
+    return int(any(is_silent))
+
+
+def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
+    """Tell a bucket's state, and whether it sends no events."""
+    try:
+        found = client.get_bucket_notification_configuration(Bucket=name)
+        if EVENT_BRIDGE in found:
+            return _told(name, "sends its events to EventBridge", is_silent=False)
+        if not enable:
+            hint = f"switch it on: python -m infra.event_buckets --enable {name}"
+            return _told(name, f"sends no events to EventBridge; {hint}", is_silent=True)
+        # The request replaces the whole configuration, so it repeats what is there.
+        wanted: Any = {key: value for key, value in found.items() if key != "ResponseMetadata"}
+        wanted[EVENT_BRIDGE] = {}
+        client.put_bucket_notification_configuration(Bucket=name, NotificationConfiguration=wanted)
+    except ClientError as error:
+        return _told(name, str(error), is_silent=True)
+    return _told(name, "sends its events to EventBridge from now on", is_silent=False)
+
+
+def _told(name: str, what: str, *, is_silent: bool) -> bool:
+    print(f"{name}: {what}", file=sys.stderr if is_silent else sys.stdout)
+    return is_silent
+
+
+if __name__ == "__main__":
+    sys.exit(main())

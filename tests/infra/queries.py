@@ -1,0 +1,70 @@
+"""Questions about a template that several test files ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Template = dict[str, Any]
+
+
+def resources(template: Template, resource_type: str) -> dict[str, Any]:
+    """Return the properties of all resources of a type by logical id."""
+    return {
+        name: resource["Properties"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == resource_type
+    }
+
+
+def only(found: dict[str, Any], part: str) -> tuple[str, Any]:
+    """Return the one resource whose logical id has a part."""
+    ((name, properties),) = [(n, p) for n, p in found.items() if part in n]
+    return name, properties
+
+
+def function_of(template: Template, part: str) -> tuple[str, Any]:
+    """Return the one function whose logical id has a part."""
+    return only(resources(template, "AWS::Lambda::Function"), part)
+
+
+def variables(template: Template, part: str) -> dict[str, Any]:
+    """Return the environment of the one function whose logical id has a part."""
+    found: dict[str, Any] = function_of(template, part)[1]["Environment"]["Variables"]
+    return found
+
+
+def statements(template: Template, part: str) -> list[dict[str, Any]]:
+    """Return the statements of the one role's policy whose logical id has a part."""
+    _, policy = only(resources(template, "AWS::IAM::Policy"), part)
+    found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
+    return found
+
+
+def actions(statement: dict[str, Any]) -> list[str]:
+    """Return the actions of a statement."""
+    return as_list(statement["Action"])
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a value that a template may write as a list of one or as itself."""
+    return value if isinstance(value, list) else [value]
+
+
+def arn(name: str) -> dict[str, Any]:
+    """Return the reference to a resource's ARN."""
+    return {"Fn::GetAtt": [name, "Arn"]}
+
+
+def text_of(value: Any) -> str:
+    """Return a value with its references by name: `${Bucket.Arn}/*`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ",".join(text_of(part) for part in value)
+    ((kind, inside),) = value.items()
+    if kind == "Ref":
+        return f"${{{inside}}}"
+    if kind == "Fn::GetAtt":
+        return f"${{{'.'.join(inside)}}}"
+    assert kind == "Fn::Join"
+    return str(inside[0]).join(text_of(part) for part in inside[1])
