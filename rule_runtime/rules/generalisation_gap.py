@@ -116,8 +116,9 @@ class GeneralisationGap(ValidationRule):
             outputs = inputs.of(name, worker, 0)
             if outputs is not None and outputs.shape:
                 found[f"{side}/{name}"] = float(outputs.shape[0])
-            if inputs.kind(name, worker) in _OF_CLASSES:
-                found[f"guess/{name}"] = inputs.guess(name, worker)
+            guess = inputs.guess(name, worker)
+            if inputs.kind(name, worker) in _OF_CLASSES and math.isfinite(guess):
+                found[f"guess/{name}"] = guess
         return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:

@@ -214,6 +214,20 @@ def test_a_sum_over_more_rows_is_larger(name: str, *, is_sum: bool, has_gap: boo
     assert bool(found_at(GeneralisationGap(), trial)) is has_gap
 
 
+def test_a_mean_stays_one_where_inputs_are_saved_now_and_then() -> None:
+    trial = TrialBuilder()
+    step = 0
+    for at in range(6):
+        for mode, size in ((ModeKeys.TRAIN, 8), (ModeKeys.EVAL, 64)):
+            for number in range(10):
+                is_first = not (at or number)
+                loss = 1.6 if mode is ModeKeys.EVAL else 2.2 if is_first else 0.2  # 1 to 8, too
+                inputs = {"NLLLoss_input_0": np.zeros((size, 9))} if is_first else {}
+                trial.step(step, {**inputs, "NLLLoss_output_0": loss}, mode=mode, mode_step=step)
+                step += 1
+    assert found_at(GeneralisationGap(), trial)
+
+
 def test_shares_of_errors_are_next_to_zero_from_the_beginning() -> None:
     trial = TrialBuilder()
     trial.collections(losses=("-merror$",))
