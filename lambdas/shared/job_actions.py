@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError
+from lambdas.shared.small_files import read_small
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
@@ -113,10 +114,9 @@ def read_job_file(store: Store) -> JobFile | None:
         StorageError: It cannot be read now.
     """
     try:
-        data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
+        return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
     except ObjectNotFoundError:
         return None
-    return parse_job_file(data, file=store.uri + JOB_FILE)
 
 
 def _parsed(text: object) -> tuple[Mapping[str, Any], ...]:

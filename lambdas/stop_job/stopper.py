@@ -18,6 +18,7 @@ from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, pa
 from hook_layer.format.paths import END_MARKER, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, StoreRefusedError
 from lambdas.shared.job_actions import read_job_file
+from lambdas.shared.small_files import read_small
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.stop_job.containers import platform_of
 from lambdas.stop_job.life import Life
@@ -155,8 +156,7 @@ class JobStopper:
             return False
         store = self._use.open_store(target.root_uri)
         try:
-            data = store.get(END_MARKER, 0, MAX_END_MARKER_BYTES + 1)
-            marker = parse_end_marker(data, file=target.root_uri + END_MARKER)
+            marker = read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)
         except (ObjectNotFoundError, JobFileError):
             return False
         return (marker.run_id or "") == target.run_id
@@ -192,8 +192,7 @@ def _bucket(root_uri: str) -> str:
 def _is_signalled(store: Store, run_id: str | None) -> bool:
     """Tell whether the run has a stop signal, whose reason is then kept."""
     try:
-        data = store.get(STOP_FILE, 0, MAX_JOB_FILE_BYTES + 1)
-        signal = parse_stop_file(data, file=store.uri + STOP_FILE)
+        signal = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
     except (StorageError, JobFileError):
         # Absent, unreadable (S3 says "access denied" of an absent object to a role that may not
         # list) or not ours: writing the signal matters more than which reason it carries.
