@@ -11,10 +11,17 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rule_runtime.configuration.collection_config import CollectionConfig
+
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Input", "LossInputs", "LossKind", "size_of_error"]
+__all__ = ["LOSS_INPUTS", "Input", "LossInputs", "LossKind", "size_of_error"]
+
+LOSS_INPUTS: Final = CollectionConfig(
+    "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
+)
+"""What the hook is to save for a rule that looks at the inputs of losses."""
 
 _OUTPUT: Final = "_output"
 _WHOLE: Final = ("int", "uint")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -77,9 +78,7 @@ class DoubleActivation(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
         *(
             CollectionConfig(
                 f"{kind}_{side}", {"include_regex": f".*{kind}_{side}", "save_interval": "10"}

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
@@ -92,9 +91,7 @@ class GeneralisationGap(ValidationRule):
 
     collections = (
         *ValidationRule.collections,
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
     )
     measure: ClassVar[str] = "gap_percent"
     remedy: ClassVar[str] = (

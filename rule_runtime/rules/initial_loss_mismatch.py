@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -81,9 +81,7 @@ class InitialLossMismatch(Rule):
 
     collections = (
         CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
         CollectionConfig("biases", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
     )

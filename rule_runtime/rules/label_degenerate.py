@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -75,9 +75,7 @@ class LabelDegenerate(Rule):
 
     collections = (
         CollectionConfig("labels", {"include_regex": "^labels$"}),
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
         CollectionConfig("losses", {"save_interval": "10"}),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import Input, LossInputs
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, Input, LossInputs
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence
@@ -99,9 +99,7 @@ class LossInputMismatch(Rule):
 
     collections = (
         CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
         CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
 from rule_runtime.evaluation.selection import finite_means
@@ -82,9 +82,7 @@ class SuspiciouslyGood(ValidationRule):
     collections = (
         *ValidationRule.collections,
         CollectionConfig("labels", {"include_regex": "^labels$"}),
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
         CollectionConfig("feature_importance", {"save_interval": "10"}),
     )
     measure: ClassVar[str] = "validation_loss"

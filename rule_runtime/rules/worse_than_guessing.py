@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -94,9 +94,7 @@ class WorseThanGuessing(Rule):
 
     collections = (
         CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig(
-            "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-        ),
+        LOSS_INPUTS,
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
