@@ -13,6 +13,8 @@ setup: setup-demo  ## Make the environments for development and for the tests wi
 	@$(PYTHON) tools/setup_environment.py dev
 	@$(PYTHON) tools/setup_environment.py interop
 	@$(PYTHON) tools/setup_environment.py oldest
+	@$(PYTHON) tools/setup_environment.py sagemaker2
+	@$(PYTHON) tools/setup_environment.py sagemaker3
 	@$(VENV)/python -m infra.packaging
 
 setup-demo:

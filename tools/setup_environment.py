@@ -1,6 +1,6 @@
 """Make the virtual environments that the Makefile's targets need; standard library only.
 
-`python3 tools/setup_environment.py demo|dev|interop|oldest|peers` creates the environment when its
+`python3 tools/setup_environment.py KIND`, one of `ENVIRONMENTS`, creates the environment when its
 inputs changed since the last time, and does nothing otherwise.
 """
 
@@ -24,6 +24,8 @@ ENVIRONMENTS = {
     "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
     "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
     "peers": (".venv-peers", [TORCH, "-r", "benchmarks/peers-requirements.txt"]),
+    "sagemaker2": (".venv-sagemaker2", ["-r", "tests/sagemaker_sdk/requirements-2.txt"]),
+    "sagemaker3": (".venv-sagemaker3", ["-r", "tests/sagemaker_sdk/requirements-3.txt"]),
 }
 INPUTS = [
     "pyproject.toml",
@@ -31,6 +33,8 @@ INPUTS = [
     "tests/interop/requirements.txt",
     "tests/architecture/oldest-requirements.txt",
     "benchmarks/peers-requirements.txt",
+    "tests/sagemaker_sdk/requirements-2.txt",
+    "tests/sagemaker_sdk/requirements-3.txt",
 ]
 
 

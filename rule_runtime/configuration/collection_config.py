@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from rule_runtime.configuration.api_values import as_strings
 
 __all__ = ["CollectionConfig"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class CollectionConfig:
     """Name and parameters of a collection, as in `CollectionConfigurations` of a training job.
 
-    Attributes:
+    Args:
         name: Name of the collection, e.g. `gradients`.
-        parameters: Its parameters as strings, e.g. `{"save_interval": "100"}`.
+        parameters: Its parameters, e.g. `{"save_interval": "100"}`; numbers and booleans become
+            the strings that the API takes.
+
+    Attributes:
+        name: Name of the collection.
+        parameters: Its parameters as strings.
     """
 
     name: str
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str]
+
+    def __init__(self, name: str, parameters: Mapping[str, object] | None = None) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "parameters", as_strings(parameters))
 
     def __hash__(self) -> int:
         return hash((self.name, tuple(sorted(self.parameters.items()))))
@@ -30,3 +41,12 @@ class CollectionConfig:
         if self.parameters:
             data["CollectionParameters"] = dict(self.parameters)
         return data
+
+    @classmethod
+    def from_json(cls, member: Mapping[str, Any]) -> CollectionConfig:
+        """Return the collection of a member of `CollectionConfigurations`.
+
+        Args:
+            member: The member.
+        """
+        return cls(member.get("CollectionName", ""), member.get("CollectionParameters"))

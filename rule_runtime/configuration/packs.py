@@ -126,6 +126,7 @@ _RECOMMENDED: Final = Pack(
         "OscillatingLoss": {},
         "PlateauedLoss": {},
         "InitialLossMismatch": {},
+        "PoorWeightInitialization": {"conditions": ("scale", "symmetry")},
         "LossInputMismatch": {},
         "WorseThanGuessing": {},
         "GeneralisationGap": {},

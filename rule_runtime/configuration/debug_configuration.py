@@ -1,0 +1,204 @@
+"""All that a training job is asked about debugging: the hook's part, the rules, TensorBoard."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from rule_runtime.configuration.actions import Action, ActionList
+from rule_runtime.configuration.api_limits import check_limits
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.debug_rule import Rule
+from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
+from rule_runtime.configuration.merging import merged
+from rule_runtime.configuration.sdk_objects import (
+    as_actions,
+    as_collection,
+    as_hook_config,
+    as_rule,
+    as_tensorboard,
+)
+
+__all__ = ["DebugConfiguration"]
+
+logger = logging.getLogger("stepwatch")
+
+_HOOK_PARAMETERS = "the hook's configuration"
+
+
+@dataclass(frozen=True)
+class DebugConfiguration:
+    """What a training job is asked about debugging.
+
+    Attributes:
+        hook: What the hook saves; None to have none.
+        rules: The rules, in the order in which they are told.
+        tensorboard: Where TensorBoard's files go; None to have none.
+    """
+
+    hook: DebuggerHookConfig | None = None
+    rules: tuple[Rule, ...] = ()
+    tensorboard: TensorBoardOutputConfig | None = None
+
+    @classmethod
+    def of(
+        cls,
+        output_path: str,
+        *,
+        hook_config: object | Literal[False] = None,
+        rules: Iterable[object] = (),
+        actions: object = None,
+        tensorboard: object = None,
+    ) -> DebugConfiguration:
+        """Return the configuration with what rules ask of the hook in the hook's part.
+
+        Objects of the SageMaker SDK and JSON of CreateTrainingJob are taken wherever ours are.
+
+        Args:
+            output_path: S3 URI of a job's output, for what says none of its own.
+            hook_config: What the hook saves; None for its defaults and what rules ask for; False
+                for no hook at all.
+            rules: The rules.
+            actions: What is done on a finding of a rule that has no actions of its own.
+            tensorboard: Where TensorBoard's files go; None for no such files.
+
+        Raises:
+            TypeError: An object is nothing of the kind.
+            ValueError: Rules ask for what cannot be had together, two have one name, or there are
+                rules and no hook.
+        """
+        default = as_actions(actions)
+        listed = tuple(_with_actions(as_rule(rule), default) for rule in rules)
+        _check_names(listed)
+        if hook_config is False and listed:
+            names = ", ".join(rule.name for rule in listed)
+            raise ValueError(
+                f"hook_config=False saves nothing, so the rules {names} would have nothing to "
+                "judge: leave the rules out, or hook_config"
+            )
+        board = None
+        if tensorboard is not None:
+            board = as_tensorboard(tensorboard)
+            board = replace(board, s3_output_path=board.s3_output_path or output_path)
+        return cls(_hook(hook_config, listed, output_path), listed, board)
+
+    def to_json(self, training_job_name: str) -> dict[str, Any]:
+        """Return the members of CreateTrainingJob, without their limits being checked.
+
+        A configuration file of the hook and `job.json` have the same members and no limits.
+
+        Args:
+            training_job_name: Name of the job.
+
+        Raises:
+            ValueError: The actions of a rule are longer than a parameter may be.
+        """
+        members: dict[str, Any] = {}
+        if self.hook is not None:
+            members["DebugHookConfig"] = self.hook.to_json()
+        if self.rules:
+            members["DebugRuleConfigurations"] = [
+                rule.to_json(training_job_name) for rule in self.rules
+            ]
+        if self.tensorboard is not None:
+            members["TensorBoardOutputConfig"] = self.tensorboard.to_json()
+        return members
+
+    def to_request(self, training_job_name: str) -> dict[str, Any]:
+        """Return the members of a CreateTrainingJob request that the API takes.
+
+        Args:
+            training_job_name: Name of the job.
+
+        Raises:
+            ApiLimitError: The API would refuse them; all fields that are wrong are named.
+            ValueError: The actions of a rule are longer than a parameter may be.
+        """
+        request = self.to_json(training_job_name)
+        check_limits(request)
+        return request
+
+    @classmethod
+    def from_request(cls, request: Mapping[str, Any]) -> DebugConfiguration:
+        """Return what a request, or the answer of DescribeTrainingJob, says about debugging.
+
+        Args:
+            request: The request; other members than those of debugging are not looked at.
+
+        Raises:
+            ApiLimitError: It is nothing that the API would take.
+        """
+        check_limits(request)
+        hook, board = request.get("DebugHookConfig"), request.get("TensorBoardOutputConfig")
+        return cls(
+            None if hook is None else DebuggerHookConfig.from_json(hook),
+            tuple(map(Rule.from_json, request.get("DebugRuleConfigurations") or ())),
+            None if board is None else TensorBoardOutputConfig.from_json(board),
+        )
+
+
+def _with_actions(rule: Rule, default: Action | ActionList | None) -> Rule:
+    return replace(rule, actions=default) if rule.actions is None else rule
+
+
+def _check_names(rules: Sequence[Rule]) -> None:
+    names = [rule.name for rule in rules]
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise ValueError(
+                f"{names.count(name)} rules are called {name!r}: give them different names, "
+                "Rule.sagemaker(..., name=...)"
+            )
+
+
+def _hook(
+    hook_config: object | Literal[False], rules: Sequence[Rule], output_path: str
+) -> DebuggerHookConfig | None:
+    if hook_config is False:
+        return None
+    hook = DebuggerHookConfig() if hook_config is None else as_hook_config(hook_config)
+    asked = [(_HOOK_PARAMETERS, as_collection(each)) for each in hook.collection_configs or ()]
+    asked += [
+        (rule.name, as_collection(each)) for rule in rules for each in rule.collection_configs
+    ]
+    is_silent = hook.collection_configs is None and not asked
+    return DebuggerHookConfig(
+        hook.s3_output_path or output_path,
+        hook.container_local_output_path,
+        hook.hook_parameters,
+        None if is_silent else _joined(asked),
+    )
+
+
+def _joined(asked: Sequence[tuple[str, CollectionConfig]]) -> list[CollectionConfig]:
+    """Return each collection once, in the order in which they are first asked for."""
+    by_name: dict[str, dict[CollectionConfig, list[str]]] = {}
+    for who, collection in asked:
+        by_name.setdefault(collection.name, {}).setdefault(collection, []).append(who)
+    return [_one(name, askers) for name, askers in by_name.items()]
+
+
+def _one(name: str, askers: Mapping[CollectionConfig, Sequence[str]]) -> CollectionConfig:
+    if len(askers) == 1:
+        return next(iter(askers))
+    told = "; ".join(
+        f"{', '.join(dict.fromkeys(who))}: {_shown(each)}" for each, who in askers.items()
+    )
+    try:
+        (joined,) = merged(askers)
+    except ValueError as error:
+        raise ValueError(f"{error} ({told})") from None
+    logger.warning(
+        "collection %s is asked for in several ways (%s); it is saved with %s",
+        name,
+        told,
+        _shown(joined),
+    )
+    return joined
+
+
+def _shown(collection: CollectionConfig) -> str:
+    parameters = (f"{key}={value}" for key, value in collection.parameters.items())
+    return ", ".join(parameters) or "the defaults"

@@ -1,0 +1,257 @@
+"""A rule as a training job asks for it: `Rule.sagemaker` and `Rule.custom`.
+
+Other than in the SageMaker SDK: parameters of a rule may be numbers and booleans; an action can
+stand alone where a list is expected; an object can be asked for its JSON any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rule_runtime.configuration.actions import Action, ActionList, is_valid_action_object
+from rule_runtime.configuration.api_values import as_strings, given
+from rule_runtime.configuration.collection_config import CollectionConfig
+
+__all__ = ["DEFAULT_IMAGE", "Rule"]
+
+DEFAULT_IMAGE: Final = "DEFAULT_RULE_EVALUATOR_IMAGE"
+"""What the SDK writes for the image of a built-in rule until it knows the Region."""
+
+_ACTIONS: Final = "action_json"
+_INVOKED: Final = "rule_to_invoke"
+_SOURCE: Final = "source_s3_uri"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A configured rule: make one by `Rule.sagemaker` or `Rule.custom`.
+
+    Attributes:
+        name: Its `RuleConfigurationName`, unique in a job.
+        image_uri: Image that the original ran the rule in; kept, and without effect here.
+        instance_type: Its instance; kept, and without effect here.
+        container_local_output_path: Folder in its container; kept, and without effect here.
+        s3_output_path: Where the original wrote the rule's output; kept, and without effect here.
+        volume_size_in_gb: Its volume, GB; kept, and without effect here.
+        rule_parameters: Its parameters, all strings.
+        collection_configs: What the hook has to save for it.
+        actions: What is done on a finding; None to leave it to the deployment.
+    """
+
+    name: str
+    image_uri: str
+    instance_type: str | None
+    container_local_output_path: str | None
+    s3_output_path: str | None
+    volume_size_in_gb: int | None
+    rule_parameters: Mapping[str, str]
+    collection_configs: tuple[CollectionConfig, ...] = ()
+    actions: Action | ActionList | None = None
+
+    @classmethod
+    def sagemaker(  # noqa: PLR0917 - the SDK's signature
+        cls,
+        base_config: Mapping[str, Any],
+        name: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+        other_trials_s3_input_paths: Sequence[str] | None = None,
+        rule_parameters: Mapping[str, object] | None = None,
+        collections_to_save: Iterable[CollectionConfig] | None = None,
+        actions: Action | ActionList | None = None,
+    ) -> Rule:
+        """Return a built-in rule.
+
+        Args:
+            base_config: What a function of `rule_configs` returned.
+            name: Its `RuleConfigurationName`; the rule's name if None.
+            container_local_output_path: Kept, and without effect here.
+            s3_output_path: Kept, and without effect here.
+            other_trials_s3_input_paths: Trials to compare with, for SimilarAcrossRuns.
+            rule_parameters: Parameters that differ from the defaults.
+            collections_to_save: Collections in place of those of `base_config`.
+            actions: What is done on a finding.
+
+        Raises:
+            ValueError: `base_config` is none, or `rule_to_invoke` or `action_json` is among the
+                parameters.
+            TypeError: `actions` is no action.
+        """
+        configuration = _checked_base(base_config)
+        own = _checked_parameters(rule_parameters)
+        if own.get(_INVOKED):
+            raise ValueError(
+                f"rule_parameters has {_INVOKED}={own[_INVOKED]!r}, which base_config decides: "
+                "leave it out, or use Rule.custom for a rule of your own"
+            )
+        base = map(CollectionConfig.from_json, base_config.get("CollectionConfigurations") or ())
+        return cls(
+            name=name or configuration["RuleConfigurationName"],
+            image_uri=DEFAULT_IMAGE,
+            instance_type=None,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            volume_size_in_gb=None,
+            rule_parameters={
+                **_other_trials(other_trials_s3_input_paths),
+                **as_strings(configuration.get("RuleParameters")),
+                **own,
+            },
+            collection_configs=tuple(collections_to_save or ()) or tuple(base),
+            actions=_checked_actions(actions),
+        )
+
+    @classmethod
+    def custom(  # noqa: PLR0917 - the SDK's signature
+        cls,
+        name: str,
+        image_uri: str = DEFAULT_IMAGE,
+        instance_type: str | None = None,
+        volume_size_in_gb: int | None = None,
+        source: str | None = None,
+        rule_to_invoke: str | None = None,
+        container_local_output_path: str | None = None,
+        s3_output_path: str | None = None,
+        other_trials_s3_input_paths: Sequence[str] | None = None,
+        rule_parameters: Mapping[str, object] | None = None,
+        collections_to_save: Iterable[CollectionConfig] | None = None,
+        actions: Action | ActionList | None = None,
+    ) -> Rule:
+        """Return a rule of your own.
+
+        Args:
+            name: Its `RuleConfigurationName`.
+            image_uri: Kept, and without effect here: rules run in the evaluators.
+            instance_type: Kept, and without effect here.
+            volume_size_in_gb: Kept, and without effect here.
+            source: The Python file with the rule: a path here, or an S3 URI.
+            rule_to_invoke: Name of the class in it.
+            container_local_output_path: Kept, and without effect here.
+            s3_output_path: Kept, and without effect here.
+            other_trials_s3_input_paths: Trials that the rule compares with.
+            rule_parameters: Its parameters.
+            collections_to_save: What the hook has to save for it.
+            actions: What is done on a finding.
+
+        Raises:
+            ValueError: Only one of `source` and `rule_to_invoke` is given, or `action_json` is
+                among the parameters.
+            TypeError: `actions` is no action.
+        """
+        if bool(source) != bool(rule_to_invoke):
+            raise ValueError(
+                f"source={source!r} and rule_to_invoke={rule_to_invoke!r}: give both, the file and "
+                "the class in it, or neither"
+            )
+        return cls(
+            name=name,
+            image_uri=image_uri,
+            instance_type=instance_type,
+            container_local_output_path=container_local_output_path,
+            s3_output_path=s3_output_path,
+            volume_size_in_gb=volume_size_in_gb,
+            rule_parameters={
+                **_other_trials(other_trials_s3_input_paths),
+                **given(**{_SOURCE: source, _INVOKED: rule_to_invoke}),
+                **_checked_parameters(rule_parameters),
+            },
+            collection_configs=tuple(collections_to_save or ()),
+            actions=_checked_actions(actions),
+        )
+
+    @property
+    def source(self) -> str | None:
+        """File of a custom rule: a path or an S3 URI; None for a built-in one."""
+        return self.rule_parameters.get(_SOURCE)
+
+    @property
+    def rule_to_invoke(self) -> str | None:
+        """Name of the rule's class; None where only the image knows it."""
+        return self.rule_parameters.get(_INVOKED)
+
+    def with_source(self, uri: str) -> Rule:
+        """Return the rule with its file at another place.
+
+        Args:
+            uri: An S3 URI.
+        """
+        return replace(self, rule_parameters={**self.rule_parameters, _SOURCE: uri})
+
+    def to_json(self, training_job_name: str | None = None) -> dict[str, Any]:
+        """Return the member of `DebugRuleConfigurations`; what is None or empty stays out.
+
+        Args:
+            training_job_name: Name of the job, for StopTraining without a prefix; None while there
+                is none: actions stay out.
+
+        Raises:
+            ValueError: The actions are longer than a parameter may be.
+        """
+        parameters = dict(self.rule_parameters)
+        if training_job_name is not None and self.actions is not None:
+            self.actions.update_training_job_prefix_if_not_specified(training_job_name)
+            parameters[_ACTIONS] = self.actions.serialize()
+        return {
+            "RuleConfigurationName": self.name,
+            "RuleEvaluatorImage": self.image_uri,
+            **given(
+                InstanceType=self.instance_type,
+                VolumeSizeInGB=self.volume_size_in_gb,
+                LocalPath=self.container_local_output_path,
+                S3OutputPath=self.s3_output_path,
+                RuleParameters=parameters,
+            ),
+        }
+
+    @classmethod
+    def from_json(cls, member: Mapping[str, Any]) -> Rule:
+        """Return the rule of a member of `DebugRuleConfigurations`; actions stay a parameter.
+
+        Args:
+            member: The member of CreateTrainingJob or DescribeTrainingJob.
+        """
+        return cls(
+            name=member.get("RuleConfigurationName", ""),
+            image_uri=member.get("RuleEvaluatorImage", DEFAULT_IMAGE),
+            instance_type=member.get("InstanceType"),
+            container_local_output_path=member.get("LocalPath"),
+            s3_output_path=member.get("S3OutputPath"),
+            volume_size_in_gb=member.get("VolumeSizeInGB"),
+            rule_parameters=as_strings(member.get("RuleParameters")),
+        )
+
+
+def _checked_base(base_config: Mapping[str, Any]) -> Mapping[str, Any]:
+    configuration = (
+        base_config.get("DebugRuleConfiguration") if isinstance(base_config, Mapping) else None
+    )
+    if not isinstance(configuration, Mapping) or "RuleConfigurationName" not in configuration:
+        raise ValueError(
+            f"base_config is {base_config!r}, but must be what a function of rule_configs returns, "
+            "e.g. Rule.sagemaker(rule_configs.vanishing_gradient())"
+        )
+    return configuration
+
+
+def _checked_parameters(parameters: Mapping[str, object] | None) -> dict[str, str]:
+    strings = as_strings(parameters)
+    if _ACTIONS in strings:
+        raise ValueError(
+            f"rule_parameters has {_ACTIONS}: give actions=StopTraining(), Email(...) or SMS(...)"
+        )
+    return strings
+
+
+def _other_trials(paths: Sequence[str] | None) -> dict[str, str]:
+    return {f"other_trial_{number}": path for number, path in enumerate(paths or ())}
+
+
+def _checked_actions(actions: Action | ActionList | None) -> Action | ActionList | None:
+    if actions is not None and not is_valid_action_object(actions):
+        raise TypeError(
+            f"actions is {actions!r}, but must be StopTraining, Email or SMS, or an ActionList of "
+            "them"
+        )
+    return actions

@@ -1,0 +1,106 @@
+"""What the hook saves and where, as in `DebugHookConfig` and `TensorBoardOutputConfig`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rule_runtime.configuration.api_values import as_strings
+from rule_runtime.configuration.collection_config import CollectionConfig
+
+__all__ = ["DebuggerHookConfig", "TensorBoardOutputConfig"]
+
+
+@dataclass(frozen=True, init=False)
+class DebuggerHookConfig:
+    """What the hook saves and where.
+
+    Args:
+        s3_output_path: Where a job's tensors go below, `{s3_output_path}/{job}/debug-output/`;
+            None for the output path of the job.
+        container_local_output_path: Folder in the training container.
+        hook_parameters: Parameters of the hook, e.g. `{"save_interval": "100"}`.
+        collection_configs: The collections; None for what rules ask for and the hook's defaults.
+
+    Attributes:
+        s3_output_path: See above.
+        container_local_output_path: See above.
+        hook_parameters: See above; values are strings.
+        collection_configs: See above.
+    """
+
+    s3_output_path: str | None
+    container_local_output_path: str | None
+    hook_parameters: Mapping[str, str] | None
+    collection_configs: tuple[CollectionConfig, ...] | None
+
+    def __init__(
+        self,
+        s3_output_path: str | None = None,
+        container_local_output_path: str | None = None,
+        hook_parameters: Mapping[str, object] | None = None,
+        collection_configs: Iterable[CollectionConfig] | None = None,
+    ) -> None:
+        collections = None if collection_configs is None else tuple(collection_configs)
+        parameters = None if hook_parameters is None else as_strings(hook_parameters)
+        object.__setattr__(self, "s3_output_path", s3_output_path)
+        object.__setattr__(self, "container_local_output_path", container_local_output_path)
+        object.__setattr__(self, "hook_parameters", parameters)
+        object.__setattr__(self, "collection_configs", collections)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `DebugHookConfig` of CreateTrainingJob; what is None stays out."""
+        data = _paths(self.s3_output_path, self.container_local_output_path)
+        if self.hook_parameters is not None:
+            data["HookParameters"] = dict(self.hook_parameters)
+        if self.collection_configs is not None:
+            data["CollectionConfigurations"] = [each.to_json() for each in self.collection_configs]
+        return data
+
+    @classmethod
+    def from_json(cls, member: Mapping[str, Any]) -> DebuggerHookConfig:
+        """Return what a `DebugHookConfig` says.
+
+        Args:
+            member: The member of CreateTrainingJob or DescribeTrainingJob.
+        """
+        collections = member.get("CollectionConfigurations")
+        return cls(
+            member.get("S3OutputPath"),
+            member.get("LocalPath"),
+            member.get("HookParameters"),
+            None if collections is None else map(CollectionConfig.from_json, collections),
+        )
+
+
+@dataclass(frozen=True)
+class TensorBoardOutputConfig:
+    """Where the hook writes TensorBoard's files.
+
+    Attributes:
+        s3_output_path: They go to `{s3_output_path}/{job}/tensorboard-output/`; None for the
+            output path of the job.
+        container_local_output_path: Folder in the training container.
+    """
+
+    s3_output_path: str | None = None
+    container_local_output_path: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `TensorBoardOutputConfig` of CreateTrainingJob; what is None stays out."""
+        return _paths(self.s3_output_path, self.container_local_output_path)
+
+    @classmethod
+    def from_json(cls, member: Mapping[str, Any]) -> TensorBoardOutputConfig:
+        """Return what a `TensorBoardOutputConfig` says.
+
+        Args:
+            member: The member of CreateTrainingJob or DescribeTrainingJob.
+        """
+        return cls(member.get("S3OutputPath"), member.get("LocalPath"))
+
+
+def _paths(s3: str | None, local: str | None) -> dict[str, Any]:
+    members = {"S3OutputPath": s3, "LocalPath": local}
+    return {key: value for key, value in members.items() if value is not None}
