@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +16,7 @@ from rule_runtime.evaluation.rule import Rule
 
 __all__ = ["PACKS", "Pack", "find_pack"]
 
-_OF_ACTIVATIONS: Final = re.compile(r"^(relu|tanh|sigmoid)_(input|output)$")
+_OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
 _PATTERNS: Final[Mapping[str, str]] = {
     "weights": "^(?!gradient|feature_importance|hyperparameters).*weight",
     "biases": "^(?!gradient|feature_importance|hyperparameters).*bias$",
@@ -40,8 +40,8 @@ class Pack:
         parameters: Names of rules, and the parameters in which each differs from its defaults.
         save_interval: Steps between two that are saved, for all collections; None to save what each
             rule asks for by itself.
-        activations_interval: Steps between two at which values of activations are saved, which are
-            most of what a run stores; None for `save_interval`.
+        activations_interval: Steps between two at which values of activations and of the inputs of
+            models are saved, which are most of what a run stores; None for `save_interval`.
         statistics_only: Whether values are stored only where a rule asks for them by
             `save_raw_tensor`.
         stops: Names of those rules whose findings are reason enough to stop a job.
@@ -65,9 +65,28 @@ class Pack:
 
     def collections(self) -> tuple[CollectionConfig, ...]:
         """Return what the hook should save for the rules together."""
-        asked = [config for rule in self.rules().values() for config in rule.requires()]
+        return self.collections_for(self.rules().values())
+
+    def collections_for(self, rules: Iterable[Rule]) -> tuple[CollectionConfig, ...]:
+        """Return what the hook should save for other rules, as often and in the form of the pack.
+
+        Args:
+            rules: The rules.
+
+        Raises:
+            ValueError: Rules ask for what cannot be had together.
+        """
+        asked = [config for rule in rules for config in rule.requires()]
         joined = merged(CollectionConfig(config.name, self._adapted(config)) for config in asked)
         return tuple(CollectionConfig(of.name, self._rarer(of)) for of in joined)
+
+    def with_interval(self, save_interval: int) -> Pack:
+        """Return the pack with another interval between steps that are saved.
+
+        Args:
+            save_interval: Steps between two that are saved, also of activations.
+        """
+        return replace(self, save_interval=save_interval, activations_interval=None)
 
     def _rarer(self, config: CollectionConfig) -> dict[str, str]:
         """Return the parameters with the interval of activations, if their values are saved."""

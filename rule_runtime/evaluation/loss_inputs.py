@@ -88,7 +88,7 @@ class LossInputs:
     """
 
     def __init__(self, step: StepView) -> None:
-        rows = step.tensors(regex=(r"_input_[01]$",))
+        rows = step.tensors(regex=(r"_input_[0-2]$",))
         columns = [rows.column(name) for name in ("size", "min", "max", "mean", "std")]
         self._inputs = {
             (name, worker): Input(
@@ -103,7 +103,7 @@ class LossInputs:
         Args:
             loss: Name of the loss, `X_output_0`.
             worker: The worker.
-            number: 0 for what the model says, 1 for the targets.
+            number: 0 for what the model says, 1 for the targets, 2 for what else there may be.
         """
         return self._inputs.get((f"{loss.rpartition(_OUTPUT)[0]}_input_{number}", worker))
 

@@ -44,12 +44,16 @@ class Training(NamedTuple):
         start: How large they were at the beginning: the first, or the median of 5 if larger.
         noise: How much the latest 20 scatter.
         fall: How far the median of the latest 5 lies below that of the first 5.
+        rise: How far the median of the latest 10 lies above that of the 10 before.
+        num_steps: Steps of training since the first one with a loss.
     """
 
     now: float
     start: float
     noise: float
     fall: float
+    rise: float = 0.0
+    num_steps: int = 0
 
 
 class Validation(NamedTuple):
@@ -63,6 +67,7 @@ class Validation(NamedTuple):
         beside_first: The training loss when the first pass was judged.
         of_trees: Whether it stands beside the training loss of boosted trees, a round each.
         beside: What `ValidationRule.beside` last said.
+        num_steps: EVAL steps of the pass.
     """
 
     name: str
@@ -72,6 +77,7 @@ class Validation(NamedTuple):
     beside_first: float
     of_trees: bool
     beside: Mapping[str, float]
+    num_steps: int = 1
 
     @property
     def now(self) -> float:
@@ -132,8 +138,8 @@ class ValidationRule(Rule):
                 number of their losses of validation since; `length`, steps of the pass before;
                 `steps`, of this one, and `is_told`, whether it was judged; `validation`, the first
                 and the latest passes; `lowest`, the smallest, and the training loss beside the
-                first; `streaks`, findings in a row;
-                `beside`, what else is known.
+                first; `streaks`, findings in a row; `begin` and `now`, the first and the latest
+                step of training; `beside`, what else is known.
         """
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
@@ -153,6 +159,8 @@ class ValidationRule(Rule):
             found = self._judge_all({}, memory)
             memory["is_told"] = True
         elif is_training(step):
+            memory["now"] = step.mode_step
+            memory.setdefault("begin", step.mode_step)
             if memory.pop("is_told", False):
                 memory.pop("passes", None)  # the pass went on behind where it was judged
             found = self._judge_all(losses, memory)
@@ -195,7 +203,8 @@ class ValidationRule(Rule):
         judged = {key: x for key, x in passed.items() if key[:2] in known}
         if not judged:
             return None
-        now = {key: _training(training.of(key[:2])) for key in judged}
+        num_steps = memory.get("now", 0) - memory.get("begin", 0)
+        now = {key: _training(training.of(key[:2]), num_steps) for key in judged}
         validations = self._validations(judged, now, memory)
         patience = int(getattr(self, "patience", 1))
         before: dict[str, int] = memory.get("streaks", {})
@@ -238,14 +247,17 @@ class ValidationRule(Rule):
                 beside_first=beside_first,
                 of_trees=key[0] != key[2],
                 beside=memory.get("beside", {}),
+                num_steps=memory.get("steps", 0) or memory.get("length", 0),
             )
         return found
 
 
-def _training(series: NumberSeries) -> Training:
+def _training(series: NumberSeries, num_steps: int) -> Training:
     now = float(np.median(series.latest[-_NUM_NOW:]))
     fall = float(np.median(series.first)) - now
-    return Training(now, series.start, noise(series.latest), fall)
+    before, after = np.array_split(series.latest, 2)
+    rise = float(np.median(after) - np.median(before)) if len(after) else 0.0
+    return Training(now, series.start, noise(series.latest), fall, rise, num_steps)
 
 
 def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:

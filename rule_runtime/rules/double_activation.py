@@ -27,6 +27,10 @@ _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
 _EXACT: Final = 1e-4
 _SLOWLY: Final = 10
+_SQUEEZED: Final = 3
+_NEAR: Final = 0.02
+_SIGMOID_OF_1: Final = 1 / (1 + math.exp(-1))
+_HALF: Final = 0.5
 _RANGE_STEPS: Final = 50
 _LOW_END: Final = 0.1
 _HIGH_END: Final = 0.9
@@ -56,11 +60,15 @@ class DoubleActivation(Rule):
         and reach below 0.1 and above 0.9 at the last of them. That of a loss of another name is
         suspect if it is what softmax gives while the loss is not below ln(e + C - 1) - 1, which is
         the least that cross entropy can be after a second softmax; ten times the patience is needed
-        then. Losses that take probabilities or numbers, such as BCELoss and MSELoss, are not
-        judged. A layer's input is suspect if size, minimum, maximum, mean, standard deviation and
-        l2 norm equal those of the output of another layer, of the collections `relu_output`,
-        `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass. It fires at the
-        `patience`-th saved training step in a row.
+        then. Losses that take probabilities or numbers, such as BCELoss and MSELoss, are not judged
+        so. Of any loss the first input is suspect if it is what a second activation gives at both
+        ends of its range, at three times as many steps: the logarithm of a softmax of a softmax
+        lies between -ln(e + C - 1) and 1 more; a sigmoid of a sigmoid between 0.5 and 0.731; and
+        that of a ReLU is never below 0.5, and often exactly that; raw scores that went through a
+        sigmoid or tanh lie between 0 or -1 and 1. A layer's input is suspect if size, minimum,
+        maximum, mean, standard deviation and l2 norm equal those of the output of another layer, of
+        the collections `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no
+        harm and pass. It fires at the `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -104,16 +112,15 @@ class DoubleActivation(Rule):
             return NotEvaluated("neither inputs of losses nor of activations were saved")
         is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
         slowly = _probabilities(step, rows)
-        suspect = (is_scores & _surely_activated(rows)) | _activated(step, rows, is_scores) | slowly
+        squeezed = _squeezed(rows, is_scores)
+        sure = (is_scores & _surely_activated(rows)) | _activated(step, rows, is_scores)
+        suspect = sure | slowly | squeezed
         between = is_scores & _between_0_and_1(rows)
-        keys = row_keys(rows.names, rows.workers)
-        streaks = []
-        for key, bad in (("rows", suspect), ("between", between)):
-            remembered = RowMemory(memory.get(key, ""))
-            streaks.append(remembered.update(keys, np.zeros(len(keys), np.uint32), bad))
-            memory[key] = remembered.to_json()
+        streaks = [_streaks(rows, memory, "rows", suspect)]
+        streaks.append(_streaks(rows, memory, "between", between))
         at_both_ends = (rows.column("min") < _LOW_END) & (rows.column("max") > _HIGH_END)
-        sure = streaks[0] >= self.patience * np.where(slowly, _SLOWLY, 1)
+        times = np.where(sure, 1, np.where(squeezed, _SQUEEZED, _SLOWLY))
+        sure = streaks[0] >= self.patience * times
         found = sure | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
         if not found.any():
             return Passed()
@@ -137,6 +144,17 @@ class DoubleActivation(Rule):
         )
 
 
+def _streaks(
+    rows: TensorRows, memory: Memory, key: str, bad: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64]:
+    """Return for how many saved steps each row [R] was bad, and remember it."""
+    keys = row_keys(rows.names, rows.workers)
+    remembered = RowMemory(memory.get(key, ""))
+    streaks = remembered.update(keys, np.zeros(len(keys), np.uint32), bad)
+    memory[key] = remembered.to_json()
+    return streaks
+
+
 def _between_0_and_1(rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] lie between 0 and 1 and vary."""
     low, high, std = (rows.column(name) for name in ("min", "max", "std"))
@@ -157,6 +175,27 @@ def _surely_activated(rows: TensorRows) -> npt.NDArray[np.bool_]:
     is_relu = (rows.column("min") == 0) & (rows.column("std") > 0)
     sure: npt.NDArray[np.bool_] = is_softmax | is_relu
     return sure
+
+
+def _squeezed(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] reach both ends of what a second activation gives, and not beyond."""
+    low, high, std = (rows.column(name) for name in ("min", "max", "std"))
+
+    def reaches(lowest: float, highest: float) -> npt.NDArray[np.bool_]:
+        is_within = (low > lowest - _EXACT) & (high < highest + _EXACT)
+        found: npt.NDArray[np.bool_] = is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
+        return found
+
+    is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool)
+    found: npt.NDArray[np.bool_] = reaches(_HALF, _SIGMOID_OF_1)
+    found |= is_scores & (reaches(0.0, 1.0) | reaches(-1.0, 1.0))
+    found |= (low == _HALF) & (high <= 1) & (std > 0)
+    for at, shape in enumerate(rows.shapes):
+        for size in {*(shape or ())[1:2], *(shape or ())[-1:]} - {1}:
+            lowest = -math.log(math.e + size - 1)
+            found[at] |= bool(reaches(lowest, lowest + 1)[at])
+    found &= is_input
+    return found
 
 
 def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.evaluation.selection import finite_means
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -22,6 +23,7 @@ __all__ = ["GeneralisationGap"]
 
 
 _SIDES: Final = ("validation", "training")
+_OF_SEVERAL: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
 _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
@@ -35,6 +37,17 @@ _RISEN: Final = 1.005
 _UNSEEN: Final = 1 / 3
 _NUM_PASSES: Final = 4
 _LATEST: Final = 3
+_ROUNDS: Final = 40
+_LEARNED_OF_TREES: Final = 0.003
+_RISEN_OF_TREES: Final = 1.002
+_TURNED: Final = 0.1
+_NO_RISE: Final = 1.25
+_STEPS: Final = 150
+_GUESSING: Final = 0.99
+_STILL: Final = (0.97, 0.98)
+_WORSE: Final = 1.03
+_LIKE_GUESSING: Final = (0.8, 2.0)
+_WHOLE: Final = ("int", "uint")
 
 
 class GeneralisationGap(ValidationRule):
@@ -42,7 +55,7 @@ class GeneralisationGap(ValidationRule):
 
     What it detects:
         A gap between the losses of validation and training that is a large part of what the loss
-        was at the beginning.
+        was at the beginning; or a validation that rises, or was never better than a constant.
 
     Why it matters:
         The model learns its training data by heart, or the two sets differ in kind; what training
@@ -61,12 +74,28 @@ class GeneralisationGap(ValidationRule):
         was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first round), or
         below 90 % of the loss at the beginning; the median of the latest 3 is not below the first,
         and 0.5 % above the smallest; and the last one lies above the training loss by a third of
-        what that fell. A pass is judged at the training step behind it, or at its last step once it
-        is as long as the one before. Losses that are sums are divided by how many times the rows of
-        training, `..._input_0`, they are of; they are taken for sums if the first pass stands to
-        the training loss as the rows do, and the training loss is not known as a mean. Metrics that
-        should grow, and shares of errors, are not judged. A loss that falls below zero is measured
-        by how far it fell, and without the ratio. Of more than 32 losses the first 32 are judged.
+        what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are enough
+        for boosted trees. And it fires, `patience` passes in a row, if not of boosted trees the
+        latest 3 passes rise, the last one lies above the smallest by a tenth of what the gap is
+        measured by, and not more than the noise below the training loss, and the latter has not
+        risen by 1.25 times its noise (median of the latest 10 against the 10 before).
+
+        Last, it fires if validation was never better than one answer for all rows: from 150 steps
+        and 3 passes on, no pass was below 99 % of what that gives, the median of the latest 3 is
+        above 97 % of the first or the last one 3 % above the smallest, and the last one is above
+        98 % of the one before. That is known of classes that are whole numbers, ln(number of
+        classes), of losses of other names only if training began near it (0.8 to 2 times), and,
+        where a pass is a single step, of MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance
+        of the targets, or its root.
+
+        A pass is judged at the training step behind it, or at its last step once it is as long as
+        the one before. Losses that are sums are divided by how many times the rows of training,
+        `..._input_0`, they are of, and not compared with one answer; they are taken for sums if one
+        was larger than a mean can be, by the sizes of outputs and targets, or if the first pass
+        stands to the training loss as the rows do, and the training loss is not known as a mean.
+        Metrics that should grow, and shares of errors, are not judged. A loss that falls below zero
+        is measured by how far it fell, and without the ratio. Of more than 32 losses the first 32
+        are judged.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -79,7 +108,7 @@ class GeneralisationGap(ValidationRule):
 
     Known false alarms:
         Validation data that is harder on purpose; a regularised training loss that is not
-        comparable with validation.
+        comparable with validation; tasks with next to nothing to learn, as returns of shares.
 
     Source:
         Stepwatch, in place of the ratio of Overfit.
@@ -108,7 +137,8 @@ class GeneralisationGap(ValidationRule):
         found = {}
         inputs = LossInputs(step)
         rows = step.tensors(collections=("losses",))
-        side = "validation" if step.mode is ModeKeys.EVAL else "training"
+        means = finite_means(rows)
+        side = _SIDES[0] if step.mode is ModeKeys.EVAL else _SIDES[1]
         for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
             outputs = inputs.of(name, worker, 0)
             if outputs is not None and outputs.shape:
@@ -116,6 +146,11 @@ class GeneralisationGap(ValidationRule):
             guess = inputs.guess(name, worker)
             if inputs.kind(name, worker) in _OF_CLASSES and math.isfinite(guess):
                 found[f"guess/{name}"] = guess
+            at = rows.names.index(name)
+            if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):
+                found[f"sum/{name}"] = 1.0
+            if side == _SIDES[0]:
+                found |= _of_constants(inputs, name, worker)
         return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
@@ -137,9 +172,15 @@ class GeneralisationGap(ValidationRule):
         if is_far and (training.now <= 0 or validation.now > self.ratio * training.now):
             told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
-        if not _is_learned_by_heart(validation, training):
+        constant = _constant(validation, training)
+        if _has_turned(validation, training, scale):
+            told += f"it was {validation.lowest:.3g} at its best, and has risen since"
+        elif _is_learned_by_heart(validation, training):
+            told += f"it was {validation.first:.3g} at first and has never been much below"
+        elif constant and _is_guessing(validation, training, constant):
+            told += f"it has never been below {constant:.3g}, which one answer for all rows gives"
+        else:
             return None
-        told += f"it was {validation.first:.3g} at first and has never been much below"
         return Finding(gap, gap, 0.0, told)
 
 
@@ -155,6 +196,8 @@ def _times_as_many_rows(validation: Validation, training: Training) -> float:
     if not rows[0] or not rows[1] or is_mean or validation.beside_first <= 0:
         return 1.0
     times = rows[0] / rows[1]
+    if validation.beside.get(f"sum/{validation.name}"):
+        return times
     share = validation.first / validation.beside_first
     if max(times, 1 / times) < _OTHER_SIZE or share <= 0:
         return 1.0
@@ -166,14 +209,71 @@ def _is_learned_by_heart(validation: Validation, training: Training) -> bool:
     passes = validation.passes
     # The standard error of the difference of two medians of 5 is 0.8 times the noise.
     least = max(_LEARNED * training.start, _SURELY * training.noise)
+    risen = _RISEN
+    if validation.of_trees and training.num_steps >= _ROUNDS:
+        least, risen = _LEARNED_OF_TREES * training.start, _RISEN_OF_TREES
     if len(passes) < _NUM_PASSES or training.fall <= least or training.start <= 0:
         return False
     latest = float(np.median(passes[-_LATEST:]))
     lowest = _NO_BETTER_OF_TREES if validation.of_trees else _NO_BETTER
     return bool(
         latest >= validation.first
-        and latest > _RISEN * validation.lowest
+        and latest > risen * validation.lowest
         and validation.lowest > lowest * validation.first
         and validation.lowest > _HARDLY * training.start
         and validation.now - training.now > _UNSEEN * training.fall
+    )
+
+
+def _has_turned(validation: Validation, training: Training, scale: float) -> bool:
+    """Tell whether validation rises pass by pass, far above its best, and training does not."""
+    passes = validation.passes[-_LATEST:]
+    return bool(
+        not validation.of_trees
+        and len(passes) == _LATEST
+        and (np.diff(passes) > 0).all()
+        and validation.now - validation.lowest > _TURNED * scale
+        and validation.now > training.now - training.noise
+        and training.rise <= _NO_RISE * training.noise
+    )
+
+
+def _of_constants(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
+    """Return what the best answer for all rows of a step gives, where classes are whole numbers."""
+    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+    if targets is None:
+        return {}
+    if kind in (LossKind.SQUARES, LossKind.DISTANCES):
+        spread = size_of_error(kind, name, targets.std**2)
+        return {f"constant/{name}": spread} if spread > 0 else {}
+    if kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
+        return {}
+    guess = inputs.guess(name, worker)
+    place = "constant" if kind is LossKind.CLASSES else "perhaps"
+    return {f"{place}/{name}": guess} if math.isfinite(guess) else {}
+
+
+def _constant(validation: Validation, training: Training) -> float:
+    """Return the loss of the best answer for all rows; 0 if it is not known."""
+    beside, name = validation.beside, validation.name
+    if f"sum/{name}" in beside:
+        return 0.0
+    perhaps = beside.get(f"perhaps/{name}", 0.0)
+    if perhaps:
+        low, high = _LIKE_GUESSING
+        return perhaps if low * perhaps <= training.start <= high * perhaps else 0.0
+    is_whole = f"guess/{name}" in beside or validation.num_steps == 1
+    return beside.get(f"constant/{name}", 0.0) if is_whole else 0.0
+
+
+def _is_guessing(validation: Validation, training: Training, constant: float) -> bool:
+    """Tell whether validation was never better than one answer for all rows, and stands still."""
+    passes = validation.passes
+    is_as_before = np.median(passes[-_LATEST:]) > _STILL[0] * validation.first
+    return bool(
+        len(passes) >= _LATEST
+        and training.num_steps >= _STEPS
+        and validation.lowest > _GUESSING * constant
+        and (is_as_before or passes[-1] > _WORSE * validation.lowest)
+        and passes[-1] > _STILL[1] * passes[-2]
     )

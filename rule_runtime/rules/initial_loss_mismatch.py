@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -25,6 +26,7 @@ _NEVER_NEGATIVE: Final = re.compile(
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _UNSURE: Final = 2.0
 _LEAST: Final = 0.5
+_ROUNDING: Final = 1.05
 _NEGATIVE: Final = -1e-4
 _REMEDY: Final = (
     "Check that the loss fits the outputs and targets (logits or probabilities, a LogSoftmax ahead "
@@ -53,13 +55,13 @@ class InitialLossMismatch(Rule):
         scores, `..._input_0`, or else the size of the largest bias that was saved. A loss of any
         other name is taken for a cross entropy if its targets, `..._input_1`, are whole numbers,
         one for each row of its scores, and then twice as much is allowed. A loss that fits when it
-        is divided by the number of targets is a sum over the batch, and passes; so does one that is
-        larger than a mean can be, by the sizes of outputs and targets. Losses of numbers are judged
-        where the targets were saved and vary. Of other losses nobody knows what guessing gives, and
-        they are not compared. A loss that cannot be negative by its name fires if it is below zero
-        in one of the first `num_points` saved training steps. Judged are steps at which gradients
-        were saved too; a run that does not begin at step 0 of its mode is judged for negative
-        losses only.
+        is divided by the number of targets is a sum over the batch, and passes, unless the scores
+        are so large that they explain it as a mean; so does one that is larger than a mean can be,
+        by the sizes of outputs and targets. Losses of numbers are judged where the targets were
+        saved and vary. Of other losses nobody knows what guessing gives, and they are not compared.
+        A loss that cannot be negative by its name fires if it is below zero in one of the first
+        `num_points` saved training steps. Judged are steps at which gradients were saved too; a run
+        that does not begin at step 0 of its mode is judged for negative losses only.
 
     Parameters:
         max_ratio: Times the loss of guessing.
@@ -141,7 +143,9 @@ class InitialLossMismatch(Rule):
             elif losses[at] > limits[at]:
                 least = _LEAST * self._least(name, worker, inputs, limits[at])
                 most = float(limits[at])
-                if not inputs.is_sum(name, worker, float(losses[at]), least=least, most=most):
+                loss = float(losses[at])
+                is_mean = _is_explained(inputs, name, worker, loss)
+                if is_mean or not inputs.is_sum(name, worker, loss, least=least, most=most):
                     ratios[at] = losses[at] / limits[at]
         return ratios
 
@@ -174,6 +178,25 @@ class InitialLossMismatch(Rule):
                 remedy=_REMEDY,
             )
         )
+
+
+def _is_explained(inputs: LossInputs, name: str, worker: str, loss: float) -> bool:
+    """Tell whether a mean over the batch may be so large, if the targets are not known yet.
+
+    Scores of standard deviation s give ln C + s sqrt(2 ln C) at most, were they normal; those of
+    yes and no ln 2 and their root mean square; and logarithms of probabilities their mean.
+    """
+    kind, scores = inputs.kind(name, worker), inputs.of(name, worker, 0)
+    if scores is None or name.startswith("BCELoss"):
+        return False
+    if kind in _OF_NUMBERS:
+        return loss <= _ROUNDING * inputs.largest_mean(name, worker)
+    if kind is LossKind.BINARY:
+        return loss <= math.log(2) + math.sqrt(scores.mean_square)
+    if name.startswith("NLL"):
+        return loss <= _UNSURE * -scores.mean
+    of_guessing = math.log(max(inputs.num_classes(name, worker) or 2, 2))
+    return loss <= of_guessing + scores.std * math.sqrt(2 * of_guessing)
 
 
 def _pairs(rows: TensorRows) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
+from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -24,6 +26,8 @@ _LEARNED: Final = 0.1
 _TWO: Final = 2
 _NOT_RARE: Final = 0.049
 _FEWEST: Final = 50
+_NO_CHANCE: Final = 20.0
+_ROUNDS: Final = 5
 _REMEDY: Final = (
     "Look at what the data loader returns as labels: a wrong column, a sorted file that is not "
     "shuffled, a mapping of names to one number."
@@ -45,12 +49,21 @@ class LabelDegenerate(Rule):
         steps or more; once two values were seen it never fires again for that tensor. If the one
         value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
         it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
-        rows are needed, unless it has 5 % or more of the labels in other modes than training.
+        rows are needed, unless it has 5 % or more of the labels in other modes than training. How
+        many of the labels in other modes differ from the one value is known at least, from their
+        mean, standard deviation and extremes: with a share s of 50 labels or more, 20 / s rows are
+        enough, for such a run of rows has a chance of exp(-20).
         Targets of a loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more
         than a tenth of its first value: a model learns a constant answer fast, and where it does
         not the targets are not the answer (contrastive learning with the match in front,
         adversarial training). Labels with NaN or infinite elements count with the finite ones. Of
         more than 32 such tensors the first 32 are judged.
+
+        XGBoost saves the labels of validation only. There it fires if the predictions are the same
+        in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
+        what one label in all rows gives: -ln(1 - p) or -ln(p) for `train-logloss` (p at least 0.1
+        away from 0.5), -ln of the largest p for `train-mlogloss`, each within 1 %, and for
+        `train-rmse` and `train-mae` less than a tenth of the standard deviation of the labels.
 
     Parameters:
         samples: Rows after which labels must have shown two values.
@@ -77,6 +90,7 @@ class LabelDegenerate(Rule):
         CollectionConfig("labels", {"include_regex": "^labels$"}),
         LOSS_INPUTS,
         CollectionConfig("losses", {"save_interval": "10"}),
+        CollectionConfig("predictions", {"include_regex": "^predictions$"}),
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -85,8 +99,9 @@ class LabelDegenerate(Rule):
         Args:
             step: What was saved at the step.
             memory: Of at most 32 tensors `seen`: the smallest and largest label, the numbers of
-                labels and of steps, and the first loss; `elsewhere`: ones and elements of labels of
-                0 and 1 in other modes.
+                labels and of steps, and the first loss; `elsewhere`: of labels in other modes their
+                number, sum, sum of squares, smallest and largest; `rounds`, in how many in a row
+                trees answered as if they had seen one label.
         """
         if not is_training(step):
             self._remember(step, memory.setdefault("elsewhere", {}))
@@ -94,6 +109,11 @@ class LabelDegenerate(Rule):
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
             return NotEvaluated("no labels were saved")
+        of_trees = _of_trees(step, memory)
+        return of_trees or self._judge(step, rows, memory)
+
+    def _judge(self, step: StepView, rows: TensorRows, memory: Memory) -> Outcome:
+        """Judge the labels of a step of training."""
         low, high = rows.column("min"), rows.column("max")
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
@@ -135,15 +155,26 @@ class LabelDegenerate(Rule):
             )
         )
 
-    def _remember(self, step: StepView, counts: dict[str, list[float]]) -> None:
-        """Count the ones and all elements of labels of 0 and 1 that are not of training."""
+    def _remember(self, step: StepView, known: dict[str, list[float]]) -> None:
+        """Add up the labels that are not of training."""
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
-        low, high, size, mean = (rows.column(name) for name in ("min", "max", "size", "mean"))
+        low, high, size, mean, std = (
+            rows.column(name) for name in ("min", "max", "size", "mean", "std")
+        )
         for at in _sorted(rows):
             key = f"{rows.workers[at]}/{rows.names[at]}"
-            if low[at] >= 0 and high[at] <= 1 and (key in counts or len(counts) < MAX_SERIES):
-                ones, total = counts.get(key, (0.0, 0.0))
-                counts[key] = [ones + float(mean[at] * size[at]), total + float(size[at])]
+            if not math.isfinite(mean[at] + std[at]) or (
+                key not in known and len(known) >= MAX_SERIES
+            ):
+                continue
+            num, total, squares, least, most = known.get(key, (0.0, 0.0, 0.0, low[at], high[at]))
+            known[key] = [
+                num + float(size[at]),
+                total + float(mean[at] * size[at]),
+                squares + float((mean[at] ** 2 + std[at] ** 2) * size[at]),
+                float(min(least, low[at])),
+                float(max(most, high[at])),
+            ]
 
     def _is_degenerate(
         self, seen: list[Any], loss: float | None, num_classes: int, share_elsewhere: float
@@ -155,7 +186,10 @@ class LabelDegenerate(Rule):
         if loss is not None and first_loss is not None and loss > _LEARNED * first_loss:
             return False
         may_be_rare = low in (0, 1) and num_classes <= _TWO and share_elsewhere < _NOT_RARE
-        return bool(size >= self.samples * (_RARE if may_be_rare else 1))
+        needed = float(self.samples * (_RARE if may_be_rare else 1))
+        if share_elsewhere >= _NOT_RARE:
+            needed = min(needed, _NO_CHANCE / share_elsewhere)
+        return bool(size >= needed)
 
 
 def _beside(
@@ -193,9 +227,41 @@ def _num_rows(rows: TensorRows) -> list[float]:
 
 
 def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:
-    """Return the share of labels outside of training that are the other one of 0 and 1."""
-    ones, total = memory.get("elsewhere", {}).get(f"{worker}/{name}", (0.0, 0.0))
-    return abs(ones / total - value) if total >= _FEWEST else 0.0
+    """Return which share of the labels outside of training differs from a value, at least.
+
+    None is farther from it than the extremes, so their mean square distance from it is at most
+    this share of the square of that.
+    """
+    known = memory.get("elsewhere", {}).get(f"{worker}/{name}")
+    if known is None or known[0] < _FEWEST:
+        return 0.0
+    num, total, squares, least, most = known
+    farthest = max(most - value, value - least)
+    square = squares / num - 2 * value * total / num + value * value
+    return min(max(square / farthest**2, 0.0), 1.0) if farthest > 0 else 0.0
+
+
+def _of_trees(step: StepView, memory: Memory) -> Outcome | None:
+    """Find trees that answer all rows alike, as if they had seen one label; None if they do not."""
+    losses = step.tensors(collections=("losses",))
+    found = [at for at in _sorted(losses) if is_of_one_label(step, losses, at)]
+    rounds = min(memory.get("rounds", 0) + 1, _ROUNDS) if found else 0
+    if rounds or "rounds" in memory:
+        memory["rounds"] = rounds
+    if rounds < _ROUNDS:
+        return None
+    return IssueFound(
+        evidence(
+            step,
+            losses,
+            found[0],
+            measure="distinct_labels",
+            value=1.0,
+            threshold=2.0,
+            told="is what one label in all rows gives, and the answer is the same in every row",
+            remedy=_REMEDY,
+        )
+    )
 
 
 def _sorted(rows: TensorRows) -> list[int]:

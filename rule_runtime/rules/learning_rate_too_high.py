@@ -9,7 +9,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LearningRateTooHigh"]
 
+_ETA: Final = "^hyperparameters/(eta|learning_rate)$"
+_OF_TREES: Final = "^hyperparameters/(eta|max_depth|objective)$"
+_MAX_ETA: Final = 1.0
+_FIRST_STEP: Final = 10
+_GOES_ON: Final = 0.4
 _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
 
 
@@ -35,10 +40,16 @@ class LearningRateTooHigh(Rule):
         mean and standard deviation times the root of its size. Divided by the weight's norm and by
         the number of steps it is a lower bound of the update ratio. It fires if the median of this
         bound over the weights that changed (not the frozen ones) is larger than `max_update_ratio`
-        at `patience` saved steps in a row. The true ratio may be larger, so it can miss, but what
-        it finds is there. Weights whose norm is zero, and those with NaN or infinite elements, are
-        left out. Of more than 64 weights, of all workers together, 64 evenly spread by name are
-        followed.
+        at `patience` saved steps in a row. From step 0 on RMSprop, and others that divide by what
+        gradients were, make steps that are up to ten times too long, and weights jump in trainings
+        that learn well. So the change to the saved step behind step 0 must be ten times
+        `max_update_ratio`; if it is less, but above `max_update_ratio`, the next change counts,
+        too, if it goes on: if it is more than 0.4 divided by the number of the step. The true ratio
+        may be larger, so it can miss, but what it finds is there. Weights whose norm is zero, and
+        those with NaN or infinite elements, are left out. Of more than 64 weights, of all workers
+        together, 64 evenly spread by name are followed. Boosted trees have no weights: there it
+        fires if the hyperparameter `eta` (or `learning_rate`, beside `max_depth` or `objective`)
+        was saved and is larger than 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -52,43 +63,50 @@ class LearningRateTooHigh(Rule):
         weights that begin very close to zero.
 
     Source:
-        Stepwatch. TheDeepChecker (2022) begins to warn at a ratio of 10^-1, which small weights
-        reach in the first steps of healthy trainings.
+        Stepwatch; the range of `eta` is that of XGBoost's documentation. TheDeepChecker (2022)
+        begins to warn at a ratio of 10^-1, which small weights reach in the first steps of healthy
+        trainings.
     """
 
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
-    collections = (CollectionConfig("weights", {"save_interval": "10"}),)
+    collections = (
+        CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("hyperparameters", {"save_interval": "10"}),
+    )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Measure how far the weights moved.
 
         Args:
             step: What was saved at the step.
-            memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row.
+            memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row;
+                `jumped`: whether the weights jumped at the very beginning.
         """
         if not is_training(step):
             return NotEvaluated(f"in mode {step.mode.name} no weight changes")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
-            return NotEvaluated("no tensor of the collection weights was saved")
+            return _of_trees(step)
         drift = WeightDrift(memory.get("drift", {}))
         columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
         pairs = list(zip(rows.names, rows.workers, strict=True))
+        since = drift.step
         bound, _, names = drift.advance(step.mode_step, pairs, columns)
         memory["drift"] = drift.to_json()
         if not names:
             return NotEvaluated("there is no earlier step to compare the weights with")
         middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
-        is_high = middle > self.max_update_ratio
+        limit = self._limit(middle, (since or 0, step.mode_step), memory)
+        is_high = middle > limit
         memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if is_high else 0
         if memory["streak"] < self.patience:
             return Passed()
         fastest = names[min(range(len(names)), key=lambda at: (-bound[at], names[at]))]
         told = (
             f"moved fastest; the median weight changes by {middle:.3g} of its norm or more in a "
-            f"step, more than {self.max_update_ratio:g}"
+            f"step, more than {limit:.3g}"
         )
         return IssueFound(
             evidence(
@@ -97,8 +115,49 @@ class LearningRateTooHigh(Rule):
                 pairs.index(fastest),
                 measure="least_update_ratio",
                 value=middle,
-                threshold=self.max_update_ratio,
+                threshold=limit,
                 told=told,
                 remedy=_REMEDY,
             )
         )
+
+    def _limit(self, middle: float, steps: tuple[int, int], memory: Memory) -> float:
+        """Return the largest change in a step that is no issue between two steps.
+
+        Args:
+            middle: Change in a step, in parts of the weight's norm.
+            steps: The two steps.
+            memory: See `check`.
+        """
+        since, now = steps
+        if since == 0:
+            limit = _FIRST_STEP * self.max_update_ratio
+            memory["jumped"] = self.max_update_ratio < middle <= limit
+            return limit
+        # Weights that grow by as much in each step change by 1 / t of their norm in step t.
+        goes_on = 2 * _GOES_ON / (since + now)
+        is_judged = memory.pop("jumped", False)
+        return min(self.max_update_ratio, goes_on) if is_judged else self.max_update_ratio
+
+
+def _of_trees(step: StepView) -> Outcome:
+    """Judge the learning rate of boosted trees, where it was saved."""
+    rows = step.tensors(regex=(_ETA,))
+    rates = rows.column("mean")
+    if np.isnan(rates).all() or not len(step.tensors(regex=(_OF_TREES,))):
+        return NotEvaluated("no tensor of the collection weights was saved")
+    at = worst(rows, rates, largest=True)
+    if not rates[at] > _MAX_ETA:
+        return Passed()
+    return IssueFound(
+        evidence(
+            step,
+            rows,
+            at,
+            measure="learning_rate",
+            value=float(rates[at]),
+            threshold=_MAX_ETA,
+            told=f"is {rates[at]:g}, and each tree goes farther than to the loss's minimum",
+            remedy="Choose a rate between 0.01 and 0.3.",
+        )
+    )

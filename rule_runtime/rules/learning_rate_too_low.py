@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
+from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
@@ -32,6 +33,11 @@ _LOW_ETA: Final = 1e-3
 _ETA: Final = "^hyperparameters/(eta|learning_rate)$"
 _STEADY: Final = 0.8
 _OF_TREES: Final = "train-"
+_NUM_PASSES: Final = 3
+_PASSES_STEPS: Final = 150
+_PASSES_RATIO: Final = 5.0
+_PASSES_FALL: Final = 0.5
+_MOST_STEADY: Final = 1.25
 _REMEDY: Final = "Raise the learning rate tenfold, and look whether a schedule lowers it too early."
 
 
@@ -58,6 +64,11 @@ class LearningRateTooLow(Rule):
         MissingGradient). At the end of a schedule the loss has fallen, so it is quiet. The exact
         update ratio needs the values themselves: see WeightUpdateRatio. Of more than 64 weights 64
         evenly spread by name are followed.
+
+        Validation has little noise, and so it tells more: five times as much movement is too little
+        where the latest 3 passes of validation, 150 steps or more of training from the first to the
+        last, fell by less than half of `max_fall_percent` together, and as fast at the end as at
+        the beginning (0.8 to 1.25 times), each loss of them.
 
         Boosted trees have no weights. There it fires if each `train-...` loss has fallen by less
         than 0.1 % in 20 rounds or more (2 % where the hyperparameter `eta` was saved and is below
@@ -98,10 +109,14 @@ class LearningRateTooLow(Rule):
             step: What was saved at the step.
             memory: `drift`: statistics of at most 64 weights; `losses`: first and latest numbers of
                 at most 32 losses; `since`: where the small movement began, and what it was there;
-                `rounds`: round and loss at the beginning and in the middle, of at most 32 losses.
+                `rounds`: round and loss at the beginning and in the middle, of at most 32 losses;
+                `pass`, sum and number of these of validation since the latest step of training, and
+                `passes`, the latest 3 of each: the step of training behind it and the mean.
         """
         if not is_training(step):
+            _add_to_pass(step, memory)
             return NotEvaluated(f"in mode {step.mode.name} no weight changes")
+        _end_pass(step, memory)
         rows = step.tensors(collections=("weights",))
         if not len(rows) and any(name.startswith(_OF_TREES) for name in _names_of_losses(step)):
             return _of_trees(step, memory)
@@ -118,13 +133,16 @@ class LearningRateTooLow(Rule):
             return NotEvaluated("there is no earlier step to compare the weights with")
         moving = moved[moved > 0]
         middle = float(np.median(moving)) if moving.size else 0.0
-        if not self._is_too_low(step, middle, since, memory) or has_fallen:
+        limit = self.min_update_ratio
+        if middle >= limit and self._creeps(memory):
+            limit *= _PASSES_RATIO
+        is_too_low = self._is_too_low(step, middle, (since, limit), memory)
+        if not is_too_low or has_fallen:
             return Passed()
         slowest = names[min(range(len(names)), key=lambda at: (moved[at] or np.inf, names[at]))]
         told = (
             f"moved least; the median weight moves by {middle:.3g} of its size in a step, less "
-            f"than {self.min_update_ratio:g}, since step {memory['since'][0]}, and the loss has "
-            "not fallen"
+            f"than {limit:g}, since step {memory['since'][0]}, and the loss has not fallen"
         )
         return IssueFound(
             evidence(
@@ -133,15 +151,18 @@ class LearningRateTooLow(Rule):
                 pairs.index(slowest),
                 measure="update_ratio",
                 value=middle,
-                threshold=self.min_update_ratio,
+                threshold=limit,
                 told=told,
                 remedy=_REMEDY,
             )
         )
 
-    def _is_too_low(self, step: StepView, moved: float, since: int | None, memory: Memory) -> bool:
+    def _is_too_low(
+        self, step: StepView, moved: float, beside: tuple[int | None, float], memory: Memory
+    ) -> bool:
         """Tell whether weights moved too little for long enough, and do not begin to move."""
-        if not 0 < moved < self.min_update_ratio or not _has_gradients(step):
+        since, limit = beside
+        if not 0 < moved < limit or not _has_gradients(step):
             memory.pop("since", None)
             return False
         begin, first = memory.setdefault("since", [since, moved])
@@ -149,6 +170,21 @@ class LearningRateTooLow(Rule):
             memory["since"] = [since, moved]
             return False
         return bool(step.mode_step - begin >= self.num_steps)
+
+    def _creeps(self, memory: Memory) -> bool:
+        """Tell whether validation falls slowly and steadily."""
+        passes = list(memory.get("passes", {}).values())
+        return bool(passes) and all(self._is_creeping(latest) for latest in passes)
+
+    def _is_creeping(self, passes: list[list[float]]) -> bool:
+        steps, means = zip(*passes, strict=True)
+        if len(means) < _NUM_PASSES or steps[-1] - steps[0] < _PASSES_STEPS:
+            return False
+        (first, second, third), fall = means, means[0] - means[-1]
+        before = (first - second) / (steps[1] - steps[0])
+        since = (second - third) / (steps[2] - steps[1])
+        is_steady = before > 0 and _STEADY * before <= since <= _MOST_STEADY * before
+        return bool(is_steady and fall < _PASSES_FALL * self._needed(first))
 
     def _has_fallen(self, step: StepView, memory: Memory) -> bool | None:
         """Tell whether a loss has, or may have, fallen since the beginning; None without any."""
@@ -172,6 +208,28 @@ class LearningRateTooLow(Rule):
 
     def _needed(self, start: float) -> float:
         return abs(start) * self.max_fall_percent / 100
+
+
+def _add_to_pass(step: StepView, memory: Memory) -> None:
+    """Add the losses of a step of validation."""
+    if step.mode is not ModeKeys.EVAL:
+        return
+    rows = step.tensors(collections=("losses",))
+    means = finite_means(rows)
+    sums: dict[str, list[float]] = memory.setdefault("pass", {})
+    for at in sorted(range(len(rows)), key=lambda at: (rows.names[at], rows.workers[at])):
+        key = f"{rows.workers[at]}/{rows.names[at]}"
+        if np.isfinite(means[at]) and (key in sums or len(sums) < MAX_SERIES):
+            total, count = sums.get(key, (0.0, 0))
+            sums[key] = [total + float(means[at]), count + 1]
+
+
+def _end_pass(step: StepView, memory: Memory) -> None:
+    """Add the pass of validation that ended to the latest ones."""
+    passes: dict[str, list[list[float]]] = memory.setdefault("passes", {})
+    for key, (total, count) in memory.pop("pass", {}).items():
+        if key in passes or len(passes) < MAX_SERIES:
+            passes[key] = [*passes.get(key, []), [step.mode_step, total / count]][-_NUM_PASSES:]
 
 
 def _names_of_losses(step: StepView) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, Input, LossInputs
+from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence
+from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LossInputMismatch"]
 
-_ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
 _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
 _DISTANCES_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
-_POSITIVE: Final = 1e-3
 _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
@@ -38,18 +37,12 @@ _REMEDY_OF: Final = {
     "targets.unsqueeze(-1).",
     "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
     "inside.",
+    "target": "Map the targets to the numbers that this loss is made for.",
+    "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
+    "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
     "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
     "class; if the numbers are amounts in truth, switch this rule off.",
 }
-
-
-class _Mismatch(NamedTuple):
-    """What is wrong with a loss: what was measured, beside which limit, and the words."""
-
-    measure: str
-    value: float
-    threshold: float
-    told: str
 
 
 class LossInputMismatch(Rule):
@@ -57,8 +50,8 @@ class LossInputMismatch(Rule):
 
     What it detects:
         Outputs and targets whose shapes do not fit and are spread over each other; a loss of
-        logarithms of probabilities that gets numbers above 0; numbers of classes that are learned
-        like amounts.
+        logarithms of probabilities that gets numbers above 0; targets that a loss of yes or no is
+        not made for; a loss with the wrong sign; numbers of classes that are learned like amounts.
 
     Why it matters:
         Nothing fails, the loss may even fall, and the model learns something else than was meant.
@@ -67,7 +60,14 @@ class LossInputMismatch(Rule):
         Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss or
         HuberLoss of different numbers of dimensions that together have more elements than each of
         them, as [B, 1] and [B] have B x B.
-        Logarithms: outputs above 0.001 that go into NLLLoss or KLDivLoss. Classes: the values of
+        Logarithms: outputs above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss
+        that are the exponentials of what went into the module ahead of it (by smallest and largest
+        element), if the loss is nearer to what it is of logarithms than of rates. Targets: below 0
+        or above 1 in BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and
+        HingeEmbeddingLoss. Signs, of losses of other names: scores of classes and no third input,
+        and a loss below -2 times that of guessing (-2 at least); or as many outputs as targets,
+        ten times as large, and a loss that is minus their distance or minus its square, by what
+        that can be with such sizes (and not below 0.3 of the least). Classes: the values of
         `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
         more than three times as often as another, among `samples` labels or more (the same rows
         again, as boosted trees are validated by, count once), and the loss
@@ -122,12 +122,12 @@ class LossInputMismatch(Rule):
         if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
             return NotEvaluated("neither labels nor inputs of losses with their shapes were saved")
         found = {}
+        means = finite_means(rows)
         before = memory.get("streaks", {})
         streaks = {}
         for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
-            mismatch = _of_inputs(name, worker, inputs) or self._of_classes(
-                name, worker, inputs, counts
-            )
+            mismatch = mismatch_of(step, inputs, name, worker, float(means[at]))
+            mismatch = mismatch or self._of_classes(name, worker, inputs, counts)
             key = f"{worker}/{name}"
             streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
             if mismatch is not None and streaks[key] >= self.patience:
@@ -169,7 +169,7 @@ class LossInputMismatch(Rule):
 
     def _of_classes(
         self, name: str, worker: str, inputs: LossInputs, counts: dict[str, _Labels]
-    ) -> _Mismatch | None:
+    ) -> LossMismatch | None:
         """Return what is wrong if a loss compares single numbers with numbers of classes."""
         labels = counts.get(worker)
         if labels is None:
@@ -182,7 +182,7 @@ class LossInputMismatch(Rule):
             is_distance &= outputs.size == targets.size
         if not is_distance:
             return None
-        return _Mismatch(
+        return LossMismatch(
             "classes",
             labels.num_classes,
             2.0,
@@ -225,38 +225,7 @@ def _tells(outputs: Input | None, name: str) -> bool:
     )
 
 
-def _of_inputs(name: str, worker: str, inputs: LossInputs) -> _Mismatch | None:
-    """Return what is wrong with shapes or ranges of what a loss gets."""
-    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
-    if outputs is None:
-        return None
-    if _OF_LOGARITHMS.match(name) and outputs.high > _POSITIVE:
-        told = f"takes logarithms of probabilities, and gets numbers of up to {outputs.high:.3g}"
-        return _Mismatch("largest", outputs.high, 0.0, told)
-    if targets is None or not _ELEMENTWISE.match(name):
-        return None
-    return _spread(outputs, targets)
-
-
-def _spread(outputs: Input, targets: Input) -> _Mismatch | None:
-    """Return what is wrong if outputs and targets are spread over each other."""
-    if outputs.shape is None or targets.shape is None:
-        return None
-    if len(outputs.shape) == len(targets.shape):
-        return None  # every pair is meant, as of quantiles
-    try:
-        size = math.prod(np.broadcast_shapes(outputs.shape, targets.shape))
-    except ValueError:
-        return None
-    most = max(outputs.size, targets.size)
-    if size <= most:
-        return None
-    shapes = f"{list(outputs.shape)} and {list(targets.shape)}"
-    told = f"compares outputs and targets of shapes {shapes}: {size} pairs, not {most:g}"
-    return _Mismatch("elements", float(size), float(most), told)
-
-
-def _finding(step: StepView, rows: TensorRows, found: dict[int, _Mismatch]) -> IssueFound:
+def _finding(step: StepView, rows: TensorRows, found: dict[int, LossMismatch]) -> IssueFound:
     at = min(found, key=lambda at: (rows.names[at], rows.workers[at]))
     return IssueFound(
         evidence(

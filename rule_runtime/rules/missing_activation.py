@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.linear_layers import (
+    MODULE_IO,
+    LinearLayer,
+    LinearSignals,
+    linear_layers,
+)
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training
@@ -21,7 +26,8 @@ __all__ = ["MissingActivation"]
 
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-6
-_MATRIX: Final = 2
+_SEVERAL: Final = 2
+_ONE_IN: Final = 3
 _REMEDY: Final = (
     "Put an activation (ReLU, GELU, tanh) between the two layers, or make one layer of them."
 )
@@ -42,12 +48,16 @@ class MissingActivation(Rule):
         its output and input are of these sizes; or a kernel [outputs, inputs, ...], and the second
         dimensions are. So embeddings, normalisations and depthwise convolutions are not. Its output
         goes into another one if size, minimum, maximum, mean, standard deviation and l2 norm are
-        equal (layers that change nothing, such as Identity or Flatten, may lie between). An output
-        that goes into several linear layers, as into those for queries, keys and values, or that is
-        added to the output of another module before it goes on, as around a residual block, is
-        shared by them: no two layers could be made one. It fires if the inner width is at least the
-        smaller one of the outer widths, at `patience` saved training steps in a row. A narrow inner
-        width, as in an autoencoder or a low-rank layer, is on purpose.
+        equal (layers that change nothing, such as Identity or Flatten, may lie between, and
+        dropout, told by its growing extremes). It is followed through normalisation layers, which
+        have a vector as weight and as bias, and through pooling, too: there one such place may be
+        on purpose, and two are needed, and one in three of all layers of this kind that come behind
+        a linear one. An output that goes into several linear layers, as into those for queries,
+        keys and values, or that is added to the output of another module before it goes on, as
+        around a residual block, is shared by them: no two layers could be made one. It fires if the
+        inner width is at least the smaller one of the outer widths, at `patience` saved training
+        steps in a row. A narrow inner width, as in an autoencoder or a low-rank layer, is on
+        purpose.
 
     Parameters:
         patience: Saved steps in a row.
@@ -65,12 +75,7 @@ class MissingActivation(Rule):
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
-    collections = (
-        CollectionConfig(
-            "module_io", {"include_regex": "_(input|output)_[0-9]+$", "save_interval": "10"}
-        ),
-        CollectionConfig("weights", {"save_interval": "10"}),
-    )
+    collections = (MODULE_IO, CollectionConfig("weights", {"save_interval": "10"}))
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Follow the outputs of linear layers.
@@ -81,84 +86,77 @@ class MissingActivation(Rule):
         """
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
-        rows = step.tensors(regex=(r"_(input|output)_0$",))
-        layers = dict(_linear_layers(step, rows))
+        rows = step.tensors(regex=(r"_(input|output)_\d+$",))
+        layers = list(linear_layers(step, rows))
         if not layers:
             return NotEvaluated("no linear layer was saved with its input and output")
-        pairs = _pairs(rows, layers)
+        pairs = _pairs(step, rows, layers)
         memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if pairs else 0
         if memory["streak"] < self.patience:
             return Passed()
-        _, _, at, told = min(pairs)
+        first = min(pairs)
         return IssueFound(
             evidence(
                 step,
                 rows,
-                at,
+                first.at,
                 measure="layers_without_activation",
                 value=float(len(pairs)),
                 threshold=0.0,
-                told=told,
+                told=first.told,
                 remedy=_REMEDY,
             )
         )
 
 
-_Layer = tuple[str, str]
-"""Name of a module, and the worker."""
+class _Pair(NamedTuple):
+    """Two layers with nothing between them.
+
+    Attributes:
+        name: What goes into the second one.
+        worker: The worker.
+        at: Its row.
+        told: The finding in words.
+        is_direct: Whether there is nothing at all between them, or only dropout.
+    """
+
+    name: str
+    worker: str
+    at: int
+    told: str
+    is_direct: bool
 
 
-def _linear_layers(step: StepView, rows: TensorRows) -> Iterator[tuple[_Layer, tuple[int, int]]]:
-    """Yield modules with a weight matrix or kernel, and the numbers of their outputs and inputs."""
-    weights = step.tensors(collections=("weights",))
-    kernels: dict[tuple[str, str], tuple[int, ...]] = {
-        (name, worker): shape
-        for name, worker, shape in zip(weights.names, weights.workers, weights.shapes, strict=True)
-        if shape is not None and len(shape) >= _MATRIX and name.endswith(".weight")
-    }
-    shape_of = dict(zip(zip(rows.names, rows.workers, strict=True), rows.shapes, strict=True))
-    for (name, worker), shape in shape_of.items():
-        module, _, kind = name.rpartition("_output_")
-        taken = shape_of.get((f"{module}_input_0", worker))
-        if kind != "0" or not module or not shape or not taken:
-            continue
-        for (weight, of), (outputs, inputs, *kernel) in kernels.items():
-            axis = 1 if kernel else -1
-            is_own = weight.endswith(f"_{module}.weight") and of == worker
-            fits = min(len(shape), len(taken)) >= _MATRIX + bool(kernel)
-            if is_own and fits and (shape[axis], taken[axis]) == (outputs, inputs):
-                yield (module, worker), (outputs, inputs)
-
-
-def _pairs(
-    rows: TensorRows, layers: dict[_Layer, tuple[int, int]]
-) -> list[tuple[str, str, int, str]]:
-    """Return (name, worker, row of the output, what is told) of outputs that go into a layer."""
+def _pairs(step: StepView, rows: TensorRows, layers: list[LinearLayer]) -> list[_Pair]:
+    """Return pairs of layers without an activation between them."""
     prints = fingerprints([rows.column(name) for name in _COLUMNS]).tolist()
-    std = rows.column("std")
     row_of = {pair: at for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))}
-    outputs = {}
-    for (module, worker), widths in layers.items():
-        at = row_of[f"{module}_output_0", worker]
-        if std[at] > 0:
-            outputs[prints[at], worker] = (module, at, widths)
+    carried = LinearSignals(step, rows, layers, prints)
     num_takers = Counter(
-        (prints[row_of[name, worker]], worker)
-        for name, worker in ((f"{module}_input_0", worker) for module, worker in layers)
-        if (name, worker) in row_of
+        (prints[row_of[f"{layer.module}_input_0", layer.worker]], layer.worker) for layer in layers
     )
     found = []
-    for (module, worker), (width, _) in layers.items():
-        into = row_of.get((f"{module}_input_0", worker))
-        source = None if into is None else outputs.get((prints[into], worker))
-        if source is None or source[0] == module:
+    for layer in layers:
+        into = row_of[f"{layer.module}_input_0", layer.worker]
+        signal = carried.of(prints[into], layer.worker)
+        if signal is None or signal.source.module == layer.module:
             continue
-        before, at, (inner, outer) = source
-        is_shared = num_takers[prints[at], worker] > 1 or _is_added(rows, at)
-        if inner >= min(outer, width) and not is_shared:
-            told = f"goes into {module} as it is: {before} and {module} are one linear layer"
-            found.append((rows.names[at], worker, at, told))
-    return found
+        source = signal.source
+        is_shared = any(
+            num_takers[prints[at], layer.worker] > (at == signal.path[-1]) or _is_added(rows, at)
+            for at in signal.path
+        )
+        if source.outputs >= min(source.inputs, layer.outputs) and not is_shared:
+            told = f"goes into {layer.module} as it is: {source.module} and {layer.module} are "
+            told += "one linear layer"
+            if not signal.is_direct:
+                told = f"goes into {layer.module} with no activation since {source.module}"
+            at = signal.path[-1]
+            found.append(_Pair(rows.names[at], layer.worker, at, told, signal.is_direct))
+    direct = [pair for pair in found if pair.is_direct]
+    indirect = len(found) - len(direct)
+    is_usual = indirect >= max(_SEVERAL, carried.num_between / _ONE_IN)
+    return found if is_usual else direct
 
 
 def _is_added(rows: TensorRows, at: int) -> bool:

@@ -8,16 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import declared, evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, row_keys
+from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MissingGradient"]
 
+_PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _REMEDY: Final = (
     "Look for detach(), no_grad(), .data or a conversion to numpy between this layer and the loss, "
     "for dead units behind it, and for a requires_grad that is off; if it is frozen on purpose, "
@@ -40,11 +42,15 @@ class MissingGradient(Rule):
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and `gradient/<its name>`. It fires for one that had none, or only
         zeros, at `patience` saved steps in a row. A gradient of zeros is never on purpose; none at
-        all counts only where at least `absent_percent` of the worker's weights have none, for a
-        few may be frozen. Where the worker's collections file names the gradients that are to come,
-        a weight that is not among them is frozen on purpose, and left out; where it does not,
-        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
-        all workers together, as many are followed.
+        all counts only for weights that do not change in a single bit (minimum, maximum, mean, l1
+        and l2), for others are trained in a phase that was not saved; and only where at least
+        `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
+        worker's collections file names the gradients that are to come, a weight that is not among
+        them is frozen on purpose, and left out; and if that of the layer that is called first is
+        among them and has none, it counts however few there are: what is cut off from the loss is
+        cut off from its beginning on, while layers that are not used come later. Where the file
+        does not, whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048
+        weights, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -56,8 +62,9 @@ class MissingGradient(Rule):
         and for dead units.
 
     Known false alarms:
-        Models of which most is frozen on purpose, as in transfer learning, where the files do not
-        say so; experts that are rarely chosen.
+        Models of which a part is frozen on purpose by no_grad() or detach() alone, while its
+        weights still ask for gradients; or most of which is frozen, as in transfer learning, where
+        the files do not say so; experts that are rarely chosen.
 
     Source:
         Stepwatch.
@@ -70,6 +77,7 @@ class MissingGradient(Rule):
     collections = (
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
+        MODULE_IO,
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -77,7 +85,8 @@ class MissingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 weights had none.
+            memory: `rows`: fingerprints of at most 2,048 weights, and for how many saved steps each
+                had none.
         """
         if not is_training(step):
             return NotEvaluated(f"in mode {step.mode.name} there are no gradients")
@@ -88,21 +97,19 @@ class MissingGradient(Rule):
         size = gradients.column("l2")
         if not (size > 0).any():
             return NotEvaluated("no gradient that is not zero was saved")
-        bad = self._is_bad(step, weights, gradients)
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
-        streaks = rows.update(keys, np.zeros(len(keys), np.uint32), bad)
+        prints = fingerprints([weights.column(name) for name in _PRINTED])
+        bad = self._is_bad(step, weights, gradients, _moved(rows, keys, prints))
+        streaks = rows.update(keys, prints, bad)
         memory["rows"] = rows.to_json()
         found = streaks >= self.patience
         if not found.any():
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         count = int(streaks[at])
-        has_one = f"gradient/{weights.names[at]}" in {
-            name
-            for name, worker in zip(gradients.names, gradients.workers, strict=True)
-            if worker == weights.workers[at]
-        }
+        its_own = (f"gradient/{weights.names[at]}", weights.workers[at])
+        has_one = its_own in zip(gradients.names, gradients.workers, strict=True)
         what = "a gradient of exactly zero" if has_one else "no gradient"
         return IssueFound(
             evidence(
@@ -121,7 +128,11 @@ class MissingGradient(Rule):
         )
 
     def _is_bad(
-        self, step: StepView, weights: TensorRows, gradients: TensorRows
+        self,
+        step: StepView,
+        weights: TensorRows,
+        gradients: TensorRows,
+        moved: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.bool_]:
         """Tell of each weight whether it has no gradient, or one of zero, though it should."""
         # A gradient without finite elements is there all the same: NaN is no zero.
@@ -137,11 +148,14 @@ class MissingGradient(Rule):
         judged = self._is_judged(step, weights) & ~(weights.column("size") == 0)
         absent = np.array([size is None for size in found], dtype=bool) & judged
         zero = np.array([size == 0 for size in found], dtype=bool) & judged
+        declares = declared(step, "gradients")
         for worker in set(weights.workers):
             own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
-            if 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own):
+            few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
+            is_known = worker in declares and (absent & own).any()
+            if few and not (is_known and _begins_without(step, weights, absent & own, own)):
                 absent &= ~own
-        bad: npt.NDArray[np.bool_] = absent | zero
+        bad: npt.NDArray[np.bool_] = (absent & ~moved) | zero
         return bad
 
     def _is_judged(self, step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
@@ -156,3 +170,38 @@ class MissingGradient(Rule):
             ],
             dtype=bool,
         )
+
+
+def _moved(
+    rows: RowMemory, keys: npt.NDArray[np.uint32], prints: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.bool_]:
+    """Tell which weights [R] are not what they were at the saved step before."""
+    known = rows.known(keys)
+    now = zip(keys.tolist(), prints.tolist(), strict=True)
+    return np.array([known.get(key, (mark, 0))[0] != mark for key, mark in now], dtype=bool)
+
+
+def _begins_without(
+    step: StepView,
+    weights: TensorRows,
+    absent: npt.NDArray[np.bool_],
+    judged: npt.NDArray[np.bool_],
+) -> bool:
+    """Tell whether all weights of the first layer that is called lack their gradients.
+
+    Args:
+        step: The step.
+        weights: The weights [R].
+        absent: Which of them lack their gradients [R].
+        judged: Which of them, of one worker, should have one [R].
+    """
+    owned: dict[tuple[str, str], list[int]] = {}
+    for at in np.flatnonzero(judged):
+        for module in may_be(weights.names[at].rpartition(".")[0]):
+            owned.setdefault((module, weights.workers[at]), []).append(int(at))
+    called = step.tensors(regex=(r"_output_0$",))
+    for name, worker in zip(called.names, called.workers, strict=True):
+        rows = owned.get((name.removesuffix("_output_0"), worker))
+        if rows:
+            return bool(absent[rows].all())
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -9,7 +10,13 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
+from rule_runtime.evaluation.initial_weights import (
+    INITIAL_WEIGHTS,
+    weights_too_large,
+    weights_too_much_alike,
+)
 from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.trial.value_pairs import row_values
@@ -28,6 +35,9 @@ _REMEDY: Final = (
     "learning rate."
 )
 
+_CONDITIONS: Final = ("variances", "gradients", "losses", "scale", "symmetry")
+_AT_START: Final = frozenset({"scale", "symmetry"})
+
 _Answer = Evidence | str | None
 """What one of the conditions says: a finding, why it could not be judged, or that all is well."""
 
@@ -36,9 +46,11 @@ class PoorWeightInitialization(Rule):
     """Finds first steps that show badly initialised weights.
 
     What it detects:
-        In the first `steps` steps, any of these: the inputs of the activations vary more than
-        `threshold` times as much in one layer as in another; the elements of a gradient lie within
-        less than `distribution_range`; the loss does not decrease for `patience` steps.
+        In the first `steps` steps, those of these that `conditions` names: the inputs of the
+        activations vary more than `threshold` times as much in one layer as in another; the
+        elements of a gradient lie within less than `distribution_range`; the loss does not decrease
+        for `patience` steps. And at step 0: weights that make signals grow from layer to layer, and
+        weights that make all units of a layer the same.
 
     Why it matters:
         A network whose signals grow or shrink from layer to layer learns slowly or not at all, and
@@ -47,18 +59,30 @@ class PoorWeightInitialization(Rule):
     How it decides:
         The first `steps` saved training steps (modes TRAIN and GLOBAL) that have what is judged, on
         each worker; each condition suffices, and is told in this order:
-        1. Of the inputs of ReLU layers, which are those of the collection `relu_input`, filled by
-        the hook for PyTorch by the type of the layers, and those whose name matches
-        `activation_inputs_regex`: the largest variance divided by the smallest, strictly more than
-        `threshold`. The variance is that of the finite elements. At least two layers are needed.
-        2. Of each gradient: the distance of its 95th and 5th percentile, strictly less than
-        `distribution_range`. Gradients with fewer than two elements, or with elements that are not
-        finite, are passed over, and so are those of biases that cancel out in front of a
+        1. `variances`. Of the inputs of ReLU layers, which are those of the collection
+        `relu_input`, filled by the hook for PyTorch by the type of the layers, and those whose name
+        matches `activation_inputs_regex`: the largest variance divided by the smallest, strictly
+        more than `threshold`. The variance is that of the finite elements. At least two layers are
+        needed.
+        2. `gradients`. Of each gradient: the distance of its 95th and 5th percentile, strictly less
+        than `distribution_range`. Gradients with fewer than two elements, or with elements that are
+        not finite, are passed over, and so are those of biases that cancel out in front of a
         normalisation layer. Needs values; without them, only a maximum and minimum that are as
         close prove the condition, and nothing excludes it.
-        3. Of each loss: no value below the smallest one so far for `patience` of these steps in a
-        row. A loss that is not finite is passed over (ExplodingTensor finds it). Of more than 32
-        losses the first are judged.
+        3. `losses`. Of each loss: no value below the smallest one so far for `patience` of these
+        steps in a row. A loss that is not finite is passed over (ExplodingTensor finds it). Of more
+        than 32 losses the first are judged.
+        4. `scale`. Of the weights of linear layers, convolutions, recurrent layers and attention
+        that have a gradient, at step 0 of the mode: at least half are too large, or one that takes
+        the state of a recurrent layer to the next one is. A weight is too large if its root mean
+        square times the root of the smaller one of its numbers of inputs and outputs, which is
+        between 0.5 and 2 in usual initialisations, is more than `max_gain`; and the root mean
+        square of the layer's output is more than half of `max_gain` times that of its input, where
+        these were saved.
+        5. `symmetry`. Of the same weights that have several inputs and outputs, at the same step:
+        in at least half all elements are equal, and not 0, and there is another layer. Then all
+        units of such a layer are the same, get the same gradients and remain the same. Zeros are
+        left to MissingGradient: in some layers they are on purpose.
         Saved steps are counted: `requires()` has the first `steps` of them saved one by one, of
         gradients and losses by a collection of its own, `first_steps`.
 
@@ -68,6 +92,8 @@ class PoorWeightInitialization(Rule):
         distribution_range: Distance of percentiles below which a gradient's elements are too alike.
         patience: Steps without a smaller loss that are too many.
         steps: Number of first saved steps that are judged.
+        conditions: Names of the conditions that are judged; the original has the first three.
+        max_gain: Gain of a weight from which on it is too large, for `scale`.
 
     What to try:
         An initialisation made for the activation (Kaiming for ReLU, Xavier for tanh and sigmoid),
@@ -80,7 +106,10 @@ class PoorWeightInitialization(Rule):
         default range. The losses of the first batches are noisy.
 
     Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
+        The built-in rule of the same name of Amazon SageMaker Debugger; the last two conditions are
+        Stepwatch's, after "Understanding the difficulty of training deep feedforward neural
+        networks" (Glorot and Bengio, 2010) and the symmetry that "Deep Learning" (Goodfellow et
+        al., 2016, 8.4) says initial weights must break.
     """
 
     activation_inputs_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_input",)
@@ -88,12 +117,29 @@ class PoorWeightInitialization(Rule):
     distribution_range: Annotated[float, AtLeast(0), Unit("gradient")] = 0.001
     patience: Annotated[int, AtLeast(1), Unit("steps")] = 5
     steps: Annotated[int, AtLeast(1), Unit("saved steps")] = 10
+    conditions: tuple[str, ...] = ("variances", "gradients", "losses")
+    max_gain: Annotated[float, GreaterThan(0), Unit("gain")] = 3.0
 
     collections = (
         CollectionConfig("relu_input", {"include_regex": ".*relu_input", "save_interval": "500"}),
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        unknown = [name for name in self.conditions if name not in _CONDITIONS]
+        if unknown or not self.conditions:
+            raise ParameterError(
+                f"PoorWeightInitialization: conditions is {', '.join(self.conditions) or 'empty'}, "
+                f"but must be some of {', '.join(_CONDITIONS)}"
+            )
+
     def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return what the conditions look at: values of first gradients only if they need them."""
+        at_start = set(self.conditions) & _AT_START
+        of_weights = INITIAL_WEIGHTS if at_start else ()
+        return (*of_weights, *(self._of_first_steps() if set(self.conditions) - _AT_START else ()))
+
+    def _of_first_steps(self) -> tuple[CollectionConfig, ...]:
         """Return the inputs of activations, and the gradients with values, and the losses."""
         parameters = dict(self.collections[0].parameters)
         if self.activation_inputs_regex:
@@ -121,11 +167,14 @@ class PoorWeightInitialization(Rule):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
         if memory.get("num_judged", 0) >= self.steps:
             return NotEvaluated(f"only the first {self.steps} saved training steps are judged")
-        answers = (
-            self._of_variances(step),
-            self._of_gradients(step),
-            self._of_losses(step, memory),
-        )
+        judges: dict[str, Callable[[], _Answer]] = {
+            "variances": lambda: self._of_variances(step),
+            "gradients": lambda: self._of_gradients(step),
+            "losses": lambda: self._of_losses(step, memory),
+            "scale": lambda: weights_too_large(step, self.max_gain, _REMEDY),
+            "symmetry": lambda: weights_too_much_alike(step, _REMEDY),
+        }
+        answers = [judge() for name, judge in judges.items() if name in self.conditions]
         reasons = [answer for answer in answers if isinstance(answer, str)]
         if len(reasons) == len(answers):
             return NotEvaluated("; ".join(reasons))

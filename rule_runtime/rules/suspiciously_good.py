@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
-from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
+from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.numerics.series_memory import MAX_SERIES
+from rule_runtime.numerics.telling_columns import as_columns, as_targets, telling_columns
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["SuspiciouslyGood"]
 
@@ -33,6 +36,12 @@ _TREES: Final = 10.0
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES, LossKind.UNKNOWN)
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
+_ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
+_FALLEN: Final = 0.25
+_WAY: Final = 0.8
+_MODEL_INPUT: Final = r"^[A-Z]\w*_input_[0-9]+$"
+_MAX_PAIRS: Final = 8
+_MAX_COLUMNS: Final = 64
 
 
 class SuspiciouslyGood(ValidationRule):
@@ -40,7 +49,7 @@ class SuspiciouslyGood(ValidationRule):
 
     What it detects:
         A validation loss next to zero, measured by the loss at the beginning, that is as small as
-        the training loss.
+        the training loss; or a column of the inputs that is the target in another form.
 
     Why it matters:
         Where the answer is among the inputs, or the same rows are in both sets, validation looks
@@ -62,15 +71,29 @@ class SuspiciouslyGood(ValidationRule):
         A pass is judged at the training step behind it, or at its last step once it is as long as
         the one before. Of more than 32 losses the first 32 are judged.
 
+        Boosted trees with a small `eta` cannot come near to zero in time: `logloss` is also too
+        good if, with one feature of more than half of the gain, it is a quarter of what it began
+        with, at most 1.1 times the training loss, and as small as that of scores which went 0.8 of
+        the way that they can go in so many rounds.
+
+        Where values of what a model and its loss get are saved (`{model}_input_...`, and
+        `..._input_1` of the loss), the columns of inputs of several columns are compared with
+        targets that are one number or class for each row. Numbers are told by a column that rises,
+        or falls, with them everywhere; classes by columns that are equal in all rows of a class and
+        together differ between all of them. It fires if the same columns do so in batches of
+        `rows` rows or more together, of classes those not counted that are the first of theirs.
+
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
         patience: Passes of validation in a row, or saved steps with XGBoost.
+        rows: Rows in which a column must tell the target.
 
     What to try:
         Train without the most important column; split by time or by group; look for duplicates.
 
     Known false alarms:
-        Tasks without noise that a model can solve exactly, such as a known function.
+        Tasks without noise that a model can solve exactly, such as a known function, above all one
+        that rises with one of the inputs.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -78,12 +101,23 @@ class SuspiciouslyGood(ValidationRule):
 
     max_loss_percent: Annotated[float, GreaterThan(0), LessThan(10), Unit("%")] = 0.2
     patience: Annotated[int, AtLeast(1), Unit("passes")] = 2
+    rows: Annotated[int, AtLeast(2), Unit("rows")] = 50
 
     collections = (
         *ValidationRule.collections,
         CollectionConfig("labels", {"include_regex": "^labels$"}),
         LOSS_INPUTS,
         CollectionConfig("feature_importance", {"save_interval": "10"}),
+        CollectionConfig("hyperparameters", {"save_interval": "10"}),
+        CollectionConfig(
+            "input_values",
+            {
+                "include_regex": _MODEL_INPUT,
+                "save_interval": "100",
+                "end_step": "301",
+                "save_raw_tensor": "True",
+            },
+        ),
     )
     measure: ClassVar[str] = "validation_loss"
     remedy: ClassVar[str] = (
@@ -91,8 +125,61 @@ class SuspiciouslyGood(ValidationRule):
         "time after the event), for rows that are in both sets, and for scaling fitted on all data."
     )
 
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge losses of validation, and what the inputs tell of the targets.
+
+        Args:
+            step: What was saved at the step.
+            memory: What `ValidationRule` keeps; `columns`: of at most 8 pairs of an input and
+                targets at most 64 columns that told them, and in how many rows.
+        """
+        told = self._told(step, memory.setdefault("columns", {}))
+        outcome = super().check(step, memory)
+        if told is None or isinstance(outcome, IssueFound):
+            return outcome
+        return told
+
+    def _told(self, step: StepView, known: dict[str, list[Any]]) -> Outcome | None:
+        """Look for inputs that tell targets; None if there are no values to look at."""
+        judged, found = False, None
+        inputs = step.tensors(regex=(_MODEL_INPUT,))
+        for at, of_targets in _pairs(step, inputs):
+            name, worker = inputs.names[at], inputs.workers[at]
+            key = f"{worker}/{name}/{of_targets}"
+            kept, num_rows = known.get(key, (None, 0))
+            if kept == [] or (kept is None and len(known) >= _MAX_PAIRS):
+                continue  # no column is left that could
+            values = step.values((name, of_targets), worker)
+            told = _telling(values.get(name), values.get(of_targets))
+            if told is None:
+                continue
+            columns, shown = told
+            if shown:
+                kept = columns[:_MAX_COLUMNS] if kept is None else sorted({*kept} & {*columns})
+                num_rows += shown
+                known[key] = [kept, num_rows]
+            judged = True
+            if kept and num_rows >= self.rows and found is None:
+                found = at, kept[0], of_targets, num_rows
+        if found is None:
+            return Passed() if judged else None
+        at, column, of_targets, num_rows = found
+        told_by = f"column {column} tells the target {of_targets} exactly, in {num_rows} rows"
+        return IssueFound(
+            evidence(
+                step,
+                inputs,
+                at,
+                measure="rows_told",
+                value=float(num_rows),
+                threshold=float(self.rows),
+                told=told_by,
+                remedy=self.remedy,
+            )
+        )
+
     def beside(self, step: StepView) -> Mapping[str, float]:
-        """Return how far labels scatter, and how much of the gain the best feature has.
+        """Return how far labels scatter, and how far trees can go and what the best feature gains.
 
         Args:
             step: A step with losses.
@@ -104,6 +191,9 @@ class SuspiciouslyGood(ValidationRule):
         gains = finite_means(step.tensors(regex=("^feature_importance/total_gain/",)))
         if len(gains) > 1 and np.nansum(gains) > 0:
             found["share"] = float(np.nanmax(gains) / np.nansum(gains))
+        rates = finite_means(step.tensors(regex=_ETA))
+        if np.isfinite(rates).any():
+            found["way"] = float(np.nanmax(rates)) * (step.mode_step + 1)
         inputs = LossInputs(step)
         losses = step.tensors(collections=("losses",))
         for name, worker in sorted(zip(losses.names, losses.workers, strict=True))[:MAX_SERIES]:
@@ -130,6 +220,8 @@ class SuspiciouslyGood(ValidationRule):
         as_good = _AS_GOOD_TREES if by_trees else _AS_GOOD
         if validation.beside.get("share", 0.0) > _DOMINATING:
             as_good = _DOMINATED
+            if validation.now <= _AS_GOOD_TREES * training.now:
+                limit = max(limit, _nearest(validation, training))
         if not 0 <= validation.now < limit or validation.now > as_good * training.now:
             return None
         return Finding(
@@ -139,3 +231,44 @@ class SuspiciouslyGood(ValidationRule):
             f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and about as "
             f"small as that of training, {training.now:.3g}",
         )
+
+
+def _nearest(validation: Validation, training: Training) -> float:
+    """Return a loss of yes or no that trees reach that are right in nearly all rows; else 0.
+
+    A score s of what is always right grows by eta (1 + exp(-s)) a round, from 0.
+    """
+    way = validation.beside.get("way", 0.0)
+    if validation.name.partition("-")[2] != "logloss" or not 0 < way < math.log(1e9):
+        return 0.0
+    score = _WAY * math.log(2 * math.exp(way) - 1)
+    return min(math.log1p(math.exp(-score)), _FALLEN * training.start)
+
+
+def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
+    """Yield the rows of inputs of models, and the names of the targets of losses beside them."""
+    losses = step.tensors(collections=("losses",))
+    of_losses = {
+        (name.rpartition("_output_")[0], worker)
+        for name, worker in zip(losses.names, losses.workers, strict=True)
+    }
+    weights = step.tensors(collections=("weights",)).names
+    for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
+        owner, worker = inputs.names[at].rpartition("_input_")[0], inputs.workers[at]
+        is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
+        if (owner, worker) in of_losses or not is_model:
+            continue
+        for loss, _ in sorted(pair for pair in of_losses if pair[1] == worker):
+            yield at, f"{loss}_input_1"
+
+
+def _telling(
+    values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None
+) -> tuple[list[int], int] | None:
+    """Return which columns tell targets, and how many rows show it; None if none could."""
+    numbers = None if values is None or targets is None else as_targets(targets)
+    columns = None if values is None or numbers is None else as_columns(values, len(numbers))
+    if columns is None or numbers is None:
+        return None
+    told, shown = telling_columns(columns, numbers)
+    return np.flatnonzero(told).tolist(), shown

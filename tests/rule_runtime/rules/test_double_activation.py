@@ -86,7 +86,7 @@ def test_scores_that_lie_between_0_and_1_by_chance_are_watched_for_long() -> Non
     weak = {"BCEWithLogitsLoss_input_0": np.linspace(0.2, 0.8, 64)[:, None]}
     loss = {"BCEWithLogitsLoss_output_0": 0.7}
     assert not found_at(DoubleActivation(), run(120, **weak, **loss))
-    sigmoid = np.linspace(0.01, 0.99, 64)[:, None]
+    sigmoid = np.linspace(0.05, 0.95, 64)[:, None]
     trial = run(52, BCEWithLogitsLoss_input_0=sigmoid, **loss)
     assert found_at(DoubleActivation(), trial) == [49, 50, 51]
     found = next(o for o in trial.outcomes(DoubleActivation()) if isinstance(o, IssueFound))
@@ -128,3 +128,36 @@ def test_what_cannot_be_judged() -> None:
     trial.step(1, {"loss": [1.0]})
     outcomes = trial.outcomes(DoubleActivation())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+SURE = np.random.default_rng(1).normal(0, 12, (64, 10))
+
+
+def sigmoid(scores: Any) -> Any:
+    return 1 / (1 + np.exp(-scores))
+
+
+@pytest.mark.parametrize(
+    ("loss", "value", "fires"),
+    [
+        ("NLLLoss", np.log(softmax(softmax(SURE))), True),
+        ("AlignmentLoss", np.log(softmax(softmax(SURE))), True),
+        ("NLLLoss", np.log(softmax(SURE)), False),
+        ("NLLLoss", np.log(softmax(SCORES)), False),
+        ("NLLLoss", np.log(softmax(softmax(SCORES))), False),  # may be scores that are still small
+        ("BCELoss", sigmoid(sigmoid(SURE)), True),
+        ("BCELoss", sigmoid(np.maximum(SURE, 0)), True),
+        ("BCELoss", sigmoid(SURE), False),
+        ("BCELoss", sigmoid(SCORES / 10), False),
+        ("CrossEntropyLoss", sigmoid(SURE), True),
+        ("CrossEntropyLoss", np.tanh(SURE), True),
+        ("CrossEntropyLoss", np.tanh(SCORES / 3), False),
+        ("MSELoss", np.tanh(SURE), False),
+        ("MSELoss", sigmoid(SURE), False),
+    ],
+)
+def test_what_a_second_activation_gives_at_both_ends_of_its_range(
+    loss: str, value: Any, fires: bool
+) -> None:
+    trial = run(12, **{f"{loss}_input_0": value, f"{loss}_output_0": np.float64(2.0)})
+    assert found_at(DoubleActivation(), trial) == ([8, 9, 10, 11] if fires else [])

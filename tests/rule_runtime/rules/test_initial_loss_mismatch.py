@@ -178,3 +178,28 @@ def test_later_losses_are_none_of_its_business() -> None:
         trial.step(step, {**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)})
     outcomes = trial.outcomes(InitialLossMismatch(num_points=2))
     assert outcomes[-1] == NotEvaluated("only the first losses are judged")
+
+
+def _scores(classes: int, size: float) -> Any:
+    return np.random.default_rng(0).normal(0, size, (16, classes))
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "targets", "loss", "fires"),
+    [
+        ("CrossEntropyLoss", _scores(6, 10.0), np.arange(16) % 6, 14.7, True),
+        ("CrossEntropyLoss", _scores(6, 0.5), np.arange(16) % 6, 16 * 1.9, False),
+        ("BCEWithLogitsLoss", _scores(1, 17.0), np.arange(16.0)[:, None] % 2, 9.7, True),
+        ("BCEWithLogitsLoss", _scores(1, 0.5), np.arange(16.0)[:, None] % 2, 16 * 0.72, False),
+        ("NLLLoss", _scores(6, 9.0) - 20.0, np.arange(16) % 6, 20.0, True),
+        ("NLLLoss", _scores(6, 0.1) - 1.8, np.arange(16) % 6, 16 * 1.9, False),
+        ("MSELoss", _scores(1, 6.0), _scores(1, 1.0), 35.0, True),
+        ("MSELoss", _scores(1, 0.5), _scores(1, 1.0), 16 * 1.25, False),
+    ],
+)
+def test_large_scores_tell_a_large_mean_from_a_sum(
+    name: str, scores: Any, targets: Any, loss: float, fires: bool
+) -> None:
+    inputs = {f"{name}_input_0": scores, f"{name}_input_1": targets}
+    outcome = outcome_of(f"{name}_output_0", loss, **inputs)
+    assert isinstance(outcome, IssueFound) is fires

@@ -11,6 +11,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
 
 
 class TestLabelDegenerateContract(RuleContract):
@@ -112,7 +113,7 @@ def test_more_tensors_than_can_be_followed_do_not_break_it() -> None:
         (np.arange(100) % 50 < 1, 78),  # 2 % are
         (np.arange(40) % 2 < 1, 78),  # too few rows to tell
         (np.zeros(100), 78),
-        (np.arange(100) % 3, 78),  # no labels of 0 and 1
+        (np.arange(100) % 3, 19),  # two in three are other classes
     ],
 )
 @pytest.mark.parametrize("value", [0.0, 1.0])
@@ -137,3 +138,60 @@ def test_labels_of_other_modes_are_counted_together() -> None:
     for step in range(4, 24):
         trial.step(step, {"labels": np.zeros(64)})
     assert fires(trial.outcomes(LabelDegenerate())) == [23]
+
+
+def boosted(metric: str, losses: list[float], predictions: list[Any], labels: Any) -> TrialBuilder:
+    trial = TrialBuilder()
+    trial.collections(losses=(f"-{metric}$",), labels=("^labels$",))
+    for step, (loss, predicted) in enumerate(zip(losses, predictions, strict=True)):
+        tensors = {f"train-{metric}": np.float64(loss), "predictions": predicted, "labels": labels}
+        trial.step(step, tensors)
+    return trial
+
+
+SHARES = [0.4, 0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05]
+VALID = np.arange(40.0) % 4 == 0
+
+
+def test_trees_that_were_given_one_label() -> None:
+    """Without a split, the answer is the same in all rows, and right in all of training."""
+    for is_one in (False, True):
+        answers = [np.full(40, 1 - p if is_one else p) for p in SHARES]
+        trial = boosted("logloss", [-np.log(1 - p) for p in SHARES], answers, VALID * 1.0)
+        assert found_at(LabelDegenerate(), trial) == [5, 6, 7]  # 0.4 and 0.6 are too near to 0.5
+    rows = [np.tile([p, 1 - 1.5 * p, p / 2], (40, 1)) for p in SHARES[1:]]
+    losses = [-np.log(1 - 1.5 * p) for p in SHARES[1:]]
+    assert found_at(LabelDegenerate(), boosted("mlogloss", losses, rows, VALID * 2.0))
+    amounts = [np.full(40, 7.0)] * 6
+    assert found_at(LabelDegenerate(), boosted("rmse", [0.0] * 6, amounts, np.arange(40.0)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "losses", "predictions"),
+    [
+        # One answer for all rows, and a tenth of the rows of the other class.
+        ("logloss", [-0.9 * np.log(1 - p) - 0.1 * np.log(p) for p in SHARES], SHARES),
+        # Answers that differ.
+        ("logloss", [-np.log(1 - p) for p in SHARES], [p * (1 + 0.1 * VALID) for p in SHARES]),
+        # Amounts that are no better than their mean.
+        ("rmse", [11.5] * 8, [20.0] * 8),
+    ],
+)
+def test_trees_that_learn_little_from_several_labels(
+    metric: str, losses: list[float], predictions: list[Any]
+) -> None:
+    labels = np.arange(40.0) if metric == "rmse" else VALID * 1.0
+    answers = [np.broadcast_to(p, 40).copy() for p in predictions]
+    assert not found_at(LabelDegenerate(), boosted(metric, losses, answers, labels))
+
+
+def test_single_rows_of_one_class_are_few_enough_where_others_are_known() -> None:
+    """Batches of one row, and validation with as many of three classes."""
+    for seen, is_found in (([2] * 60, True), ([2] * 59 + [1], False)):
+        trial = TrialBuilder()
+        trial.collections(labels=("^labels$",))
+        trial.step(0, {"labels": np.arange(60) % 3}, mode=ModeKeys.EVAL)
+        for step, label in enumerate(seen, 1):
+            trial.step(step, {"labels": np.array([label])})
+        last = trial.outcomes(LabelDegenerate())[-1]
+        assert isinstance(last, IssueFound) is is_found

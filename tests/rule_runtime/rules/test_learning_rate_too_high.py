@@ -28,12 +28,13 @@ class TestLearningRateTooHighContract(RuleContract):
             yield saved._replace(tensors=tensors)
 
 
-def run_of_scales(*scales: float, interval: int = 5) -> TrialBuilder:
+def run_of_scales(*scales: float, interval: int = 5, start: int = 5) -> TrialBuilder:
     trial = TrialBuilder()
     weight = np.random.default_rng(0).normal(0, 1, (8, 8))
     for at, scale in enumerate(scales):
         tensors = {f"Net_{name}.weight": weight * scale for name in "abc"}
-        trial.step(at * interval, tensors, mode_step=at * interval)
+        step = start + at * interval
+        trial.step(step, tensors, mode_step=step)
     return trial
 
 
@@ -76,7 +77,7 @@ def test_frozen_weights_do_not_hide_the_others() -> None:
 
 def test_patience() -> None:
     trial = run_of_scales(1.0, 3.0, 9.0, 9.0, 27.0)
-    assert found_at(LearningRateTooHigh(patience=2), trial) == [10]
+    assert found_at(LearningRateTooHigh(patience=2), trial) == [15]
 
 
 def test_weights_of_zero_and_scalars_have_no_ratio() -> None:
@@ -90,3 +91,37 @@ def test_steps_of_evaluation_are_not_judged() -> None:
     trial = TrialBuilder()
     trial.step(0, {"Net_a.weight": [1.0, 2.0]}, mode=ModeKeys.EVAL)
     assert isinstance(trial.outcomes(LearningRateTooHigh())[0], NotEvaluated)
+
+
+@pytest.mark.parametrize(
+    ("scales", "fires"),
+    [
+        ((1.0, 5.0, 5.1, 5.0), False),  # a jump of RMSprop
+        ((1.0, 5.0, 8.0, 11.0), True),  # Adam with a rate that is too high
+        ((1.0, 14.0, 14.1), True),
+        ((1.0, 2.0, 3.0, 4.0), False),
+    ],
+)
+def test_a_jump_at_the_beginning_counts_if_it_is_large_or_goes_on(
+    scales: tuple[float, ...], fires: bool
+) -> None:
+    assert bool(found_at(LearningRateTooHigh(), run_of_scales(*scales, start=0))) is fires
+
+
+@pytest.mark.parametrize(
+    ("hyperparameters", "fires"),
+    [
+        ({"eta": 60.0}, True),
+        ({"learning_rate": 2.0, "max_depth": 6}, True),
+        ({"eta": 1.0}, False),  # a random forest
+        ({"learning_rate": 2.0}, False),  # of an optimiser of which nobody knows the range
+        ({"max_depth": 6}, False),
+    ],
+)
+def test_the_rate_of_boosted_trees_is_at_most_1(
+    hyperparameters: dict[str, float], fires: bool
+) -> None:
+    trial = TrialBuilder()
+    saved = {f"hyperparameters/{name}": np.array([v]) for name, v in hyperparameters.items()}
+    trial.step(0, saved, mode=ModeKeys.GLOBAL)
+    assert found_at(LearningRateTooHigh(), trial) == ([0] if fires else [])

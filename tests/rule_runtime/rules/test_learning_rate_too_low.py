@@ -169,3 +169,38 @@ def test_a_rate_of_boosted_trees_that_was_saved_tells_more(
         tensors = {**rate, "train-rmse": np.float64(1 - 1e-4 * step)}
         trial.step(step, tensors, mode_step=step)
     assert bool(found_at(LearningRateTooLow(), trial)) is is_found
+
+
+def run_with_validation(passes: list[float], *, rate: float = 1.2e-4) -> TrialBuilder:
+    """Return 75 steps ahead of each pass of validation, of a loss that is too noisy to tell."""
+    trial, random = TrialBuilder(), np.random.default_rng(0)
+    weight, step = random.normal(0, 1, (8, 8)), 0
+    for number in range(len(passes)):
+        for at in range(0, 75, 5):
+            mode_step = number * 75 + at
+            tensors: dict[str, Any] = {
+                f"Net_{name}.weight": weight * (1 + rate * mode_step) for name in "abc"
+            }
+            loss = np.float64(2.3 + 0.15 * random.normal())
+            tensors |= {"gradient/Net_a.weight": [1.0], LOSS: loss}
+            trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=mode_step)
+            step += 1
+        for _ in range(2):
+            trial.step(step, {LOSS: np.float64(passes[number])}, mode=ModeKeys.EVAL, mode_step=step)
+            step += 1
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("passes", "is_found"),
+    [
+        ([2.475, 2.441, 2.408, 2.375, 2.342], True),
+        ([2.475, 2.475, 2.475, 2.475, 2.475], False),  # it may have learned what there is
+        ([2.475, 2.440, 2.420, 2.412, 2.410], False),  # less and less, as it should
+        ([2.475, 2.470, 2.460, 2.440, 2.400], False),  # more and more: a warm-up
+        ([2.475, 2.375, 2.275, 2.175, 2.075], False),  # fast enough
+    ],
+)
+def test_validation_that_creeps(passes: list[float], *, is_found: bool) -> None:
+    assert bool(found_at(LearningRateTooLow(), run_with_validation(passes))) is is_found
+    assert not found_at(LearningRateTooLow(), run_with_validation(passes, rate=3e-3))

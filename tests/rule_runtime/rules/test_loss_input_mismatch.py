@@ -165,3 +165,82 @@ def test_of_many_tensors_of_labels_the_first_are_judged() -> None:
             trial.step(step, {**of, **beside, "MSELoss_output_0": np.float64(1)})
         judged = LossInputMismatch(labels_regex=("/labels$",))
         assert bool(found_at(judged, trial)) is is_found
+
+
+def run_of_loss(name: str, loss: float, *inputs: Any, **beside: Any) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(0, 50, 10):
+        tensors = {f"{name}_input_{at}": given for at, given in enumerate(inputs)}
+        trial.step(step, {**tensors, **beside, f"{name}_output_0": np.float64(loss)})
+    return trial
+
+
+BITS = (np.arange(ROWS) % 2).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "is_found"),
+    [
+        ("BCEWithLogitsLoss", BITS, False),
+        ("BCEWithLogitsLoss", 0.05 + 0.9 * BITS, False),  # smoothed
+        ("BCEWithLogitsLoss", 2 * BITS - 1, True),
+        ("BCELoss", 255 * BITS, True),
+        ("SoftMarginLoss", BITS, True),
+        ("SoftMarginLoss", 2 * BITS - 1, False),
+        ("HingeEmbeddingLoss", BITS, True),
+        ("HingeEmbeddingLoss", np.ones(ROWS), False),
+        ("MSELoss", 255 * BITS, False),
+    ],
+)
+def test_targets_that_a_loss_is_made_for(name: str, targets: Any, *, is_found: bool) -> None:
+    trial = run_of_loss(name, 1.0, OUTPUTS, targets)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+SCORES, OF_CLASSES = np.zeros((ROWS, 6)), np.arange(ROWS) % 6
+
+
+@pytest.mark.parametrize(
+    ("loss", "inputs", "is_found"),
+    [
+        (-20.0, (SCORES, OF_CLASSES), True),  # a likelihood without its minus
+        (-1.0, (SCORES, OF_CLASSES), False),  # as minus a cosine
+        (20.0, (SCORES, OF_CLASSES), False),
+        (-20.0, (SCORES, OF_CLASSES, OUTPUTS), False),  # actions and what they were worth
+        (-((29 * OUTPUTS) ** 2).mean(), (30 * OUTPUTS, OUTPUTS), True),  # minus a mean square
+        (-np.abs(29 * OUTPUTS).mean(), (30 * OUTPUTS, OUTPUTS), True),  # minus a mean distance
+        (30.0**2, (30 * OUTPUTS, OUTPUTS), False),
+        (-1.0, (2 * OUTPUTS, OUTPUTS), False),
+        (-(30.0**3), (30 * OUTPUTS, OUTPUTS), False),  # something else
+    ],
+)
+def test_a_loss_of_ones_own_with_the_wrong_sign(
+    loss: float, inputs: tuple[Any, ...], *, is_found: bool
+) -> None:
+    trial = run_of_loss("OwnLoss", loss, *inputs)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
+    if is_found:
+        outcome = trial.outcomes(LossInputMismatch())[-1]
+        assert isinstance(outcome, IssueFound)
+        assert "sign" in outcome.evidence.sentence + outcome.evidence.remedy
+
+
+def poisson(*, takes_logarithms: bool, is_exponential: bool) -> TrialBuilder:
+    """Return a run with a loss of counts, and a module ahead of it."""
+    ahead = 0.3 * np.tanh(OUTPUTS)
+    outputs = np.exp(ahead) if is_exponential else ahead
+    counts = np.arange(ROWS) % 20
+    losses = np.exp(outputs) - counts * outputs
+    if not takes_logarithms:
+        losses = outputs - counts * np.log(outputs)
+    beside = {"5_input_0": ahead, "5_output_0": outputs}
+    return run_of_loss("PoissonNLLLoss", float(losses.mean()), outputs, counts, **beside)
+
+
+def test_an_exponential_ahead_of_a_loss_that_has_one() -> None:
+    trial = poisson(takes_logarithms=True, is_exponential=True)
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "gets the exponentials that 5 returns" in outcome.evidence.sentence
+    assert not found_at(LossInputMismatch(), poisson(takes_logarithms=False, is_exponential=True))
+    assert not found_at(LossInputMismatch(), poisson(takes_logarithms=True, is_exponential=False))

@@ -135,3 +135,79 @@ def test_what_cannot_be_judged() -> None:
     trial = TrialBuilder()
     trial.step(0, {"fc0_output_0": [1.0]})
     assert all(isinstance(o, NotEvaluated) for o in trial.outcomes(MissingActivation()))
+
+
+def chain(between: str, num_layers: int = 3, *, activation: bool = False) -> dict[str, Any]:
+    """Return what linear layers save that have a module between them, and maybe a ReLU behind it.
+
+    Args:
+        between: `norm` for a batch normalisation, `prelu`, `selu` or `dropout`.
+        num_layers: Number of linear layers.
+        activation: Whether a ReLU follows.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 1, (64, 16))
+    tensors: dict[str, Any] = {}
+    for at in range(num_layers):
+        weight = rng.normal(0, 0.25, (16, 16))
+        tensors |= {f"Net_fc{at}.weight": weight, f"fc{at}_input_0": x}
+        tensors[f"fc{at}_output_0"] = tensors[f"m{at}_input_0"] = x = x @ weight.T
+        if between == "norm":
+            bias = rng.normal(0, 0.1, 16)
+            tensors |= {f"Net_m{at}.weight": np.ones(16), f"Net_m{at}.bias": bias}
+            x = (x - x.mean(0)) / x.std(0) + bias
+        elif between == "prelu":
+            tensors[f"Net_m{at}.weight"] = np.full(1, 0.25)
+            x = np.where(x < 0, 0.25 * x, x)
+        elif between == "selu":
+            x = 1.0507 * np.where(x < 0, 1.6733 * np.expm1(x), x)
+        else:
+            x = np.where(rng.random(x.shape) < 0.1, 0, x / 0.9)
+        tensors[f"m{at}_output_0"] = x
+        x = np.maximum(x, 0) if activation else x
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("between", "num_layers", "fires"),
+    [
+        ("norm", 3, True),
+        ("norm", 2, False),  # as between projector and predictor of self-supervised learning
+        ("dropout", 2, True),
+        ("prelu", 3, False),
+        ("selu", 3, False),
+    ],
+)
+def test_normalisation_and_dropout_are_no_activations(
+    between: str, num_layers: int, fires: bool
+) -> None:
+    assert bool(found_at(MissingActivation(), run(chain(between, num_layers)))) is fires
+    active = chain(between, num_layers, activation=True)
+    assert not found_at(MissingActivation(), run(active))
+
+
+def test_a_norm_here_and_there_may_lack_an_activation_on_purpose() -> None:
+    tensors = chain("norm", 8, activation=True)
+    for at in (1, 3):
+        tensors[f"fc{at}_input_0"] = tensors[f"m{at - 1}_output_0"]
+    assert not found_at(MissingActivation(), run(tensors))
+    tensors["fc5_input_0"] = tensors["m4_output_0"]
+    assert found_at(MissingActivation(), run(tensors))
+
+
+def test_pooling_is_no_activation_even_if_one_module_pools_twice() -> None:
+    rng = np.random.default_rng(0)
+    tensors: dict[str, Any] = {}
+    shapes = ((1, 8, 8), (8, 4, 4), (16, 2, 2))
+    x = rng.normal(0, 1, (4, *shapes[0]))
+    for at, (before, after) in enumerate(pairwise(shapes)):
+        kernel = rng.normal(0, 1, (after[0], before[0], 3, 3))
+        out = rng.normal(0, 1, (4, after[0], *before[1:]))
+        tensors |= {f"Net_conv{at}.weight": kernel, f"conv{at}_input_0": x}
+        tensors |= {f"conv{at}_output_0": out, f"pool_input_{at}": out}
+        x = tensors[f"pool_output_{at}"] = out[:, :, ::2, ::2]
+    tensors |= {"Net_fc.weight": np.ones((10, 64)), "fc_input_0": x.reshape(4, 64)}
+    tensors["fc_output_0"] = rng.normal(0, 1, (4, 10))
+    assert found_at(MissingActivation(), run(tensors)) == [2, 3]
+    tensors["fc_input_0"] = np.maximum(tensors["fc_input_0"], 0)
+    assert not found_at(MissingActivation(), run(tensors))

@@ -90,3 +90,38 @@ def _declare(trial: TrialBuilder, gradients: tuple[str, ...]) -> None:
         )
     }
     trial.store.put(collections_key("worker_0"), CollectionsFile(entries, num_workers=1).encode())
+
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+def run_of_layers(*without: str, moves: bool = False, declared: bool = True) -> TrialBuilder:
+    """Return a run of five layers, called one after the other, some without a gradient."""
+    trial = TrialBuilder()
+    for step in range(12):
+        tensors: dict[str, Any] = {}
+        for name in NAMES:
+            tensors[f"Net_{name}.weight"] = np.arange(3.0) + step * moves
+            tensors[f"{name}_output_0"] = np.ones(3)
+            if name not in without:
+                tensors[f"gradient/Net_{name}.weight"] = np.ones(3)
+        trial.step(step, tensors)
+    if declared:
+        _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in NAMES))
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("without", "fires"), [(("a",), True), (("a", "b"), True), (("e",), False), (("c",), False)]
+)
+def test_what_is_cut_off_from_the_loss_is_so_from_the_first_layer_on(
+    without: tuple[str, ...], fires: bool
+) -> None:
+    assert bool(found_at(MissingGradient(), run_of_layers(*without))) is fires
+    assert not found_at(MissingGradient(), run_of_layers(*without, declared=False))
+
+
+def test_weights_that_move_are_trained_at_steps_that_were_not_saved() -> None:
+    without = ("a", "b", "c")  # as the generator is while the discriminator learns
+    assert found_at(MissingGradient(), run_of_layers(*without))
+    assert not found_at(MissingGradient(), run_of_layers(*without, moves=True))

@@ -16,7 +16,8 @@ from tests.rule_runtime.rules.runs import LOSS, found_at
 
 def passes(pairs: Iterable[tuple[float, float]], name: str = LOSS) -> list[SavedStep]:
     """Return a run in which pairs of losses of training and validation take turns, 5 steps each."""
-    steps, number = [], {ModeKeys.TRAIN: 0, ModeKeys.EVAL: 0}
+    steps: list[SavedStep] = []
+    number = {ModeKeys.TRAIN: 0, ModeKeys.EVAL: 0}
     for training, validation in pairs:
         for mode, loss in ((ModeKeys.TRAIN, training), (ModeKeys.EVAL, validation)):
             for _ in range(5):
@@ -183,4 +184,105 @@ def test_twice_as_much_is_allowed_where_one_feature_dominates(
     gains: tuple[float, ...], ratio: float, *, is_found: bool
 ) -> None:
     trial = boosted("logloss", 0.005 * ratio, 0.005, gains=gains)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
+RANDOM = np.random.default_rng(0)
+
+
+def run_of_inputs(
+    targets: np.ndarray, *more: np.ndarray, inputs: np.ndarray | None = None, batch: int = 16
+) -> TrialBuilder:
+    """Return a training whose model is given random numbers and further columns."""
+    noise = RANDOM.normal(0, 1, (len(targets), 4)) if inputs is None else inputs
+    given = np.column_stack([noise, *more]) if more else noise
+    trial = TrialBuilder()
+    for step, start in enumerate(range(0, len(targets) - batch + 1, batch)):
+        rows = slice(start, start + batch)
+        tensors = {
+            "Net_layer.weight": np.ones((4, 4)),
+            "Net_input_0": given[rows],
+            "MSELoss_input_1": targets[rows],
+            "MSELoss_output_0": np.float64(1.0),
+        }
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
+    return trial
+
+
+NUMBERS = RANDOM.lognormal(0, 1, 96)
+CLASSES = RANDOM.integers(0, 3, 96)
+
+
+@pytest.mark.parametrize(
+    ("targets", "column"),
+    [
+        (NUMBERS, np.log(NUMBERS)),
+        (NUMBERS[:, None], -NUMBERS),
+        (CLASSES, 3.0 - CLASSES),
+        (np.eye(3)[CLASSES], CLASSES / 2),
+    ],
+)
+def test_a_column_of_the_inputs_that_is_the_target(targets: np.ndarray, column: np.ndarray) -> None:
+    trial = run_of_inputs(targets, column)
+    at = found_at(SuspiciouslyGood(), trial)[0]
+    assert 16 * (at + 1) >= 50
+    found = trial.outcomes(SuspiciouslyGood())[at]
+    assert isinstance(found, IssueFound)
+    assert found.evidence.tensor == "Net_input_0"
+    assert "column 4 tells the target MSELoss_input_1 exactly" in found.evidence.sentence
+
+
+@pytest.mark.parametrize(
+    ("targets", "column"),
+    [
+        (NUMBERS, NUMBERS + RANDOM.normal(0, 0.05, 96)),  # a good feature
+        (NUMBERS, np.roll(NUMBERS, 1)),
+        (CLASSES, np.where(CLASSES == 1, 1.0, RANDOM.normal(0, 1, 96))),
+        (CLASSES, CLASSES == 1),  # tells one class of three
+        (CLASSES, CLASSES + RANDOM.normal(0, 0.1, 96)),  # classes far apart: an easy task
+        (np.column_stack([NUMBERS, NUMBERS]), NUMBERS),  # as of an autoencoder
+    ],
+)
+def test_columns_that_are_not_the_target(targets: np.ndarray, column: np.ndarray) -> None:
+    assert not found_at(SuspiciouslyGood(), run_of_inputs(targets, column))
+
+
+def test_one_column_alone_is_no_leak() -> None:
+    trial = run_of_inputs(NUMBERS, inputs=np.log(NUMBERS)[:, None])
+    assert not found_at(SuspiciouslyGood(), trial)
+
+
+def test_what_tells_one_batch_must_tell_the_next() -> None:
+    column = np.concatenate([NUMBERS[:48], NUMBERS[:47:-1]])
+    assert not found_at(SuspiciouslyGood(), run_of_inputs(NUMBERS, column))
+
+
+def slowly_boosted(share: float, *, eta: float, gain: float) -> TrialBuilder:
+    """Return trees whose score goes a share of the way that is possible."""
+    trial = TrialBuilder()
+    trial.collections(losses=("-logloss$",))
+    for step in range(120):
+        score = share * np.log(2 * np.exp(eta * (step + 1)) - 1)
+        loss = np.log1p(np.exp(-score))
+        trial.step(
+            step,
+            {
+                "train-logloss": loss,
+                "validation-logloss": loss,
+                "hyperparameters/eta": np.float64(eta),
+                "feature_importance/total_gain/f0": np.float64(gain),
+                "feature_importance/total_gain/f1": np.float64(1 - gain),
+            },
+        )
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("share", "gain", "is_found"),
+    [(0.85, 0.7, True), (0.75, 0.7, False), (0.85, 0.5, False)],
+)
+def test_small_steps_are_measured_by_how_far_they_can_go(
+    share: float, gain: float, *, is_found: bool
+) -> None:
+    trial = slowly_boosted(share, eta=0.02, gain=gain)
     assert bool(found_at(SuspiciouslyGood(), trial)) is is_found

@@ -1,0 +1,157 @@
+"""What can be wrong with what a loss gets and says: shapes, ranges, signs."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["LossMismatch", "mismatch_of"]
+
+_ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
+_OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
+_OF_PROBABILITIES: Final = re.compile(r"^BCE(WithLogits)?Loss_output")
+_OF_SIGNS: Final = re.compile(r"^(SoftMargin|HingeEmbedding)Loss_output")
+_OF_RATES: Final = re.compile(r"^PoissonNLLLoss_output")
+_OUTPUT: Final = "_output_0"
+_POSITIVE: Final = 1e-3
+_CLOSE: Final = 1e-3
+_FAR_BELOW: Final = 2.0
+_MUCH_LARGER: Final = 10.0
+_LEAST_SHARE: Final = 0.3
+_ROUNDING: Final = 1.05
+
+
+class LossMismatch(NamedTuple):
+    """What is wrong with a loss: what was measured, beside which limit, and the words."""
+
+    measure: str
+    value: float
+    threshold: float
+    told: str
+
+
+def mismatch_of(
+    step: StepView, inputs: LossInputs, name: str, worker: str, value: float
+) -> LossMismatch | None:
+    """Return what is wrong with a loss by itself, None if nothing is.
+
+    Args:
+        step: The step.
+        inputs: The inputs of its losses.
+        name: Name of the loss.
+        worker: The worker.
+        value: The loss.
+    """
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    if outputs is None:
+        return None
+    if _OF_LOGARITHMS.match(name) and outputs.high > _POSITIVE:
+        told = f"takes logarithms of probabilities, and gets numbers of up to {outputs.high:.3g}"
+        return LossMismatch("largest", outputs.high, 0.0, told)
+    if targets is None:
+        return None
+    if _OF_RATES.match(name):
+        return _of_rates(step, (outputs, targets), worker, value)
+    if _ELEMENTWISE.match(name):
+        return _spread(outputs, targets)
+    return _of_targets(name, targets) or _of_sign(inputs, name, worker, value)
+
+
+def _of_targets(name: str, targets: Input) -> LossMismatch | None:
+    """Return what is wrong with targets that a loss of yes or no cannot have."""
+    if _OF_PROBABILITIES.match(name) and not (
+        targets.low >= -_POSITIVE and targets.high <= 1 + _POSITIVE
+    ):
+        far = targets.low if targets.low < -_POSITIVE else targets.high
+        told = f"takes targets from 0 to 1, and gets {targets.low:.3g} to {targets.high:.3g}"
+        return LossMismatch("target", far, 1.0 if far > 1 else 0.0, told)
+    if _OF_SIGNS.match(name) and targets.low == 0 and targets.high == 1:
+        told = "takes targets of -1 and 1, and gets 0 and 1"
+        return LossMismatch("target", 0.0, -1.0, told)
+    return None
+
+
+def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:
+    """Return what is wrong if a loss that nobody knows by name is driven below zero."""
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    kind = inputs.kind(name, worker)
+    if outputs is None or targets is None or not value < 0:
+        return None
+    if kind is LossKind.LOOKS_LIKE_CLASSES:
+        limit = -_FAR_BELOW * max(inputs.guess(name, worker), 1.0)
+        if value < limit and inputs.of(name, worker, 2) is None:
+            told = f"is {value:.4g}, and compares scores with classes: it should fall to 0 from "
+            told += "above. Its sign is wrong, or it is of something else"
+            return LossMismatch("loss", value, limit, told)
+    if kind is not LossKind.UNKNOWN or outputs.size != targets.size:
+        return None
+    far, near = math.sqrt(outputs.mean_square), math.sqrt(targets.mean_square)
+    if not far > _MUCH_LARGER * near > 0:
+        return None
+    for power in (2, 1):
+        if _LEAST_SHARE * (far - near) ** power <= -value <= _ROUNDING * (far + near) ** power:
+            told = f"is {value:.4g}, minus what outputs of size {far:.3g} are away from targets of "
+            told += f"size {near:.3g}: its sign is wrong"
+            return LossMismatch("loss", value, 0.0, told)
+    return None
+
+
+def _of_rates(
+    step: StepView, pair: tuple[Input, Input], worker: str, value: float
+) -> LossMismatch | None:
+    """Return what is wrong if an exponential stands ahead of a loss that has one inside.
+
+    A Poisson loss of a logarithm o and a count t is exp(o) - t o, that of a rate o - t ln(o); the
+    mean of exp(o) is that of normally distributed o.
+    """
+    outputs, targets = pair
+    if not outputs.low > 0:
+        return None
+    exponential = math.exp(min(outputs.mean + outputs.std**2 / 2, 700.0))
+    of_logarithm = exponential - targets.mean * outputs.mean
+    of_rate = outputs.mean - targets.mean * math.log(outputs.mean)
+    if abs(value - of_logarithm) >= abs(value - of_rate):
+        return None
+    rows = step.tensors(regex=(r"_(input|output)_0$",))
+    low, high = rows.column("min"), rows.column("max")
+    ends = {
+        name: (float(low[at]), float(high[at]))
+        for at, (name, of) in enumerate(zip(rows.names, rows.workers, strict=True))
+        if of == worker
+    }
+    for name in sorted(ends):
+        module, is_output, _ = name.partition(_OUTPUT)
+        before = ends.get(f"{module}_input_0")
+        if not is_output or before is None or ends[name] != (outputs.low, outputs.high):
+            continue
+        grown = [math.exp(min(end, 700.0)) for end in before]
+        if before[0] < before[1] and np.allclose(grown, ends[name], rtol=_CLOSE, atol=0.0):
+            told = f"takes logarithms of rates, and gets the exponentials that {module} returns"
+            return LossMismatch("smallest", outputs.low, 0.0, told)
+    return None
+
+
+def _spread(outputs: Input, targets: Input) -> LossMismatch | None:
+    """Return what is wrong if outputs and targets are spread over each other."""
+    if outputs.shape is None or targets.shape is None:
+        return None
+    if len(outputs.shape) == len(targets.shape):
+        return None  # every pair is meant, as of quantiles
+    try:
+        size = math.prod(np.broadcast_shapes(outputs.shape, targets.shape))
+    except ValueError:
+        return None
+    most = max(outputs.size, targets.size)
+    if size <= most:
+        return None
+    shapes = f"{list(outputs.shape)} and {list(targets.shape)}"
+    told = f"compares outputs and targets of shapes {shapes}: {size} pairs, not {most:g}"
+    return LossMismatch("elements", float(size), float(most), told)

@@ -1,0 +1,149 @@
+"""GeneralisationGap where validation rises, or was never better than one answer for all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.rules.generalisation_gap import GeneralisationGap
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import found_at
+
+
+def of_passes(
+    validation: Iterable[float],
+    training: Iterable[float],
+    *,
+    name: str = "CrossEntropyLoss",
+    inputs: Mapping[str, object] | None = None,
+    noise: float = 0.0,
+    length: int = 60,
+) -> TrialBuilder:
+    """Return a run with a saved training step in five and one step of each pass."""
+    random = np.random.default_rng(1)
+    trial = TrialBuilder()
+    step = 0
+    for number, (now, of_training) in enumerate(zip(validation, training, strict=True)):
+        for at in range(0, length, 5):
+            loss = of_training + noise * random.normal()
+            mode_step = number * length + at
+            tensors = {**(inputs or {}), f"{name}_output_0": np.float64(loss)}
+            trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=mode_step)
+            step += 1
+        tensors = {**(inputs or {}), f"{name}_output_0": np.float64(now)}
+        trial.step(step, tensors, mode=ModeKeys.EVAL, mode_step=number)
+        step += 1
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("validation", "training", "is_found"),
+    [
+        ([-31, -29, -27, -25], [-8, -28, -28, -28], True),
+        ([-31, -30.9, -30.8, -30.7], [-8, -28, -28, -28], False),  # it hardly rises
+        ([-25, -31, -29, -27], [-8, -28, -28, -28], False),  # not often enough in a row
+        ([-31, -25, -31, -25], [-8, -28, -28, -28], False),
+        ([-25, -27, -29, -31], [-8, -28, -28, -28], False),
+    ],
+)
+def test_validation_that_rises_though_training_is_too_noisy_to_tell(
+    validation: list[float], training: list[float], *, is_found: bool
+) -> None:
+    trial = of_passes(validation, training, name="PoissonNLLLoss", noise=6.0)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+def test_validation_and_training_that_rise_together_are_another_fault() -> None:
+    trial = of_passes([0.5, 0.9, 1.3, 1.7], [0.5, 0.9, 1.3, 1.7])
+    assert not found_at(GeneralisationGap(), trial)
+
+
+TWENTY_SIX = {
+    "CrossEntropyLoss_input_0": np.sin(np.arange(32 * 26.0)).reshape(32, 26),
+    "CrossEntropyLoss_input_1": np.arange(32) % 26,
+}
+NUMBERS = {"MSELoss_input_0": np.zeros(40), "MSELoss_input_1": np.arange(40.0) % 2}  # of 0.25
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "validation", "training", "is_found"),
+    [
+        ("CrossEntropyLoss", TWENTY_SIX, [3.27, 3.29, 3.28, 3.30], 3.26, True),
+        ("CrossEntropyLoss", TWENTY_SIX, [4.3, 4.05, 4.2, 4.3, 4.2, 4.2], 3.5, True),
+        ("CrossEntropyLoss", TWENTY_SIX, [4.3, 3.76, 3.96, 3.91, 4.05, 4.14], 3.3, True),
+        ("CrossEntropyLoss", TWENTY_SIX, [3.20, 3.20, 3.20, 3.20], 3.2, False),  # classes differ
+        ("CrossEntropyLoss", TWENTY_SIX, [5.0, 4.5, 4.0, 3.6], 3.5, False),  # it still falls
+        ("CrossEntropyLoss", {}, [3.27, 3.29, 3.28, 3.30], 3.26, False),
+        ("MSELoss", NUMBERS, [0.25, 0.26, 0.26, 0.26], 0.24, True),
+        ("MSELoss", NUMBERS, [0.24, 0.24, 0.24, 0.24], 0.24, False),
+    ],
+)
+def test_validation_that_is_never_better_than_one_answer_for_all_rows(
+    name: str,
+    inputs: Mapping[str, object],
+    validation: list[float],
+    training: float,
+    *,
+    is_found: bool,
+) -> None:
+    first = 1.15 * training
+    falling = [first, *[training] * (len(validation) - 1)]
+    trial = of_passes(validation, falling, name=name, inputs=inputs)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+    short = of_passes(validation, falling, name=name, inputs=inputs, length=20)
+    assert not found_at(GeneralisationGap(), short)  # there was hardly time to learn
+
+
+def test_a_sum_is_not_compared_with_one_answer() -> None:
+    targets = np.sin(np.arange(128.0))
+    for outputs, is_found in ((0.0 * targets, True), (0.99 * targets, False)):
+        loss = float(((outputs - targets) ** 2).sum())
+        inputs = {"MSELoss_input_0": outputs, "MSELoss_input_1": targets}
+        training = [64.0, *[loss] * 4]  # it was learned ahead of the first pass, if at all
+        of_one = [loss / 128] * 5
+        as_sum = of_passes([loss] * 5, training, name="MSELoss", inputs=inputs)
+        as_mean = of_passes(of_one, of_one, name="MSELoss", inputs=inputs)
+        assert not found_at(GeneralisationGap(), as_sum)
+        assert bool(found_at(GeneralisationGap(), as_mean)) is is_found
+
+
+def test_what_only_looks_like_classes_must_begin_at_guessing() -> None:
+    """A distance between embeddings of 32 numbers, with classes below 32 as targets."""
+    inputs = {"CenterLoss_input_0": 9 * np.eye(40, 32), "CenterLoss_input_1": np.arange(40) % 9}
+    for scale, is_found in ((1.0, True), (10.0, False)):
+        validation = np.array([3.5, 3.52, 3.51, 3.53]) * scale
+        training = np.array([3.6, 3.4, 3.4, 3.4]) * scale
+        trial = of_passes(validation, training, name="CenterLoss", inputs=inputs)
+        assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+def test_a_sum_that_falls_fast_ahead_of_the_first_pass_is_a_sum() -> None:
+    """Training is six times less than validation where that begins, on 40 times as many rows."""
+    trial = TrialBuilder()
+    step = 0
+    for training, validation in ((5.0, 30.0), (0.3, 23.0), (0.3, 14.0), (0.3, 12.0), (0.3, 12.0)):
+        for mode, loss, rows in ((ModeKeys.TRAIN, training, 8), (ModeKeys.EVAL, validation, 300)):
+            targets = np.sin(np.arange(rows))[:, None]
+            tensors = {
+                "MSELoss_input_0": 0.9 * targets,
+                "MSELoss_input_1": targets,
+                "MSELoss_output_0": np.float64(loss),
+            }
+            for _ in range(5):
+                trial.step(step, tensors, mode=mode, mode_step=step)
+                step += 1
+    assert not found_at(GeneralisationGap(), trial)
+
+
+def test_trees_with_small_steps_that_learn_by_heart() -> None:
+    for rise, is_found in ((0.004, True), (0.0005, False), (-0.004, False)):
+        trial = TrialBuilder()
+        trial.collections(losses=("-logloss$",))
+        for step in range(0, 120, 2):
+            share = step / 120
+            losses = {"train-logloss": -0.005 * share, "validation-logloss": rise * share}
+            trial.step(step, {name: np.float64(0.693 + by) for name, by in losses.items()})
+        assert bool(found_at(GeneralisationGap(), trial)) is is_found
