@@ -19,6 +19,7 @@ DANGEROUS_MODULES = frozenset({"marshal", "shelve", "dill", "cloudpickle", "jobl
 UNPICKLES = frozenset({"load", "loads", "Unpickler"})
 DANGEROUS_CALLS = frozenset({"eval", "exec", "compile", "__import__"})
 RUN_CODE_OF_THE_USER = {
+    "hook_layer/autopatch/command.py",  # the script that its command line names
     "rule_runtime/custom_rules/loader.py",  # a file that its caller allows, pinned by its hash
 }
 """Files that may execute code: none of it comes with a trial."""

@@ -1,0 +1,113 @@
+"""The command `python -m hook_layer`: runs a script as `python` would, with a hook in it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from hook_layer.autopatch import watch_frameworks
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import (
+    ConfigurationFileNotFoundError,
+    HookConfigurationError,
+    TrainingStoppedError,
+)
+
+__all__ = ["MISTAKE", "STOPPED", "main"]
+
+MISTAKE: Final = 2
+"""Exit status where the command line or the configuration file has a mistake."""
+STOPPED: Final = 3
+"""Exit status where a rule asked for the end of the training, and the script let it end."""
+
+_EPILOGUE = f"""
+The configuration file is that of the hook: --config, else the one that STEPWATCH_CONFIG or
+SMDEBUG_CONFIG_FILE_PATH names, else SageMaker's. Without one, and without --out-dir, the script
+runs as it is. USE_SMDEBUG=0 switches hooks off.
+
+exit status: the script's; {MISTAKE}: a mistake in the command line or the configuration file;
+{STOPPED}: a rule asked for the end of the training.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command.
+
+    Args:
+        arguments: What stands behind the command's name.
+
+    Returns:
+        The exit status, where the script did not end the process itself.
+    """
+    options = _parser().parse_args(arguments)
+    source = HookSource(options.config, options.out_dir)
+    try:
+        source.check()
+        watch_frameworks(source)
+    except ConfigurationFileNotFoundError as error:
+        if options.config is not None:
+            return _mistake(error)
+        _say(f"the script runs without a hook: {error}")
+    except HookConfigurationError as error:
+        return _mistake(error)
+    try:
+        _run(options.script, options.arguments, is_module=options.module)
+    except TrainingStoppedError as stopped:
+        _say(stopped)
+        return STOPPED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m hook_layer",
+        description="Run a training script, unchanged, with a hook that captures its tensors.",
+        epilog=_EPILOGUE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--config", metavar="FILE", help="configuration file, or its s3:// URI")
+    parser.add_argument(
+        "--out-dir", metavar="DIR", help="folder or s3:// URI to write to, with the hook's defaults"
+    )
+    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
+    parser.add_argument("script", metavar="SCRIPT", help="the training script")
+    parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _run(script: str, arguments: Sequence[str], *, is_module: bool) -> None:
+    """Run a script or module as the main program of this process."""
+    sys.argv = [script, *arguments]
+    if is_module:
+        sys.path[0] = os.getcwd()  # noqa: PTH109 - as python -m has it
+        runpy.run_module(script, run_name="__main__", alter_sys=True)
+        return
+    path = Path(script)
+    if not path.is_file():
+        sys.exit(_mistake(f"{script}: there is no such script"))
+    sys.path[0] = str(path.resolve().parent)
+    # The module stays: what runs at exit, and processes that are spawned, look for it.
+    main_module = ModuleType("__main__")
+    main_module.__file__ = script
+    main_module.__loader__ = SourceFileLoader("__main__", script)
+    vars(main_module)["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main_module
+    code = compile(path.read_bytes(), script, "exec", dont_inherit=True)
+    exec(code, vars(main_module))  # noqa: S102 - the user's own script
+
+
+def _mistake(error: object) -> int:
+    _say(error)
+    return MISTAKE
+
+
+def _say(what: object) -> None:
+    sys.stderr.write(f"stepwatch: {what}\n")

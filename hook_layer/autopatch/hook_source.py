@@ -1,0 +1,73 @@
+"""Where the hooks of unchanged scripts come from: a configuration file or a folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TypeVar
+
+from hook_layer.config import hook_enabled
+from hook_layer.configuration.configuration_file import read_configuration_file
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.original_api import OriginalApi
+
+__all__ = ["HookSource"]
+
+logger = logging.getLogger("stepwatch")
+
+_Hook = TypeVar("_Hook", bound=OriginalApi)
+
+
+@dataclass(frozen=True)
+class HookSource:
+    """Where hooks come from.
+
+    Attributes:
+        config: A configuration file; None: the one that the environment names.
+        out_dir: A folder or URI, in place of a configuration file; the hook's defaults apply.
+    """
+
+    config: str | None = None
+    out_dir: str | None = None
+
+    def is_there(self) -> bool:
+        """Tell whether hooks are wanted: there is a folder or a file, and no kill switch."""
+        if not hook_enabled():
+            return False
+        if self.out_dir is not None:
+            return True
+        try:
+            read_configuration_file(self.config)
+        except ConfigurationFileNotFoundError:
+            return False
+        return True
+
+    def check(self) -> None:
+        """Check the configuration file as far as that can be done without a framework.
+
+        Raises:
+            HookConfigurationError: It has a mistake.
+        """
+        if self.out_dir is None:
+            load_hook_configuration(self.config)
+
+    def make(self, hook_type: type[_Hook]) -> _Hook | None:
+        """Return a new hook; None, with the reason logged, if there can be none.
+
+        Args:
+            hook_type: The framework's hook.
+        """
+        try:
+            if self.out_dir is None:
+                return hook_type.create_from_json_file(self.config)
+            return hook_type(self.out_dir)  # type: ignore[call-arg, arg-type]  # a framework's
+        except HookConfigurationError as error:
+            logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
+            return None
+
+    @classmethod
+    def of_environment(cls) -> HookSource:
+        """Return the source of a process that was not told of one by its command line."""
+        return cls(out_dir=os.environ.get("STEPWATCH_OUT_DIR") or None)

@@ -1,0 +1,74 @@
+"""Calling something when a package has been imported, whoever imports it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["call_after_import"]
+
+
+def call_after_import(package: str, callback: Callable[[], None]) -> None:
+    """Call something once a package has been imported: at once if it has been already.
+
+    Args:
+        package: Name of a package, not of a part of one.
+        callback: What to call; it must not raise.
+    """
+    module = sys.modules.get(package)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        callback()
+        return
+    sys.meta_path.insert(0, _Finder(package, callback))
+
+
+class _Finder(MetaPathFinder):
+    """Finds one package as the other finders do, with a loader that calls back."""
+
+    def __init__(self, package: str, callback: Callable[[], None]) -> None:
+        self._package = package
+        self._callback = callback
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._package:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                spec.loader = _CallingLoader(spec.loader, self._loaded)
+                return spec
+        return None
+
+    def _loaded(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._callback()
+
+
+class _CallingLoader(Loader):
+    """A loader that calls back when its module has been executed, and takes itself out again."""
+
+    def __init__(self, loader: Any, loaded: Callable[[], None]) -> None:
+        self._loader = loader
+        self._loaded = loaded
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._loaded()

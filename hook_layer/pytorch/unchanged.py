@@ -1,0 +1,189 @@
+"""Finding the model and the losses of a PyTorch script that has no hook.
+
+The model is the outermost module with parameters to train whose forward pass is the first to run;
+the hook is made, and registers it, right ahead of that pass. The losses are the modules of
+`torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
+without a module is known from the backward pass, as always. The mode is the model's own: TRAIN
+after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other
+modules any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+from weakref import WeakSet, ref
+
+import torch
+from torch import nn
+from torch.nn.modules.loss import _Loss
+from torch.nn.modules.module import register_module_forward_pre_hook
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.pytorch import Hook, get_hook, modes
+
+__all__ = ["watch_unchanged"]
+
+logger = logging.getLogger("stepwatch")
+
+_is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
+_MAX_PASSES: Final = 2
+"""Forward passes of the model in training during which losses are looked for."""
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Make a hook for the first model that is trained in this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+    _Search(source).begin()
+
+
+class _Search:
+    """Looks for the model and for its losses.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def __init__(self, source: HookSource) -> None:
+        self._source = source
+        self._losses: WeakSet[nn.Module] = WeakSet()
+        self._hook: Hook | None = None
+        self._model: Callable[[], nn.Module | None] = lambda: None
+        self._num_passes = 0
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Look at every module that is called, and at what tells of losses and modes."""
+        self._handle = register_module_forward_pre_hook(self._on_forward)
+        # torch's warning that it is called for the wrapper, too, which is looked through.
+        warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
+        _call_after(_Loss, "__init__", self._on_loss_made)
+        _call_after(nn.Module, "train", self._on_mode)
+        # A module that is compiled in place is called past the hooks of all modules.
+        _call_before(nn.Module, "compile", self._on_compile)
+
+    def _end(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    # What happens in the script ------------------------------------------------------------------
+
+    def _on_forward(self, module: nn.Module, inputs: Any) -> None:
+        if not torch.compiler.is_compiling():  # this function is then a part of the graph
+            self._try(self._look_at, module, inputs)
+
+    def _on_compile(self, module: nn.Module) -> None:
+        if self._hook is None and self._handle is not None:
+            self._try(self._look_for_model, module)
+
+    def _on_loss_made(self, loss: nn.Module) -> None:
+        self._losses.add(loss)
+        if self._hook is not None and self._hook.is_active:
+            self._try(self._hook.register_loss, loss)
+
+    def _on_mode(self, module: nn.Module) -> None:
+        if self._hook is not None and module is self._model():
+            self._try(self._set_mode, module)
+
+    # What is made of it --------------------------------------------------------------------------
+
+    def _look_at(self, module: nn.Module, inputs: Any) -> None:
+        if _is_tracing():
+            return
+        if self._hook is None:
+            self._look_for_model(module)
+            hook: Hook | None = self._hook
+            if hook is not None and module is self._model():
+                # torch listed the hooks of this call before this one was among them.
+                hook.forward_pre_hook(module, inputs)
+        if module is self._model():
+            self._num_passes += module.training
+            if self._num_passes > _MAX_PASSES:
+                self._end()
+        elif type(module).__name__.endswith("Loss") and not self._is_in_model(module):
+            self._register_loss(module)
+
+    def _look_for_model(self, module: nn.Module) -> None:
+        if get_hook() is not None:
+            logger.info("the script has a hook of its own, and gets no other")
+            self._end()
+        elif any(parameter.requires_grad for parameter in module.parameters()):
+            hook = self._source.make(Hook)
+            if hook is None:
+                self._end()
+            else:
+                self._watch(hook, _without_wrapper(module))
+
+    def _watch(self, hook: Hook, model: nn.Module) -> None:
+        self._hook, self._model = hook, ref(model)
+        hook.register_module(model)
+        self._set_mode(model)
+        for loss in list(self._losses):
+            if not self._is_in_model(loss):
+                hook.register_loss(loss)
+        if _is_compiled(model):
+            self._end()  # the graph shall not have us in it
+
+    def _register_loss(self, loss: nn.Module) -> None:
+        if self._hook is not None:
+            self._hook.register_loss(loss)
+
+    def _set_mode(self, model: nn.Module) -> None:
+        mode = modes.TRAIN if model.training else modes.EVAL
+        if self._hook is not None and self._hook.mode is not mode:
+            self._hook.set_mode(mode)
+
+    def _is_in_model(self, module: nn.Module) -> bool:
+        model = self._model()
+        return model is not None and any(part is module for part in model.modules())
+
+    def _try(self, function: Callable[..., object], *arguments: object) -> None:
+        try:
+            function(*arguments)
+        except TrainingStoppedError:
+            raise
+        except Exception:
+            logger.exception("looking for the model failed: the script runs as it is")
+            self._end()
+
+
+def _call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        callback(self)
+        return result
+
+    setattr(kind, name, method)
+
+
+def _call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        callback(self)
+        return original(self, *args, **kwargs)
+
+    setattr(kind, name, method)
+
+
+def _without_wrapper(module: nn.Module) -> nn.Module:
+    """Return the model that the script wrote, where a wrapper hands its inputs on to it."""
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        return _without_wrapper(module.get_submodule("module"))
+    return module
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule"

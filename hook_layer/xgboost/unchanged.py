@@ -1,0 +1,90 @@
+"""Adding a hook to the first training of an XGBoost script that has none.
+
+`xgboost.train` is one function under three names; the scikit-learn interface calls the third. The
+hook gets the parameters, the training data, and the last of `evals` as the data to predict, so that
+a configuration file can ask for every collection. A second training of the process is not watched:
+its rounds would be counted on in the same trial.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import wraps
+from typing import Any
+
+import xgboost
+import xgboost.sklearn
+import xgboost.training
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.hook import BaseHook
+from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.xgboost import Hook
+
+__all__ = ["watch_unchanged"]
+
+logger = logging.getLogger("stepwatch")
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Make a hook for the first training of this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+    original = xgboost.training.train
+    trainings = _Trainings(source)
+
+    @wraps(original)
+    def train(*args: Any, **kwargs: Any) -> Any:
+        trainings.add_hook(args, kwargs)
+        return original(*args, **kwargs)
+
+    for module in (xgboost, xgboost.training, xgboost.sklearn):
+        if getattr(module, "train", None) is original:
+            vars(module)["train"] = train
+
+
+class _Trainings:
+    """The trainings of this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def __init__(self, source: HookSource) -> None:
+        self._source = source
+        self._num_seen = 0
+
+    def add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Add a hook to the arguments of `xgboost.train`, if it is to have one.
+
+        Args:
+            args: What is passed by position.
+            kwargs: What is passed by keyword; gets `callbacks`.
+        """
+        try:
+            self._add_hook(args, kwargs)
+        except Exception:
+            logger.exception("no hook could be added: the training runs as it is")
+
+    def _add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        callbacks = list(kwargs.get("callbacks") or ())
+        if any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks):
+            return
+        self._num_seen += 1
+        if self._num_seen > 1:
+            logger.log(
+                logging.WARNING if self._num_seen == 2 else logging.DEBUG,  # noqa: PLR2004
+                "only the first training of a process is watched, this is another one",
+            )
+            return
+        hook = self._source.make(Hook)
+        if hook is None:
+            return
+        named = dict(zip(("params", "dtrain"), args, strict=False)) | kwargs
+        hook.hyperparameters = named.get("params")
+        hook.train_data = named.get("dtrain")
+        evals = kwargs.get("evals")
+        hook.validation_data = evals[-1][0] if evals else None
+        kwargs["callbacks"] = [*callbacks, hook]

@@ -1,0 +1,176 @@
+"""Scripts without a hook, run by `python -m hook_layer` as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hook_layer.autopatch.command import MISTAKE, STOPPED
+from hook_layer.format.modes import ModeKeys
+from rule_runtime import create_trial
+
+SCRIPTS = Path(__file__).resolve().parent / "scripts"
+ROOT = Path(__file__).resolve().parents[3]
+TORCH = "torch_script.py"
+XGBOOST = "xgboost_script.py"
+
+
+def run(
+    command: Sequence[str | Path], cwd: Path = SCRIPTS, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    inherited = {key: value for key, value in os.environ.items() if "CONFIG" not in key}
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=cwd,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        check=False,
+    )
+
+
+def configuration(folder: Path, out_dir: Path, *collections: dict[str, object]) -> Path:
+    file = folder / "stepwatch.json"
+    content = {
+        "TrainingJobName": "job",
+        "DebugHookConfig": {
+            "LocalPath": str(out_dir),
+            "HookParameters": {"save_interval": "1", "stop_poll_s": "0.001"},
+            "CollectionConfigurations": list(collections),
+        },
+    }
+    file.write_text(json.dumps(content))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "loss"),
+    [
+        ([], "CrossEntropyLoss_output_0"),
+        (["--compile", "wrapped"], "CrossEntropyLoss_output_0"),
+        (["--compile", "in_place"], "CrossEntropyLoss_output_0"),
+        (["--loss", "own"], "FocalLoss_output_0"),
+        (["--loss", "function"], "Loss_output_0"),
+        (["--parallel"], "CrossEntropyLoss_output_0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
+    tmp_path: Path, options: list[str], loss: str
+) -> None:
+    out_dir = tmp_path / "tensors"
+    config = configuration(
+        tmp_path, out_dir, {"CollectionName": "weights"}, {"CollectionName": "gradients"}
+    )
+    plain = run([TORCH, *options])
+    watched = run(["-m", "hook_layer", "--config", config, TORCH, *options])
+    assert watched.returncode == plain.returncode == 0, watched.stderr
+    assert watched.stdout == plain.stdout
+    trial = create_trial(str(out_dir))
+    assert {"Net_hidden.weight", "gradient/Net_head.bias", loss} <= set(trial.tensor_names())
+    assert trial.steps() == list(range(10))
+    assert trial.tensor(loss).steps(mode=ModeKeys.TRAIN) == list(range(8))
+    if loss != "Loss_output_0":  # without a module it is known from the backward pass alone
+        assert trial.tensor(loss).steps(mode=ModeKeys.EVAL) == [0, 1]
+    assert trial.loaded_all_steps
+
+
+def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
+    done = run(["-m", "hook_layer", "--out-dir", tmp_path / "x", TORCH, "--config", "theirs"])
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["config"] == "theirs"
+    assert said["arguments"] == ["--config", "theirs"]
+
+
+def test_a_hook_of_the_script_stays_the_only_one(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    done = run(
+        ["-m", "hook_layer", "--config", configuration(tmp_path, other), "hooked_script.py", own]
+    )
+    assert done.returncode == 0, done.stderr
+    assert create_trial(str(own)).steps() == [0, 1, 2]
+    assert not other.exists()
+
+
+def test_without_a_configuration_the_script_runs_as_it_is() -> None:
+    done = run(["-m", "hook_layer", TORCH], STEPWATCH_CONFIG="")
+    assert done.returncode == 0
+    assert "runs without a hook" in done.stderr
+    assert done.stdout == run([TORCH]).stdout
+
+
+def test_the_kill_switch(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    done = run(["-m", "hook_layer", "--config", config, TORCH], USE_SMDEBUG="0")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "tensors").exists()
+
+
+def test_a_stop_request_ends_the_script_with_a_status_of_its_own(tmp_path: Path) -> None:
+    out_dir = tmp_path / "tensors"
+    config = configuration(tmp_path, out_dir)
+    done = run(["-m", "hook_layer", "--config", config, TORCH, "--stop-in", out_dir])
+    assert done.returncode == STOPPED, done.stderr
+    assert "the loss is bad" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert create_trial(str(out_dir)).steps()[:4] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.py"], "nothing.py: there is no such script"),
+        (["--config", "nothing.json", TORCH], "nothing.json does not exist"),
+    ],
+)
+def test_mistakes_of_the_command_line(arguments: list[str], message: str) -> None:
+    done = run(["-m", "hook_layer", *arguments])
+    assert done.returncode == MISTAKE
+    assert message in done.stderr
+
+
+def test_a_mistake_in_the_configuration_comes_before_the_script(tmp_path: Path) -> None:
+    config = tmp_path / "stepwatch.json"
+    config.write_text('{"DebugHookConfig": {"HookParameters": {"save_intervall": "1"}}}')
+    done = run(["-m", "hook_layer", "--config", config, TORCH])
+    assert done.returncode == MISTAKE
+    assert "save_interval" in done.stderr
+    assert not done.stdout
+
+
+def test_exit_status_spawned_processes_and_modules_are_as_without_us(tmp_path: Path) -> None:
+    for start in (["spawning_script.py"], ["-m", "spawning_script"]):
+        done = run(["-m", "hook_layer", "--out-dir", tmp_path / "x", *start])
+        assert (done.returncode, done.stdout) == (7, "[2, 4]\n"), done.stderr
+
+
+@pytest.mark.parametrize("order", [("own", "sklearn"), ("sklearn", "own")])
+def test_the_first_training_of_xgboost_is_watched(tmp_path: Path, order: tuple[str, str]) -> None:
+    out_dir = tmp_path / "tensors"
+    config = configuration(
+        tmp_path,
+        out_dir,
+        {"CollectionName": "metrics"},
+        {"CollectionName": "predictions"},
+        {"CollectionName": "feature_importance"},
+        {"CollectionName": "hyperparameters"},
+    )
+    plain = run([XGBOOST, *order])
+    watched = run(["-m", "hook_layer", "--config", config, XGBOOST, *order])
+    assert watched.returncode == 0, watched.stderr
+    assert watched.stdout == plain.stdout
+    assert watched.stderr.count("only the first training of a process is watched") == 1
+    trial = create_trial(str(out_dir))
+    metric = {"own": "train-rmse", "sklearn": "validation_0-rmse"}[order[0]]
+    saved = [float(trial.tensor(metric).value(step)[0]) for step in trial.steps()]
+    told = json.loads(plain.stdout.splitlines()[-1])
+    assert saved == pytest.approx(told[0])
+    assert {"predictions", "hyperparameters/max_depth"} <= set(trial.tensor_names())

@@ -1,0 +1,71 @@
+"""The start-up file, in a folder that Python takes for site-packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hook_layer.autopatch.startup_file import is_on, switch_off, switch_on
+from rule_runtime import create_trial
+from tests.hook_layer.autopatch.test_command import SCRIPTS, TORCH, configuration, run
+
+START = "import site, sys; site.addsitedir(sys.argv.pop(1)); "
+RUN = START + "import runpy; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+
+
+def test_on_and_off(tmp_path: Path) -> None:
+    assert not is_on(tmp_path)
+    file = switch_on(tmp_path)
+    assert is_on(tmp_path)
+    assert file.parent == tmp_path
+    assert switch_off(tmp_path) == file
+    assert not is_on(tmp_path)
+    switch_off(tmp_path)
+
+
+def test_scripts_are_watched_where_a_configuration_is_named(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    switch_on(site)
+    config = configuration(tmp_path, tmp_path / "tensors")
+    done = run(["-c", RUN, site, SCRIPTS / TORCH], STEPWATCH_OUT_DIR=str(tmp_path / "tensors"))
+    assert done.returncode == 0, done.stderr
+    assert create_trial(str(tmp_path / "tensors")).steps()
+    named = run(["-c", RUN, site, SCRIPTS / TORCH], SMDEBUG_CONFIG_FILE_PATH=str(config))
+    assert named.stdout == done.stdout
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"SMDEBUG_CONFIG_FILE_PATH": "nothing.json"}, {"TRAINING_JOB_NAME": "job"}]
+)
+def test_nothing_is_imported_where_none_is_found(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    switch_on(tmp_path)
+    shown = START + "print(sorted(m for m in sys.modules if m.startswith('hook_layer.pytorch')))"
+    done = run(["-c", shown, tmp_path], **environment)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_broken_configuration_breaks_no_script(tmp_path: Path) -> None:
+    switch_on(tmp_path)
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    done = run(
+        ["-c", RUN, tmp_path, SCRIPTS / "spawning_script.py"],
+        SMDEBUG_CONFIG_FILE_PATH=str(broken),
+    )
+    assert done.returncode == 7
+    assert "broken.json" in done.stderr
+
+
+def test_an_ordinary_start_costs_no_import(tmp_path: Path) -> None:
+    file = switch_on(tmp_path)
+    shown = f"import sys\n{file.read_text()}print('hook_layer' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", shown], capture_output=True, text=True, env={}, check=True
+    )
+    assert done.stdout == "False\n"
