@@ -10,8 +10,8 @@ from pathlib import Path
 from hook_layer.storage.base import open_store
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.registry import available_rules, create_rule
+from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.trial.run_files import current_run, read_end_marker
 
@@ -53,8 +53,15 @@ def parse_rule(text: str) -> tuple[str, Rule]:
             raise ValueError(f"{text!r}: write parameters as NAME:key=value,key=value")
         parameters[key.strip()] = value
     if not source:
-        return text, create_rule(name.strip(), parameters)
+        return text, create_rule(_class_name(name.strip()), parameters)
     return text, _custom_rule(source, name.strip(), parameters)
+
+
+def _class_name(name: str) -> str:
+    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too."""
+    if name.lower() != name:
+        return name
+    return next((rule for rule in available_rules() if snake_case(rule) == name), name)
 
 
 def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:

@@ -1,0 +1,136 @@
+"""The command `run`: a training script with a hook in it, and rules that judge it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from hook_layer.storage.base import open_store
+from rule_runtime.cli.evaluation import ExitStatus, exit_status
+from rule_runtime.configuration.packs import find_pack
+from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.watched_script import hooked_command, watch_process
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["SCRIPT_FAILED", "RunOptions", "WatchedRun", "default_out_dir"]
+
+SCRIPT_FAILED: Final = 4
+"""Exit status where no issue was found, and the script ended with a status of its own."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a script is watched.
+
+    Attributes:
+        out_dir: Folder or URI that the hook writes to.
+        save_interval: Steps between two that are saved.
+        stops: Names of the rules whose finding ends the training.
+        patience_s: Seconds that the script may take to end once it was asked to.
+    """
+
+    out_dir: str
+    save_interval: int
+    stops: frozenset[str]
+    patience_s: float
+
+
+class WatchedRun:
+    """One run of a script with rules that judge it.
+
+    Args:
+        rules: The rules and the names under which they are told.
+        options: How the script is watched.
+        told: Where changes of status are told.
+    """
+
+    def __init__(
+        self, rules: Sequence[tuple[str, Rule]], options: RunOptions, told: Console
+    ) -> None:
+        self._rules = rules
+        self._options = options
+        self._told = told
+        self._statuses: dict[str, RuleStatus] = {}
+        self._has_told_of_stop = False
+        self._judge = LiveJudge(
+            open_store(options.out_dir), rules, stops=lambda name: name in options.stops
+        )
+
+    @property
+    def states(self) -> Mapping[str, EvaluationState]:
+        """The state of each rule, by its name."""
+        return self._judge.states
+
+    def run(self, command: Sequence[str]) -> int:
+        """Run a command and return the exit status to end with.
+
+        Args:
+            command: The command of the user.
+
+        Raises:
+            ValueError: It is no script of Python, or rules ask for what cannot be had together.
+            OSError: It cannot be run.
+            StorageError: What it stores cannot be read.
+        """
+        with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
+            config = Path(folder) / "stepwatch.json"
+            config.write_text(json.dumps(self._configuration()))
+            status = watch_process(
+                hooked_command(command, config),
+                self._judge,
+                patience_s=self._options.patience_s,
+                on_news=self._tell,
+            )
+        verdict = exit_status(self.states)
+        if verdict is ExitStatus.ISSUE_FOUND or status == 0:
+            return verdict
+        self._told.print(f"the script ended with status {status}")
+        return SCRIPT_FAILED
+
+    def _configuration(self) -> dict[str, Any]:
+        pack = find_pack("recommended").with_interval(self._options.save_interval)
+        collections = pack.collections_for(rule for _, rule in self._rules)
+        return {
+            "TrainingJobName": Path(self._options.out_dir).name,
+            "DebugHookConfig": {
+                "LocalPath": self._options.out_dir,
+                "HookParameters": {
+                    "save_interval": str(self._options.save_interval),
+                    "stop_poll_s": "0.5",
+                },
+                "CollectionConfigurations": [each.to_json() for each in collections],
+            },
+        }
+
+    def _tell(self) -> None:
+        for name, state in self.states.items():
+            if self._statuses.get(name, RuleStatus.IN_PROGRESS) is state.status:
+                continue
+            self._statuses[name] = state.status
+            if state.status is RuleStatus.ISSUES_FOUND:
+                details = status_details(name, state).rpartition("\n")[2]
+                self._told.print(f"{name}: {details}", style="red", markup=False)
+        stopped_by = self._judge.stopped_by
+        if stopped_by is not None and not self._has_told_of_stop:
+            self._has_told_of_stop = True
+            self._told.print(f"the training is asked to stop because of {stopped_by}", markup=False)
+
+
+def default_out_dir(command: Sequence[str]) -> str:
+    """Return a new folder below `runs/` that is named after the script and the time.
+
+    Args:
+        command: The command of the user.
+    """
+    script = next((part for part in command if part.endswith(".py")), "script")
+    now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    return str(Path("runs") / f"{Path(script).stem}-{now}")

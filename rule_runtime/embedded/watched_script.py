@@ -1,0 +1,135 @@
+"""Running a training script, unchanged, with a hook in it, beside the rules that judge it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from rule_runtime.embedded.live_judge import LiveJudge
+
+__all__ = ["hooked_command", "watch_process"]
+
+_PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
+_TURN_S: Final = 0.2
+"""Longest time between two looks at the folder, seconds."""
+
+
+def hooked_command(command: Sequence[str], config: Path) -> list[str]:
+    """Return the command that runs the same script with a hook in it.
+
+    Args:
+        command: `python SCRIPT ...`, `python -m MODULE ...` or `SCRIPT.py ...`.
+        config: Configuration file of the hook.
+
+    Raises:
+        ValueError: It is none of these, or that Python does not have this package.
+        OSError: There is no such Python.
+    """
+    program, *arguments = command
+    if program.endswith(".py"):
+        program, arguments = sys.executable, [program, *arguments]
+    elif _PYTHON.fullmatch(Path(program).name) is None:
+        raise ValueError(
+            f"{program!r} is neither Python nor a script of it: write `-- python train.py ...`; "
+            "for launchers that start Python themselves switch the start-up file on "
+            "(`stepwatch autopatch on`) and set STEPWATCH_CONFIG"
+        )
+    switches = []
+    while arguments and arguments[0].startswith("-") and arguments[0] != "-m":
+        switches.append(arguments.pop(0))
+    if not arguments or "-c" in switches:
+        raise ValueError(f"{' '.join(command)!r} names no script: write `-- python train.py ...`")
+    _check_python(program)
+    return [program, *switches, "-m", "hook_layer", "--config", str(config), *arguments]
+
+
+def _check_python(program: str) -> None:
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec('hook_layer') is None)"
+    if subprocess.run([program, "-c", look], check=False).returncode != 0:  # noqa: S603 - see above
+        raise ValueError(
+            f"{program!r} is a Python in which stepwatch is not installed: install it there, or "
+            f"give the one that has it, {sys.executable}"
+        )
+
+
+def watch_process(
+    command: Sequence[str],
+    judge: LiveJudge,
+    *,
+    patience_s: float,
+    on_news: Callable[[], None] = lambda: None,
+) -> int:
+    """Run a command to its end while a judge looks at what it stores.
+
+    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL.
+
+    Args:
+        command: The command.
+        judge: What looks at the folder that the command writes to.
+        patience_s: Seconds that it may take to end once it was asked to.
+        on_news: Called whenever verdicts may have changed.
+
+    Returns:
+        The exit status; below 0 for the signal that ended it.
+
+    Raises:
+        OSError: The command cannot be run.
+        StorageError: The storage cannot be read.
+    """
+    process = subprocess.Popen(list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"})  # noqa: S603 - the user's own
+    insistence = _Insistence(process, patience_s)
+    try:
+        while not _has_ended(process):
+            if judge.look():
+                on_news()
+            if judge.stopped_by is not None:
+                insistence.go_on()
+    except KeyboardInterrupt:
+        process.wait()  # it got the same signal, and ends its trial
+        raise
+    except BaseException:
+        process.terminate()
+        raise
+    judge.look(is_over=True)
+    on_news()
+    return process.returncode
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(_TURN_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+class _Insistence:
+    """Ends a process that was asked to stop and does not: SIGTERM in time, then SIGKILL.
+
+    Args:
+        process: The process.
+        patience_s: Seconds ahead of each signal.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], patience_s: float) -> None:
+        self._process = process
+        self._patience_s = patience_s
+        self._due_at: float | None = None
+        self._signals = iter((signal.SIGTERM, signal.SIGKILL))
+
+    def go_on(self) -> None:
+        now = time.monotonic()
+        if self._due_at is None:
+            self._due_at = now + self._patience_s
+        elif now >= self._due_at:
+            number = next(self._signals, None)
+            if number is not None:
+                self._process.send_signal(number)
+            self._due_at = now + self._patience_s

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.local import LocalStore
+from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.watched_script import hooked_command, watch_process
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.testing import TrialBuilder
+
+CONFIG = Path("c.json")
+HOOKED = ["-m", "hook_layer", "--config", "c.json"]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ([sys.executable, "train.py", "--x"], [sys.executable, *HOOKED, "train.py", "--x"]),
+        ([sys.executable, "-m", "my.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
+        ([sys.executable, "-u", "-O", "t.py"], [sys.executable, "-u", "-O", *HOOKED, "t.py"]),
+        (["train.py", "-m"], [sys.executable, *HOOKED, "train.py", "-m"]),
+    ],
+)
+def test_the_hook_comes_between_python_and_the_script(
+    command: list[str], expected: list[str]
+) -> None:
+    assert hooked_command(command, CONFIG) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["torchrun", "train.py"], "stepwatch autopatch on"),
+        ([sys.executable], "names no script"),
+        ([sys.executable, "-c", "print(1)"], "names no script"),
+    ],
+)
+def test_what_is_no_script_is_told_what_to_write(command: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hooked_command(command, CONFIG)
+
+
+def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
+    lacking = tmp_path / "python"
+    lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    lacking.chmod(0o755)
+    with pytest.raises(ValueError, match="is a Python in which stepwatch is not installed"):
+        hooked_command([str(lacking), "train.py"], CONFIG)
+
+
+def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    trial = TrialBuilder(store)
+    store.put(JOB_FILE, JobFile("job", trial.run or "", "unknown", "").encode())
+    trial.step(0, {"gradient/a": [0.0]})
+    judge = LiveJudge(
+        store, [("VanishingGradient", create_rule("VanishingGradient"))], stops=lambda _: True
+    )
+    waiting = "import threading; threading.Event().wait()"
+    assert watch_process([sys.executable, "-c", waiting], judge, patience_s=0) == -signal.SIGTERM
+    assert judge.stopped_by == "VanishingGradient"
