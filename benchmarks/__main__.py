@@ -30,6 +30,7 @@ GROUPS = {
     "values": "benchmarks.reading:values",
     "vanishing-gradient": "benchmarks.judging:vanishing_gradient",
     "evaluator": "benchmarks.judging:evaluator",
+    "evaluator-batches": "benchmarks.evaluating:batches",
     "imports": "benchmarks.judging:imports",
     "memory": "benchmarks.reading:memory",
 }

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import TensorLocation
 from hook_layer.format.reductions import split_reduction_name
 from rule_runtime.trial.collection_reader import CollectionReader, members
@@ -48,6 +49,7 @@ class Layout:
             if reduction is not None:
                 rows.setdefault(reduction[0], -1)
         self._rows = rows
+        self._is_read_anew = False
         self._selections: dict[SelectionKey, tuple[tuple[str, ...], npt.NDArray[np.intp]]] = {}
 
     def select(self, key: SelectionKey) -> tuple[tuple[str, ...], npt.NDArray[np.intp]]:
@@ -70,9 +72,7 @@ class Layout:
         if not collections and not regex:
             chosen = tuple(self._rows)
         else:
-            # New names came up, so the collections file may name more tensors than when it was
-            # read.
-            file = self._collections.load(self._worker, again=True) if collections else None
+            file = self._collections_file() if collections else None
             matcher = self._collections.matcher
             found: set[str] = set()
             for collection in collections:
@@ -81,6 +81,12 @@ class Layout:
                 found |= matcher.found_in(pattern, self._rows)
             chosen = tuple(name for name in self._rows if name in found)
         return chosen, np.array([self._rows[name] for name in chosen], dtype=np.intp)
+
+    def _collections_file(self) -> CollectionsFile | None:
+        # New names came up, so the file may name more tensors than when it was read. Once for all
+        # selections: each reading is a request.
+        again, self._is_read_anew = not self._is_read_anew, True
+        return self._collections.load(self._worker, again=again)
 
 
 class Layouts:

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import judging, reading, training, writing
+from benchmarks import evaluating, judging, reading, training, writing
 from benchmarks.__main__ import GROUPS
 from benchmarks.measuring import Contender, Scale, added_per_step, in_turns
 from benchmarks.result import Measured, Result, print_table, write_json
@@ -50,6 +50,16 @@ def test_every_group_runs(measure: Any, rows: list[str], tmp_path: Path) -> None
         assert result.ours.low <= result.ours.median <= result.ours.high
         assert not result.peers
         assert result.must is not None or result.row == "raw: added CPU time"
+
+
+def test_the_evaluator_is_measured_by_batches_of_each_size(tmp_path: Path) -> None:
+    results = evaluating.batches(Scale(1, 0.01, peers=False, folder=tmp_path))
+    assert [(result.row.rpartition(": ")[2], result.unit) for result in results] == [
+        ("steps a second", "steps/s"),
+        ("peak memory", "MB"),
+    ] * len(evaluating.RECORDS)
+    assert all(0 < result.ours.low <= result.ours.median <= result.ours.high for result in results)
+    assert all(result.ours.median < 512 for result in results[1::2])
 
 
 def test_the_command_prints_a_table_and_writes_a_file(tmp_path: Path) -> None:

@@ -62,13 +62,14 @@ def test_rows_of_several_workers_are_one_vector() -> None:
 def test_statistics_cost_no_read_and_the_collections_file_is_read_once() -> None:
     store = RecordingStore()
     trial = TrialBuilder(store)
-    trial.collections(gradients=("^gradient",))
+    trial.collections(gradients=("^gradient",), weights=("^w",))
     for step in range(5):
         trial.step(step, {"gradient/a": [1.0], "w": [2.0]})
     views = trial.views()
     store.read.clear()
     for view in views:
         assert view.tensors(collections=("gradients",)).column("abs_mean").tolist() == [1.0]
+        assert view.tensors(collections=("weights",)).column("abs_mean").tolist() == [2.0]
     assert store.read == [(collections_key("worker_0"), 0, MAX_COLLECTIONS_BYTES + 1)]
 
 

@@ -1,0 +1,137 @@
+"""Tell what a deployment costs, and check the model by a simulation.
+
+python -m benchmarks.cost                    the bill of a workload, by the template's settings
+python -m benchmarks.cost --simulate         the model's requests beside those of a simulated run
+python -m benchmarks.cost --write | --check  the table in infra/README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchmarks.cost.bill import (
+    Line,
+    custom_rules_of_the_original,
+    dollars,
+    idle_month,
+    million_steps,
+)
+from benchmarks.cost.comparison import compared, print_comparison
+from benchmarks.cost.deployment import Deployment
+from benchmarks.cost.document import COMMAND, README, document
+from benchmarks.cost.jobs import Jobs
+from benchmarks.cost.model import requests_of
+from benchmarks.cost.prices import READ_ON, Prices
+from benchmarks.cost.simulation import simulate, simulate_on_moto
+from benchmarks.cost.workload import Timing, Workload
+from infra.local.deployment import synthesise
+
+__all__ = ["main"]
+
+_SIMULATED = {"rules": 10, "jobs": 1000, "steps": 4}
+_TENSORS = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; return the exit status."""
+    options = _parser().parse_args(arguments)
+    context = dict(assignment.partition("=")[::2] for assignment in options.context)
+    deployment = Deployment.of_assembly(synthesise(context))
+    if options.write or options.check:
+        return _document(deployment, is_check=options.check)
+    default = Workload()
+    chosen = _SIMULATED if options.simulate else {"jobs": default.jobs, "steps": default.steps}
+    rules = options.rules or chosen.get("rules", len(deployment.rules))
+    deployment = deployment.with_rules(min(rules, len(deployment.rules)))
+    workload = Workload(
+        jobs=options.jobs or chosen["jobs"],
+        workers=options.workers,
+        steps=options.steps or chosen["steps"],
+        saved_every_s=options.save_interval * options.step_s,
+    )
+    if options.simulate:
+        _simulate(deployment, workload, seed=options.seed, on_moto=options.moto)
+    else:
+        _print_bill(deployment, workload)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.cost",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    setting = "a setting of the deployment, such as stepwatch:batch_size=100"
+    parser.add_argument(
+        "-c", "--context", action="append", default=[], metavar="KEY=VALUE", help=setting
+    )
+    parser.add_argument("--rules", type=int, help="so many of the deployed rules")
+    parser.add_argument("--jobs", type=int, help="jobs that train at the same time")
+    parser.add_argument("--workers", type=int, default=1, help="processes of a job that write")
+    parser.add_argument("--steps", type=int, help="saved steps of a job")
+    parser.add_argument("--save-interval", type=int, default=100, help="steps from save to save")
+    parser.add_argument("--step-s", type=float, default=0.1, help="seconds that a step takes")
+    parser.add_argument("--simulate", action="store_true", help="count the requests of a run")
+    parser.add_argument("--moto", action="store_true", help="simulate on moto, which takes longer")
+    parser.add_argument("--seed", type=int, default=0, help="chooses when simulated steps come")
+    parser.add_argument("--write", action="store_true", help="write the table in infra/README.md")
+    parser.add_argument("--check", action="store_true", help="tell whether that table is stale")
+    return parser
+
+
+def _document(deployment: Deployment, *, is_check: bool) -> int:
+    text = README.read_text(encoding="utf-8")
+    wanted = document(text, deployment)
+    if text == wanted:
+        return 0
+    if is_check:
+        print(f"{README.name} of infra is stale: run {COMMAND}", file=sys.stderr)
+        return 1
+    README.write_text(wanted, encoding="utf-8")
+    return 0
+
+
+def _print_bill(deployment: Deployment, workload: Workload) -> None:
+    prices, rules = Prices(), len(deployment.rules)
+    print(f"{rules} rules, {workload}; prices of {READ_ON}, check them before you rely on them")
+    lines = million_steps(deployment, workload, Timing(), prices)
+    own = [line for line in lines if line.is_hook]
+    ours = [line for line in lines if not line.is_hook]
+    _print_lines("a million saved steps: the training jobs' own requests", own)
+    _print_lines("a million saved steps: Stepwatch", ours)
+    _print_lines("an idle month", idle_month(deployment, prices))
+    print("\nthe original's custom rules, a processing instance each (built-in rules are free)")
+    hours = {"ml.t3.medium": prices.rule_hour_small, "ml.m5.xlarge": prices.rule_hour_usual}
+    for name, hour in hours.items():
+        cost = custom_rules_of_the_original(rules, workload, hour)
+        print(f"  {name:<32}{cost:>27,.2f} $")
+
+
+def _print_lines(title: str, lines: Sequence[Line]) -> None:
+    print(f"\n{title}")
+    for line in lines:
+        print(f"  {line.what:<32}{line.count:>16,.2f}{line.dollars:>11,.2f} $")
+    print(f"  {'together':<32}{dollars(lines):>27,.2f} $")
+
+
+def _simulate(deployment: Deployment, workload: Workload, *, seed: int, on_moto: bool) -> None:
+    run = simulate_on_moto if on_moto else simulate
+    counted = run(deployment, Jobs(workload, _TENSORS, seed), Timing())
+    workload = replace(workload, item_bytes=round(counted.item_bytes) or workload.item_bytes)
+    predicted = requests_of(deployment, workload, Timing(), on_aws=False)
+    rows = list(compared(predicted, counted))
+    print(f"{len(deployment.rules)} rules, {workload}; it took {counted.seconds:.0f} s")
+    print_comparison(rows, workload.jobs * workload.steps * len(deployment.rules))
+    units = {phase: dict(found) for phase, found in counted.units.items()}
+    print(f"units of the table: {json.dumps(units)}")
+    print(f"bytes of logs: {json.dumps(counted.log_bytes)}")
+    print(f"metrics: {json.dumps(counted.metrics)}; an item has {counted.item_bytes:.0f} bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

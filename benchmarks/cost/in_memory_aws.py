@@ -1,0 +1,202 @@
+"""What the functions ask of AWS, answered in this process, and counted.
+
+The clients are the functions' own: a request is built and checked by botocore, and answered where
+it would go out. So the requests that are counted are those that AWS would be asked.
+"""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+from benchmarks.cost.in_memory_table import InMemoryTable, RefusedWriteError
+from lambdas.shared import clients
+
+__all__ = ["InMemoryAws", "Requests", "counted_requests"]
+
+_ASKED: Final = "stepwatch_asked"
+_PAGE_KEYS: Final = 1000
+
+
+@dataclass(frozen=True)
+class _Http:
+    """The part of an HTTP answer that botocore looks at."""
+
+    status_code: int = 200
+
+
+class _AbsentError(Exception):
+    """No object has the key."""
+
+
+@dataclass
+class InMemoryAws:
+    """A bucket's objects, the state table, the event bus, and queues that take anything.
+
+    Attributes:
+        objects: Contents by bucket and key, "<bucket>/<key>"; see `store`.
+        table: The state table.
+        events: Details of the events that were put, as JSON.
+    """
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    table: InMemoryTable = field(default_factory=InMemoryTable)
+    events: list[str] = field(default_factory=list)
+    _names: list[str] = field(default_factory=list)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Store an object.
+
+        Args:
+            name: "<bucket>/<key>".
+            content: Its bytes; the same ones may be many objects' content.
+        """
+        if name not in self.objects:
+            insort(self._names, name)
+        self.objects[name] = content
+
+    def content(self, name: str) -> bytes | None:
+        """Return an object's content, None if there is none.
+
+        Args:
+            name: "<bucket>/<key>".
+        """
+        return self.objects.get(name)
+
+    def answer(self, operation: str, request: Mapping[str, Any]) -> tuple[_Http, dict[str, Any]]:
+        """Return what botocore takes for the answer to a request.
+
+        Raises:
+            NotImplementedError: Nobody here knows the operation.
+        """
+        answers: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "s3.GetObject": self._get_object,
+            "s3.PutObject": self._put_object,
+            "s3.DeleteObject": self._delete_object,
+            "s3.ListObjectsV2": self._list_objects,
+            "dynamodb.GetItem": self.table.get,
+            "dynamodb.PutItem": self.table.put,
+            "dynamodb.UpdateItem": self.table.update,
+            "dynamodb.Query": self.table.query,
+            "events.PutEvents": self._put_events,
+            "sqs.SendMessageBatch": self._send_messages,
+        }
+        if operation not in answers:
+            raise NotImplementedError(f"{operation} is not answered in memory")
+        try:
+            return _Http(), answers[operation](request)
+        except _AbsentError as error:
+            absent = {"Code": "NoSuchKey", "Message": f"{error} does not exist"}
+            return _Http(404), {"Error": absent}
+        except RefusedWriteError as error:
+            refused: dict[str, Any] = {
+                "Error": {"Code": "ConditionalCheckFailedException", "Message": str(error)}
+            }
+            if error.item is not None and "ReturnValuesOnConditionCheckFailure" in request:
+                refused["Item"] = dict(error.item)
+            return _Http(400), refused
+
+    def _get_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        content = self.content(_name(request))
+        if content is None:
+            raise _AbsentError(_name(request))
+        if "Range" in request:
+            first, _, last = request["Range"].removeprefix("bytes=").partition("-")
+            content = content[int(first) : int(last) + 1 if last else None]
+        return {"Body": io.BytesIO(content)}
+
+    def _put_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        body = request["Body"]
+        self.store(_name(request), body if isinstance(body, bytes) else body.read())
+        return {}
+
+    def _delete_object(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self.objects.pop(_name(request), None) is not None:
+            self._names.remove(_name(request))
+        return {}
+
+    def _list_objects(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        bucket = f"{request['Bucket']}/"
+        prefix = bucket + request["Prefix"]
+        after = request.get("ContinuationToken") or bucket + request.get("StartAfter", "")
+        first = max(bisect_left(self._names, prefix), bisect_right(self._names, after))
+        begins = (name.startswith(prefix) for name in islice(self._names, first, None))
+        num_found = next((n for n, is_found in enumerate(begins) if not is_found), None)
+        end = len(self._names) if num_found is None else first + num_found
+        names = self._names[first : min(end, first + _PAGE_KEYS + 1)]
+        page = [{"Key": name.removeprefix(bucket)} for name in names[:_PAGE_KEYS]]
+        is_cut = len(names) > _PAGE_KEYS
+        answer: dict[str, Any] = {"Contents": page, "IsTruncated": is_cut}
+        return answer | ({"NextContinuationToken": names[_PAGE_KEYS - 1]} if is_cut else {})
+
+    def _put_events(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.events += [entry["Detail"] for entry in request["Entries"]]
+        return {"FailedEntryCount": 0, "Entries": []}
+
+    def _send_messages(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]]}
+
+
+@dataclass
+class Requests:
+    """What the functions' clients asked for.
+
+    Attributes:
+        counts: Number of requests by "<service>.<operation>".
+        messages: Bodies of the messages that were sent to each queue, by its URL.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    messages: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, operation: str, request: Mapping[str, Any]) -> None:
+        """Note a request."""
+        self.counts[operation] += 1
+        if operation == "sqs.SendMessageBatch":
+            bodies = [entry["MessageBody"] for entry in request["Entries"]]
+            self.messages.setdefault(request["QueueUrl"], []).extend(bodies)
+
+
+@contextmanager
+def counted_requests(aws: InMemoryAws | None) -> Iterator[Requests]:
+    """Count the requests of the functions' clients.
+
+    The clients are made anew inside, and again behind.
+
+    Args:
+        aws: Who answers them; None to let them go out.
+    """
+    requests = Requests()
+
+    def keep(**emitted: Any) -> None:
+        emitted["context"][_ASKED] = emitted["params"]
+
+    def count(**emitted: Any) -> Any:
+        operation = _short(emitted["event_name"].removeprefix("before-call."))
+        asked = emitted["context"][_ASKED]
+        requests.note(operation, asked)
+        return None if aws is None else aws.answer(operation, asked)
+
+    clients.forget()
+    session = clients._session()  # noqa: SLF001 - its clients' own events are what is counted
+    session.register("before-parameter-build", keep)
+    session.register("before-call", count)
+    try:
+        yield requests
+    finally:
+        clients.forget()
+
+
+def _short(operation: str) -> str:
+    service, _, name = operation.partition(".")
+    return f"{'events' if service == 'eventbridge' else service}.{name}"
+
+
+def _name(request: Mapping[str, Any]) -> str:
+    return f"{request['Bucket']}/{request['Key']}"

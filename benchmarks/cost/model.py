@@ -1,0 +1,228 @@
+"""The requests that a workload leads to, on paper; `simulation` counts them.
+
+What the functions do for each job and rule is written down here once more, from their own
+documentation. Where they change, the comparison with the simulation tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.cost.deployment import Deployment, Evaluator
+from benchmarks.cost.workload import POLLERS, Batches, Timing, Workload, batches_of
+
+__all__ = ["ENTRY_BYTES", "MESSAGES_A_REQUEST", "Flow", "requests_of"]
+
+Requests = dict[str, float]
+
+MESSAGES_A_REQUEST: Final = 10
+"""The most that SQS takes, hands out or removes with one request."""
+DISTRUST_S: Final = 30.0
+"""How long a function that a job asks for nothing believes so."""
+ENTRY_BYTES: Final = 190
+"""Length of an entry of the index of active evaluations, with a root of some ninety bytes."""
+QUERY_BYTES: Final = 1 << 20
+REGISTRATION: Final = {"s3.GetObject": 2, "dynamodb.PutItem": 1}
+"""What a process does when it sees a job for the first time: it reads `job.json` before and after
+it registers the job."""
+STATUS: Final = {"dynamodb.UpdateItem": 1, "events.PutEvents": 1}
+"""What a status that is announced takes: the event, and the note that it was."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The index files of a workload on their way through one evaluator.
+
+    Attributes:
+        evaluator: Queue and function.
+        workload: What is written.
+        batches: How the files come.
+        ends: How messages come of which there is one a job.
+    """
+
+    evaluator: Evaluator
+    workload: Workload
+    batches: Batches
+    ends: Batches
+
+    @classmethod
+    def of(cls, evaluator: Evaluator, workload: Workload, timing: Timing) -> Flow:
+        """Return how a workload's files come to an evaluator."""
+        ends = Workload(jobs=workload.jobs, steps=1, saved_every_s=workload.saved_every_s)
+        batches = batches_of(evaluator, workload, timing)
+        return cls(evaluator, workload, batches, batches_of(evaluator, ends, timing))
+
+    @property
+    def files(self) -> float:
+        """Index files of all jobs."""
+        return float(self.workload.jobs * self.workload.steps * self.workload.workers)
+
+    @property
+    def calls(self) -> float:
+        """Calls of the function that they lead to."""
+        return self.files / self.batches.files
+
+    @property
+    def looks(self) -> float:
+        """How often a call looks at a job."""
+        return self.calls * self.batches.jobs
+
+    @property
+    def first_sights(self) -> float:
+        """How often a process of the function sees a job for the first time."""
+        return self.workload.jobs * self.batches.processes_seeing(self.looks / self.workload.jobs)
+
+    def late_sights(self, visits_since: int) -> float:
+        """Return how often a process sees a job for the first time by one more of its messages.
+
+        Args:
+            visits_since: How many messages of the job came since its last step.
+        """
+        shares = self.batches.shares
+        unseen = zip(shares, self._unseen, strict=True)
+        late = (share * left * math.pow(1 - share, visits_since) for share, left in unseen)
+        return self.workload.jobs * sum(late)
+
+    @property
+    def sudden_sights(self) -> float:
+        """The same when messages of all jobs come at once, to all processes alike."""
+        return self.workload.jobs * sum(self._unseen) / len(self._unseen)
+
+    @property
+    def _unseen(self) -> list[float]:
+        """Probability that each process saw no step of a job."""
+        visits = self.looks / self.workload.jobs
+        return [math.pow(1 - share, visits) for share in self.batches.shares]
+
+
+def requests_of(
+    deployment: Deployment, workload: Workload, timing: Timing, *, on_aws: bool = True
+) -> dict[str, Requests]:
+    """Return the requests of the functions, by phase and "<service>.<operation>".
+
+    The phases follow each other as in the simulation.
+
+    Args:
+        deployment: Rules and settings.
+        workload: What is written.
+        timing: How long calls take.
+        on_aws: False to leave out what a simulation does not show, for it calls one function after
+            the other, and does not wait. Calls for one job that begin together stand in each
+            other's way: all but one find that the state was written, and write again. A function
+            that a job asks for nothing reads `job.json` again after half a minute.
+    """
+    steps, silence, end, told = (defaultdict[str, float](float) for _ in range(4))
+    pages = _pages(deployment, workload)
+    _add(silence, {"dynamodb.Query": pages, "dynamodb.GetItem": workload.jobs})
+    _add(told, {"dynamodb.Query": workload.jobs})
+    for evaluator in deployment.evaluators:
+        flow = Flow.of(evaluator, workload, timing)
+        if evaluator.hears_of_steps:
+            _steps(steps, flow)
+            _end(end, flow)
+        if evaluator.rule:
+            _silence(silence, flow)
+        if on_aws:
+            _add_by_time(steps, flow)
+        _told_by_sagemaker(told, flow)
+    phases = {"steps": steps, "sweep": {"dynamodb.Query": float(pages)}}
+    return phases | {"sweep of silence": silence, "end": end, "end told by SageMaker": told}
+
+
+def _steps(requests: Requests, flow: Flow) -> None:
+    """Add what one evaluator asks for while jobs write.
+
+    A look at a job is a read of its state, and a write of it. Each index file is read, and the
+    collections file of each worker that wrote the step at hand.
+    """
+    workload, jobs = flow.workload, flow.workload.jobs
+    _add(requests, {"lambda.Invoke": 1}, flow.calls)
+    _add(requests, REGISTRATION, flow.first_sights)
+    if not flow.evaluator.rule:
+        return  # the jobs ask for nothing of their own
+    _add(requests, {"dynamodb.GetItem": 1, "dynamodb.UpdateItem": 1}, flow.looks)
+    _add(requests, {"dynamodb.UpdateItem": 1}, jobs)
+    _add(requests, STATUS, jobs)
+    _add(requests, {"s3.GetObject": 1}, flow.files + _other_reads(flow))
+    if workload.workers > 1:
+        # The first look lists who writes, and finds the files of which messages are to come.
+        _add(requests, {"s3.ListObjectsV2": 1}, jobs)
+        _add(requests, {"dynamodb.UpdateItem": -1}, jobs * (flow.batches.at_once - 1))
+
+
+def _add_by_time(requests: Requests, flow: Flow) -> None:
+    """Add what depends on when calls begin; see `requests_of`."""
+    workload = flow.workload
+    if flow.evaluator.rule:
+        refused = (flow.batches.at_once - 1) * workload.jobs * workload.steps
+        _add(requests, {"dynamodb.UpdateItem": 1}, refused)
+    elif flow.evaluator.hears_of_steps:
+        share = min(workload.saved_every_s / DISTRUST_S, 1.0)
+        _add(requests, {"s3.GetObject": 1}, flow.looks * share)
+
+
+def _other_reads(flow: Flow) -> float:
+    """Return how many collections files are read, and index files for a second time.
+
+    With several workers the call that completes a step reads again what other calls saw of it.
+    """
+    workers = flow.workload.workers
+    if workers == 1:
+        return flow.looks
+    again = max(workers - flow.batches.files / flow.batches.jobs, 0)
+    return flow.workload.jobs * flow.workload.steps * (workers + again)
+
+
+def _end(requests: Requests, flow: Flow) -> None:
+    """Add what one evaluator asks for when the end markers come: the verdicts.
+
+    A function that a job asks for nothing looks into `job.json` once more, for the last time.
+    """
+    jobs = flow.workload.jobs
+    _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
+    _add(requests, REGISTRATION, flow.late_sights(1))
+    if flow.evaluator.rule:
+        _add(requests, {"dynamodb.GetItem": 1, "s3.GetObject": 1, "dynamodb.UpdateItem": 1}, jobs)
+        _add(requests, {"s3.PutObject": 1, **STATUS}, jobs)
+    else:
+        _add(requests, {"s3.GetObject": 1}, jobs)
+
+
+def _told_by_sagemaker(requests: Requests, flow: Flow) -> None:
+    """Add what SageMaker's word of each job's end leads to, once the verdicts are drawn."""
+    jobs = flow.workload.jobs
+    _add(requests, {"sqs.SendMessageBatch": 1}, jobs)
+    _add(requests, {"lambda.Invoke": 1}, jobs / flow.ends.files)
+    _add(requests, REGISTRATION, flow.late_sights(2))
+    _add(requests, {"s3.GetObject": 1}, jobs)
+    if flow.evaluator.rule:
+        _add(requests, {"dynamodb.GetItem": 1}, jobs)
+
+
+def _silence(requests: Requests, flow: Flow) -> None:
+    """Add what a sweep leads to that finds every job quiet for a minute.
+
+    The wakes of a rule come at once, so batches are full. Each is a read of the state, a look for
+    the end marker and a listing.
+    """
+    jobs = flow.workload.jobs
+    calls = max(jobs / flow.evaluator.batch_size, min(jobs, POLLERS))
+    _add(requests, {"sqs.SendMessageBatch": 1}, math.ceil(jobs / MESSAGES_A_REQUEST))
+    _add(requests, {"lambda.Invoke": 1}, calls)
+    _add(requests, REGISTRATION, flow.sudden_sights)
+    _add(requests, {"dynamodb.GetItem": 1, "s3.GetObject": 1, "s3.ListObjectsV2": 1}, jobs)
+
+
+def _pages(deployment: Deployment, workload: Workload) -> int:
+    """Return how many requests the index of active evaluations takes to be read."""
+    size = workload.jobs * len(deployment.rules) * ENTRY_BYTES
+    return max(math.ceil(size / QUERY_BYTES), 1)
+
+
+def _add(requests: Requests, each: Mapping[str, float], times: float = 1.0) -> None:
+    for operation, count in each.items():
+        requests[operation] += count * times
