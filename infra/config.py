@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleConfiguration, pack_named, rule_configuration_names
 from infra.setting_checks import PREFIX, contradictions, wrong
 from infra.setting_fields import FIELDS
@@ -53,6 +54,12 @@ class StepwatchConfig:
             `original`: all rules of that pack. Or an object of rule configuration names and their
             parameters, with `rule_to_invoke` where the name is not the rule's; a list of names or
             of `DebugRuleConfiguration` objects; or any of them as JSON text.
+        per_job_rules: Whether jobs may configure rules of their own beside these, in `job.json`;
+            they have one queue and one function together.
+        custom_rules: Python files with rules that jobs may use as `Rule.custom`: an object of keys
+            and their SHA-256. They have a queue and a function of their own.
+        custom_rule_bucket: Name of the bucket that exists and holds these files; not set: the stack
+            makes one if there are any.
         stage: Name of the deployment; the stack is called `Stepwatch-<stage>`. What `prod` or
             `production` has stored outlives its stack.
         stop_policy: `stop`, or `observe`: judge and tell, never stop a job.
@@ -69,6 +76,7 @@ class StepwatchConfig:
         notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
         alarms: `all`; or `essential`, which leaves out those that watch each rule's function.
         verdict_latency_s: Seconds between a tensor and a verdict on it above which an alarm is on.
+        tracing: Whether calls of the functions are traced by AWS X-Ray.
         retention_days: Days that the functions' logs are kept.
         tensor_expiration_days: Days after which tensors are deleted.
         tensor_bucket_name: Name of the tensor bucket; not set: CloudFormation chooses one.
@@ -89,11 +97,14 @@ class StepwatchConfig:
         worker_wait_s: Seconds that a step waits for a worker before it may be judged without it.
         worker_wait_steps: Later steps that must wait too before a worker is given up.
         max_silence_s: Seconds without output after which a run is taken for ended.
-        event_schema: Whether the schema of the status event is put into EventBridge's registry,
-            which not every region has.
+        event_schema: Whether the schemas of our events are put into EventBridge's registry, which
+            not every region has.
     """
 
     rules: tuple[RuleConfiguration, ...]
+    per_job_rules: bool = True
+    custom_rules: tuple[CustomRuleFile, ...] = ()
+    custom_rule_bucket: str | None = None
     stage: str = "dev"
     stop_policy: str = "stop"
     stop_rules: tuple[str, ...] = ()
@@ -107,6 +118,7 @@ class StepwatchConfig:
     notify_statuses: tuple[str, ...] = ("IssuesFound", "Error")
     alarms: str = "all"
     verdict_latency_s: int = 60
+    tracing: bool = False
     retention_days: int = 30
     tensor_expiration_days: int = 90
     tensor_bucket_name: str | None = None

@@ -2,8 +2,8 @@
 
 `python -m infra.event_buckets NAME ...` tells; `--enable` switches it on where it is off and leaves
 all else of a bucket's notifications as it is. Without names the buckets are those of cdk.json. It
-uses your own credentials, which need s3:GetBucketNotification, and s3:PutBucketNotification to
-switch it on.
+uses your own credentials, which need s3:ListBucket and s3:GetBucketNotification, and
+s3:PutBucketNotification to switch it on.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _is_silent(client: S3Client, name: str, *, enable: bool) -> bool:
     """Tell a bucket's state, and whether it sends no events."""
     try:
+        region = client.head_bucket(Bucket=name).get("BucketRegion", client.meta.region_name)
+        if region != client.meta.region_name:
+            hint = f"its events stay there: deploy there, not in {client.meta.region_name}"
+            return _told(name, f"is in {region}; {hint}", is_silent=True)
         found = client.get_bucket_notification_configuration(Bucket=name)
         if EVENT_BRIDGE in found:
             return _told(name, "sends its events to EventBridge", is_silent=False)

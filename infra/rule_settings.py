@@ -33,9 +33,11 @@ CHECKER = "rule_runtime.evaluation.check_parameters"
 TELL_PACKS = """
 import json
 from rule_runtime.configuration.packs import PACKS
+def told(given):
+    return {k: ",".join(v) if isinstance(v, tuple) else v for k, v in given.items()}
 packs = {
     pack.name: {
-        "parameters": {rule: dict(given) for rule, given in pack.parameters.items()},
+        "parameters": {rule: told(given) for rule, given in pack.parameters.items()},
         "stops": sorted(pack.stops),
     }
     for pack in PACKS.values()

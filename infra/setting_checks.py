@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from infra.custom_rule_settings import as_json
 from infra.settings import SettingError, nearest_name
+from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 
 __all__ = ["PREFIX", "contradictions", "wrong"]
 
@@ -13,6 +15,15 @@ PREFIX = "stepwatch:"
 
 LARGEST_BATCH_WITHOUT_WINDOW = 10
 """Lambda accepts a larger batch of SQS messages only with a batching window."""
+
+MAX_CUSTOM_RULES_BYTES = 1500
+"""Room for the list of the files of rules, likewise, beside the names of the deployed rules."""
+
+MAX_BUCKETS = 16
+"""Room for their names in an event pattern, and for their ARNs in the policy of a role."""
+MAX_LISTS_BYTES = 3800
+"""Room for the lists of queues and of buckets together, likewise."""
+LONGEST_BUCKET_NAME = 63
 
 MAX_QUEUE_LIST_BYTES = 3300
 """Room for the list of the rules' queues, of the 4096 bytes that Lambda allows for variables."""
@@ -44,6 +55,8 @@ def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> li
         *_batching(values),
         *_buckets(values),
         *_too_many_rules(values, rule_names),
+        *_too_many_buckets(values),
+        *_custom_rules(values),
     ]
 
 
@@ -73,13 +86,55 @@ def _buckets(values: Mapping[str, Any]) -> Iterator[str]:
             seen.add(name)
 
 
+def _bucket_names(values: Mapping[str, Any]) -> list[str]:
+    first = values.get("tensor_bucket_name") or "?" * LONGEST_BUCKET_NAME
+    return [first, *values.get("new_tensor_buckets", ()), *values.get("tensor_buckets", ())]
+
+
+def _too_many_buckets(values: Mapping[str, Any]) -> Iterator[str]:
+    num_buckets = len(_bucket_names(values))
+    if num_buckets > MAX_BUCKETS:
+        allowed = f"at most {MAX_BUCKETS} buckets in all; watch others by another {PREFIX}stage"
+        yield wrong("tensor_buckets", f"{num_buckets} buckets", SettingError(allowed))
+
+
 def _too_many_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
     quotes_and_commas = len('"": "", ')
     stage = len(values.get("stage", "dev"))
-    size = sum(QUEUE_URL_BYTES + stage + 2 * len(name) + quotes_and_commas for name in rule_names)
-    if size > MAX_QUEUE_LIST_BYTES:
+    # Those of jobs have queues, too; a function that jobs may not use costs little room.
+    names = (*rule_names, JOB_RULES, CUSTOM_RULES)
+    size = sum(QUEUE_URL_BYTES + stage + 2 * len(name) + quotes_and_commas for name in names)
+    buckets = sum(len(name) + 1 for name in _bucket_names(values))
+    if size > MAX_QUEUE_LIST_BYTES or size + buckets > MAX_LISTS_BYTES:
         allowed = (
             "fewer rules, or shorter names: the list of their queues does not fit into a "
             f"function's environment; deploy some of them under another {PREFIX}stage"
         )
         yield wrong("rules", f"{len(rule_names)} rules", SettingError(allowed))
+
+
+def _custom_rules(values: Mapping[str, Any]) -> Iterator[str]:
+    files, bucket = values.get("custom_rules", ()), values.get("custom_rule_bucket")
+    keys = [file.key for file in files]
+    if files and not values.get("per_job_rules", True):
+        allowed = f"none with {PREFIX}per_job_rules = false, for only jobs use them"
+        yield wrong("custom_rules", keys, SettingError(allowed))
+    if len(as_json(files)) > MAX_CUSTOM_RULES_BYTES:
+        allowed = (
+            "fewer files: their list does not fit into a function's environment; put several rules "
+            "into one file"
+        )
+        yield wrong("custom_rules", keys, SettingError(allowed))
+    if bucket is None:
+        return
+    if not files:
+        allowed = f"nothing without {PREFIX}custom_rules, which say what is used of it"
+        yield wrong("custom_rule_bucket", bucket, SettingError(allowed))
+    tensors = (
+        values.get("tensor_bucket_name"),
+        *values.get("new_tensor_buckets", ()),
+        *values.get("tensor_buckets", ()),
+    )
+    if bucket in tensors:
+        allowed = "a bucket that no training process writes to"
+        yield wrong("custom_rule_bucket", bucket, SettingError(allowed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infra.custom_rule_settings import read_custom_rules
 from infra.rule_settings import read_rules
 from infra.settings import (
     Reader,
@@ -42,6 +43,9 @@ TAG_NAME = (r"[A-Za-z0-9 +=._:/@-]{1,128}", "the name of a tag")
 
 FIELDS: dict[str, Reader] = {
     "rules": read_rules,
+    "per_job_rules": read_flag,
+    "custom_rules": read_custom_rules,
+    "custom_rule_bucket": read_text(*EXISTING_BUCKET_NAME),
     "stage": read_text(*STAGE),
     "stop_policy": read_choice("stop", "observe"),
     "stop_rules": read_names,
@@ -55,6 +59,7 @@ FIELDS: dict[str, Reader] = {
     "notify_statuses": read_list(STATUSES, STATUSES.replace("|", ", "), at_least=1),
     "alarms": read_choice("all", "essential"),
     "verdict_latency_s": read_number(1, 86400),
+    "tracing": read_flag,
     "retention_days": read_number(1, 3653, only=LOG_RETENTION_DAYS),
     "tensor_expiration_days": read_number(1, 3650),
     "tensor_bucket_name": read_text(*BUCKET_NAME),

@@ -10,22 +10,24 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra.constructs.metrics import (
+    REQUESTS,
     STEPS_EVALUATED,
     VERDICT_LATENCY,
     VERDICTS,
+    OwnMetrics,
     age_of_oldest,
     errors,
     messages_in,
-    of_evaluator,
-    own_metric,
     throttles,
 )
 from infra.constructs.rule_evaluation import RuleEvaluation
+from lambdas.contracts.console import CONSOLE_DOMAINS
 
 __all__ = ["Dashboard"]
 
 WIDTH, HEIGHT = 12, 6
 COUNTED_STATUSES = ("IssuesFound", "NoIssuesFound", "Error")
+STOPS = ("JobsStopped", "StopsRefused", "StopsNotConfirmed")
 
 
 class Dashboard(Construct):
@@ -41,6 +43,7 @@ class Dashboard(Construct):
         id_: str,
         *,
         name: str,
+        own: OwnMetrics,
         evaluations: Mapping[str, RuleEvaluation],
         functions: Mapping[str, lambda_.IFunction],
     ) -> None:
@@ -49,27 +52,45 @@ class Dashboard(Construct):
         Args:
             scope: Parent construct.
             id_: Id of this construct.
-            name: Name of the dashboard.
+            name: First part of the dashboard's name; the region follows, for dashboards of one
+                account share their names in all regions.
+            own: The metrics that the functions write.
             evaluations: The evaluation of each rule, by its name.
             functions: The other functions by name.
         """
         super().__init__(scope, id_)
-        page = cloudwatch.Dashboard(self, "Page", dashboard_name=name)
-        page.add_widgets(*_of_evaluations(evaluations), *_of_functions(evaluations, functions))
-        stack = cdk.Stack.of(self)
+        region = cdk.Stack.of(self).region
+        page = cloudwatch.Dashboard(self, "Page", dashboard_name=f"{name}-{region}")
+        page.add_widgets(
+            *_of_evaluations(own, evaluations), *_of_functions(own, evaluations, functions)
+        )
         self.url = (
-            f"https://{stack.region}.console.aws.amazon.com/cloudwatch/home"
-            f"?region={stack.region}#dashboards:name={name}"
+            f"https://{region}.{self._console()}/cloudwatch/home"
+            f"?region={region}#dashboards:name={name}-{region}"
         )
 
+    def _console(self) -> str:
+        domains = cdk.CfnMapping(
+            self,
+            "Consoles",
+            mapping={
+                partition: {"domain": domain} for partition, domain in CONSOLE_DOMAINS.items()
+            },
+        )
+        return domains.find_in_map(cdk.Aws.PARTITION, "domain")
 
-def _of_evaluations(evaluations: Mapping[str, RuleEvaluation]) -> list[cloudwatch.GraphWidget]:
+
+def _of_evaluations(
+    own: OwnMetrics, evaluations: Mapping[str, RuleEvaluation]
+) -> list[cloudwatch.GraphWidget]:
+    def of_rules(metric: str, statistic: str) -> list[cloudwatch.IMetric]:
+        return [_called(rule, own.of_evaluator(rule, metric, statistic)) for rule in evaluations]
+
     return [
-        _graph("Verdicts", _verdicts(evaluations)),
-        _graph(
-            "Milliseconds from tensor to verdict", _of_rules(VERDICT_LATENCY, "p90", evaluations)
-        ),
-        _graph("Steps evaluated", _of_rules(STEPS_EVALUATED, "Sum", evaluations)),
+        _graph("Verdicts", _verdicts(own, evaluations)),
+        _graph("Milliseconds from tensor to verdict", of_rules(VERDICT_LATENCY, "p90")),
+        _graph("Steps evaluated", of_rules(STEPS_EVALUATED, "Sum")),
+        _graph("Requests to AWS", of_rules(REQUESTS, "Sum")),
         _graph(
             "Age of the oldest event, seconds",
             [_called(name, age_of_oldest(found.queue)) for name, found in evaluations.items()],
@@ -82,30 +103,31 @@ def _of_evaluations(evaluations: Mapping[str, RuleEvaluation]) -> list[cloudwatc
 
 
 def _of_functions(
-    evaluations: Mapping[str, RuleEvaluation], others: Mapping[str, lambda_.IFunction]
+    own: OwnMetrics,
+    evaluations: Mapping[str, RuleEvaluation],
+    others: Mapping[str, lambda_.IFunction],
 ) -> list[cloudwatch.GraphWidget]:
     every: dict[str, lambda_.IFunction] = {
         rule: found.evaluator.function for rule, found in evaluations.items()
     }
     every |= others
-    stops = ("JobsStopped", "StopsRefused", "StopsNotConfirmed")
     return [
         _graph("Errors", [_called(name, errors(function)) for name, function in every.items()]),
         _graph(
             "Throttles", [_called(name, throttles(function)) for name, function in every.items()]
         ),
-        _graph("Stops", [own_metric(stop, {"service": "stop_job"}, "Sum") for stop in stops]),
+        _graph("Stops", [own.of_stop_job(stop, "Sum") for stop in STOPS]),
     ]
 
 
-def _verdicts(evaluations: Mapping[str, RuleEvaluation]) -> Sequence[cloudwatch.IMetric]:
+def _verdicts(
+    own: OwnMetrics, evaluations: Mapping[str, RuleEvaluation]
+) -> Sequence[cloudwatch.IMetric]:
     """Return the number of verdicts of each status, of all rules together."""
     counts = []
     for status in COUNTED_STATUSES:
         using = {
-            f"{status.lower()}{number}": own_metric(
-                f"{VERDICTS}{status}", of_evaluator(rule), "Sum"
-            )
+            f"{status.lower()}{number}": own.of_evaluator(rule, f"{VERDICTS}{status}", "Sum")
             for number, rule in enumerate(evaluations)
         }
         filled = ", ".join(f"FILL({name}, 0)" for name in using)
@@ -115,10 +137,6 @@ def _verdicts(evaluations: Mapping[str, RuleEvaluation]) -> Sequence[cloudwatch.
             )
         )
     return counts
-
-
-def _of_rules(metric: str, statistic: str, rules: Mapping[str, object]) -> list[cloudwatch.IMetric]:
-    return [_called(rule, own_metric(metric, of_evaluator(rule), statistic)) for rule in rules]
 
 
 def _called(name: str, metric: cloudwatch.Metric) -> cloudwatch.IMetric:

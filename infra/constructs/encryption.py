@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -10,6 +9,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import StepwatchConfig
+from infra.constructs.removal import removal_of
 
 __all__ = ["KEY_ACTIONS", "Encryption"]
 
@@ -61,9 +61,7 @@ class Encryption(Construct):
             "Key",
             description=f"What the deployment {config.stack_name} stores and sends",
             enable_key_rotation=True,
-            removal_policy=cdk.RemovalPolicy.RETAIN
-            if config.retains_data
-            else cdk.RemovalPolicy.DESTROY,
+            removal_policy=removal_of(config),
         )
         # No condition on the source: EventBridge does not tell it to the key. The policies of the
         # queues and of the topic do ask for it.

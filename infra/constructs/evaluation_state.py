@@ -50,6 +50,7 @@ class EvaluationState(Construct):
             ),
             deletion_protection=config.retains_data,
             time_to_live_attribute=STATE_TTL_ATTRIBUTE,
+            # Protected, it could not be removed after a first deployment that failed, either.
             removal_policy=cdk.RemovalPolicy.RETAIN
             if config.retains_data
             else cdk.RemovalPolicy.DESTROY,

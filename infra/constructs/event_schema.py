@@ -1,31 +1,65 @@
-"""The status event in the schema registry, so that consumers can generate types of it."""
+"""Our events in the schema registry, so that consumers can generate types of them."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from aws_cdk import aws_eventschemas as eventschemas
 from constructs import Construct
 
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
+from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE, STOP_OVERDUE_DETAIL_TYPE
 
-__all__ = ["EventSchema"]
+__all__ = ["SCHEMAS", "EventSchema", "RegisteredEvent"]
 
-SCHEMA = (
-    Path(__file__).resolve().parents[2] / "lambdas" / "contracts" / "schemas" / "status_event.json"
-)
+FOLDER = Path(__file__).resolve().parents[2] / "lambdas" / "contracts" / "schemas"
+
+
+@dataclass(frozen=True)
+class RegisteredEvent:
+    """An event that is described by a schema.
+
+    Attributes:
+        detail_type: Its detail-type.
+        file: The schema.
+        description: One line for the console.
+    """
+
+    detail_type: str
+    file: Path
+    description: str
+
+    @property
+    def schema_name(self) -> str:
+        """Name of the schema, as EventBridge calls those that it finds itself."""
+        return f"{STATUS_SOURCE}@{self.detail_type.replace(' ', '')}"
+
+
+SCHEMAS = {
+    "StatusEvent": RegisteredEvent(
+        STATUS_DETAIL_TYPE,
+        FOLDER / "status_event.json",
+        "The status of a rule for a run of a training job",
+    ),
+    "StopOverdueEvent": RegisteredEvent(
+        STOP_OVERDUE_DETAIL_TYPE,
+        FOLDER / "stop_overdue_event.json",
+        "A training job that goes on although it was asked to stop",
+    ),
+}
+"""The events by the id of their resource."""
 
 
 class EventSchema(Construct):
-    """A registry with the schema of the status event.
+    """A registry with the schemas of our events.
 
     Attributes:
-        arn: ARN of the schema.
+        arn: ARN of the status event's schema.
     """
 
     def __init__(self, scope: Construct, id_: str, *, registry_name: str) -> None:
-        """Create the registry and the schema.
+        """Create the registry and the schemas.
 
         Args:
             scope: Parent construct.
@@ -39,14 +73,16 @@ class EventSchema(Construct):
             registry_name=registry_name,
             description="Events that Stepwatch puts on the default bus",
         )
-        schema = eventschemas.CfnSchema(
-            self,
-            "StatusEvent",
-            registry_name=registry_name,
-            schema_name=f"{STATUS_SOURCE}@{STATUS_DETAIL_TYPE.replace(' ', '')}",
-            type="JSONSchemaDraft4",
-            content=json.dumps(json.loads(SCHEMA.read_text(encoding="utf-8"))),
-            description="The status of a rule for a run of a training job",
-        )
-        schema.add_resource_dependency(registry)
-        self.arn = schema.attr_schema_arn
+        made = {}
+        for id_of_schema, event in SCHEMAS.items():
+            made[id_of_schema] = eventschemas.CfnSchema(
+                self,
+                id_of_schema,
+                registry_name=registry_name,
+                schema_name=event.schema_name,
+                type="JSONSchemaDraft4",
+                content=json.dumps(json.loads(event.file.read_text(encoding="utf-8"))),
+                description=event.description,
+            )
+            made[id_of_schema].add_resource_dependency(registry)
+        self.arn = made["StatusEvent"].attr_schema_arn

@@ -15,7 +15,11 @@ from constructs import Construct
 
 from infra.config import StepwatchConfig
 from infra.constructs.encryption import KEY_ACTIONS, Encryption
+from infra.constructs.removal import removal_of
+from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
+from lambdas.contracts.environment import METRICS_NAMESPACE
+from lambdas.contracts.metrics import namespace_of
 
 __all__ = ["FunctionSettings", "FunctionSource", "StepwatchFunction", "dead_letters"]
 
@@ -136,10 +140,17 @@ class StepwatchFunction(Construct):
             timeout=cdk.Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mb,
             log_group=self.log_group,
-            environment=dict(environment),
+            environment={**environment, METRICS_NAMESPACE: namespace_of(source.config.stage)},
             recursive_loop=lambda_.RecursiveLoop.ALLOW if settings.wakes_itself else None,
+            tracing=lambda_.Tracing.ACTIVE if source.config.tracing else None,
             description=settings.description,
         )
+        if source.config.tracing:
+            acknowledge(
+                self,
+                "IAM5[Resource::*]",
+                reason="X-Ray knows no resources for the actions that send traces.",
+            )
 
     def allow(
         self,
@@ -169,8 +180,7 @@ def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queu
 
 
 def _log_group(scope: Construct, config: StepwatchConfig) -> logs.LogGroup:
-    removal = cdk.RemovalPolicy.RETAIN if config.retains_data else cdk.RemovalPolicy.DESTROY
-    log_group = logs.LogGroup(scope, "Logs", removal_policy=removal)
+    log_group = logs.LogGroup(scope, "Logs", removal_policy=removal_of(config))
     resource = log_group.node.default_child
     if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
         raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import aws_cdk as cdk
@@ -10,44 +11,58 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 
+from lambdas.contracts.metrics import namespace_of
+
 __all__ = [
-    "NAMESPACE",
+    "REQUESTS",
     "STEPS_EVALUATED",
     "VERDICTS",
     "VERDICT_LATENCY",
+    "OwnMetrics",
     "age_of_oldest",
     "errors",
     "messages_in",
-    "of_evaluator",
-    "own_metric",
     "throttles",
 ]
 
-NAMESPACE: Final = "Stepwatch"
-"""Of the functions' own metrics; a test compares it with what they write."""
-
 MINUTE: Final = cdk.Duration.minutes(1)
 
-
-VERDICT_LATENCY: Final = "VerdictLatency"
+REQUESTS: Final = "Requests"
 STEPS_EVALUATED: Final = "StepsEvaluated"
 VERDICTS: Final = "Verdicts"
+VERDICT_LATENCY: Final = "VerdictLatency"
 
 
-def of_evaluator(rule: str) -> dict[str, str]:
-    """Return the dimensions of the metrics that the evaluator of a rule writes."""
-    return {"service": "evaluate_rule", "rule": rule}
+@dataclass(frozen=True)
+class OwnMetrics:
+    """The metrics that the functions of a deployment write themselves.
 
+    A test compares those of a template with what the functions write.
 
-def own_metric(name: str, dimensions: Mapping[str, str], statistic: str) -> cloudwatch.Metric:
-    """Return a metric that a function writes itself."""
-    return cloudwatch.Metric(
-        namespace=NAMESPACE,
-        metric_name=name,
-        dimensions_map=dict(dimensions),
-        statistic=statistic,
-        period=MINUTE,
-    )
+    Attributes:
+        stage: Name of the deployment.
+    """
+
+    stage: str
+
+    def of_evaluator(self, rule: str, name: str, statistic: str) -> cloudwatch.Metric:
+        """Return a metric that the evaluator of a rule writes."""
+        return self._metric(name, {"service": "evaluate_rule", "rule": rule}, statistic)
+
+    def of_stop_job(self, name: str, statistic: str) -> cloudwatch.Metric:
+        """Return a metric that the function which stops jobs writes."""
+        return self._metric(name, {"service": "stop_job"}, statistic)
+
+    def _metric(
+        self, name: str, dimensions: Mapping[str, str], statistic: str
+    ) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=namespace_of(self.stage),
+            metric_name=name,
+            dimensions_map=dict(dimensions),
+            statistic=statistic,
+            period=MINUTE,
+        )
 
 
 def messages_in(queue: sqs.IQueue) -> cloudwatch.Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,22 +18,31 @@ from infra.config import StepwatchConfig
 from infra.constructs.dashboard import Dashboard
 from infra.constructs.metrics import (
     VERDICT_LATENCY,
+    OwnMetrics,
     age_of_oldest,
     errors,
     messages_in,
-    of_evaluator,
-    own_metric,
     throttles,
 )
-from infra.constructs.rule_evaluation import RuleEvaluation
+from infra.constructs.rule_evaluation import VISIBILITY_TIMEOUTS, RuleEvaluation
 
 __all__ = ["Monitored", "Monitoring"]
 
 METRICS_OF_AN_ALARM = 10
 """The most that CloudWatch takes into the expression of one alarm."""
 
+LATE_MINUTES = 10
+"""How late the values of a metric may be, those of queues and of logs most.
+
+An expression takes what is not there yet for 0, so an alarm that looked at the latest minutes only
+would never see such a value.
+"""
 OLDEST_MESSAGE_S = 900
-SWEEPLESS_MINUTES = 5
+THROTTLED_MINUTES = 5
+FAILED_DELIVERIES = 3
+MINUTES_WITHOUT_CALL = 5
+
+RUNBOOK = "infra/README.md, When an alarm is on"
 
 
 @dataclass(frozen=True)
@@ -43,13 +53,14 @@ class Monitored:
         evaluations: The evaluation of each rule, by its name.
         functions: The other functions by name.
         failures: The queues of their failures, by the same names.
-        sweep: The function that runs each minute.
+        each_minute: The functions that a schedule calls each minute, by the id of the alarm that
+            tells that it does not.
     """
 
     evaluations: Mapping[str, RuleEvaluation]
     functions: Mapping[str, lambda_.IFunction]
     failures: Mapping[str, sqs.IQueue]
-    sweep: lambda_.IFunction
+    each_minute: Mapping[str, lambda_.IFunction]
 
 
 class Monitoring(Construct):
@@ -82,6 +93,7 @@ class Monitoring(Construct):
         """
         super().__init__(scope, id_)
         self._action = actions.SnsAction(topic)
+        self._own = OwnMetrics(config.stage)
         self._watch_all(monitored)
         if config.alarms == "all":
             self._watch_rules(config, monitored.evaluations)
@@ -89,6 +101,7 @@ class Monitoring(Construct):
             self,
             "Dashboard",
             name=config.stack_name,
+            own=self._own,
             evaluations=monitored.evaluations,
             functions=monitored.functions,
         )
@@ -98,8 +111,7 @@ class Monitoring(Construct):
             "DeadLetters",
             {n: messages_in(e.dead_letters) for n, e in monitored.evaluations.items()},
             threshold=0,
-            description="Events were not evaluated after all retries: read the dead letters of the "
-            "rule and the log of its function, then start a redrive",
+            description="Events were not evaluated after all retries, or could not be delivered",
         )
         self._alarm(
             "Failures",
@@ -122,11 +134,12 @@ class Monitoring(Construct):
         )
         self._alarm(
             "StopsNotConfirmed",
-            {"stop_job": own_metric("StopsNotConfirmed", {"service": "stop_job"}, "Sum")},
+            {"stop_job": self._own.of_stop_job("StopsNotConfirmed", "Sum")},
             threshold=0,
             description="A job that was asked to stop has not ended in time: look at it",
         )
-        self._alarm_without_sweep(monitored.sweep)
+        for id_, function in monitored.each_minute.items():
+            self._alarm_without_call(id_, function)
 
     def _watch_rules(
         self, config: StepwatchConfig, evaluations: Mapping[str, RuleEvaluation]
@@ -137,24 +150,28 @@ class Monitoring(Construct):
             threshold=OLDEST_MESSAGE_S,
             description="Events wait long for an evaluator: it fails, or is too slow",
         )
+        # A failed batch is hidden for so long before it is delivered again.
+        hidden_s = VISIBILITY_TIMEOUTS * config.evaluator_timeout_s + config.batching_window_s
         self._alarm(
             "EvaluatorErrors",
             {name: errors(e.evaluator.function) for name, e in evaluations.items()},
             threshold=0,
-            minutes=5,
+            minutes=FAILED_DELIVERIES,
+            within=math.ceil(FAILED_DELIVERIES * hidden_s / 60),
             description="An evaluator fails again and again: read its log",
         )
         self._alarm(
             "EvaluatorThrottles",
             {name: throttles(e.evaluator.function) for name, e in evaluations.items()},
             threshold=0,
-            minutes=5,
+            minutes=THROTTLED_MINUTES,
+            within=THROTTLED_MINUTES,
             description="Lambda holds evaluators back: ask for more concurrency in this account",
         )
         self._alarm(
             "VerdictLatency",
             {
-                name: own_metric(VERDICT_LATENCY, of_evaluator(name), "Maximum")
+                name: self._own.of_evaluator(name, VERDICT_LATENCY, "Maximum")
                 for name in evaluations
             },
             threshold=config.verdict_latency_s * 1000,
@@ -169,8 +186,18 @@ class Monitoring(Construct):
         threshold: float,
         description: str,
         minutes: int = 1,
+        within: int = 0,
     ) -> None:
-        """Create an alarm for each ten metrics that is on while one of them exceeds a threshold."""
+        """Create an alarm for each ten metrics that is on while one of them exceeds a threshold.
+
+        Args:
+            id_: What the alarm is called in the runbook.
+            metrics: The metrics, by the name of what they are of.
+            threshold: What each of them may be at most.
+            description: What is wrong.
+            minutes: In how many minutes it must be exceeded.
+            within: Out of how many, beside those that values may be late.
+        """
         names = sorted(metrics)
         for first in range(0, len(names), METRICS_OF_AN_ALARM):
             part = names[first : first + METRICS_OF_AN_ALARM]
@@ -180,25 +207,29 @@ class Monitoring(Construct):
                 metric=_largest([metrics[name] for name in part]),
                 comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
                 threshold=threshold,
-                evaluation_periods=minutes,
+                evaluation_periods=within + LATE_MINUTES,
+                datapoints_to_alarm=minutes,
                 treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
-                alarm_description=f"{description}. Watches {', '.join(part)}.",
+                alarm_description=_described(f"{description}. Watches {', '.join(part)}", id_),
             )
             alarm.add_alarm_action(self._action)
 
-    def _alarm_without_sweep(self, sweep: lambda_.IFunction) -> None:
+    def _alarm_without_call(self, id_: str, function: lambda_.IFunction) -> None:
         alarm = cloudwatch.Alarm(
             self,
-            "NoSweep",
-            metric=sweep.metric_invocations(period=cdk.Duration.minutes(1), statistic="Sum"),
+            id_,
+            metric=function.metric_invocations(period=cdk.Duration.minutes(1), statistic="Sum"),
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             threshold=1,
-            evaluation_periods=SWEEPLESS_MINUTES,
+            evaluation_periods=MINUTES_WITHOUT_CALL,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
-            alarm_description="Nobody looks after silent runs: the schedule does not call its "
-            "function.",
+            alarm_description=_described("The schedule does not call its function", id_),
         )
         alarm.add_alarm_action(self._action)
+
+
+def _described(what: str, id_: str) -> str:
+    return f"{what}. What to do: {RUNBOOK}: {id_}."
 
 
 def _largest(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:

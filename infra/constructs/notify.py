@@ -141,7 +141,7 @@ class Notify(Construct):
         watched.allow_items(
             notify,
             ["dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
-            partitions="notice#*",
+            partitions=["notice#*"],
         )
         watched.allow_objects(
             notify,

@@ -1,4 +1,4 @@
-"""One configured rule: event rule -> queue (and its dead letters) -> evaluator."""
+"""One evaluator: event rule -> queue (and its dead letters) -> function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
 from lambdas.contracts.events import tensor_object_pattern
 
-__all__ = ["RuleEvaluation", "RuleQueues"]
+__all__ = ["Evaluated", "RuleEvaluation", "RuleQueues"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
 STATUS_BUS = "default"  # the only one that native events arrive on
@@ -38,7 +38,34 @@ VISIBILITY_TIMEOUTS = 6  # of the function: room for the retries of a throttled 
 MEMORY_KEYS = "*_stepwatch/memory/*"
 RESULT_KEYS = "*rule-output/*/status.json"
 
+OWN_PARTITIONS = ("s3://*", "job#*", "attempts#*")
+"""Evaluations, registrations and notes of attempts: what an evaluator writes into the table."""
+
 MAX_QUEUE_NAME = 80
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluator evaluates.
+
+    Attributes:
+        name: Its name in names of resources.
+        title: What it is, for people.
+        environment: The environment variables that tell it.
+    """
+
+    name: str
+    title: str
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of_rule(cls, rule: RuleConfiguration) -> Evaluated:
+        """Return a configured rule."""
+        told = {
+            environment.RULE_CONFIGURATION_NAME: rule.name,
+            environment.RULE_PARAMETERS: rule.environment_value(),
+        }
+        return cls(rule.name, f"the rule {rule.name}", told)
 
 
 @dataclass(frozen=True)
@@ -46,7 +73,7 @@ class RuleQueues:
     """The queues that wake the evaluators.
 
     Attributes:
-        by_rule: The queues by rule configuration name.
+        by_rule: The queues by rule configuration name, or by what stands for one.
     """
 
     by_rule: Mapping[str, sqs.Queue]
@@ -61,7 +88,7 @@ class RuleQueues:
 
 
 class RuleEvaluation(Construct):
-    """Evaluates one rule whenever a job has written tensors of a step.
+    """Evaluates one rule, or several, whenever a job has written tensors of a step.
 
     Attributes:
         queue: Events that wait for the evaluator.
@@ -74,23 +101,23 @@ class RuleEvaluation(Construct):
         scope: Construct,
         id_: str,
         *,
-        rule: RuleConfiguration,
+        evaluated: Evaluated,
         source: FunctionSource,
         watched: WatchedState,
     ) -> None:
-        """Create the queue, the function and the event rule of one configured rule.
+        """Create the queue, the function and the event rule.
 
         Args:
             scope: Parent construct.
             id_: Id of this construct.
-            rule: The configured rule.
+            evaluated: What it evaluates.
             source: Code of the functions.
             watched: Buckets and table.
         """
         super().__init__(scope, id_)
         config = source.config
         self.dead_letters = dead_letters(self, "DeadLetters", source.encryption)
-        self.queue = self._queue(rule, source)
+        self.queue = self._queue(evaluated, source)
         self.evaluator = StepwatchFunction(
             self,
             "Evaluator",
@@ -99,22 +126,22 @@ class RuleEvaluation(Construct):
                 handler=HANDLER,
                 timeout_s=config.evaluator_timeout_s,
                 memory_mb=config.evaluator_memory_mb,
-                description=f"Evaluates the rule {rule.name} on the tensors of training jobs",
+                description=f"Evaluates {evaluated.title} on the tensors of training jobs",
                 wakes_itself=True,
             ),
-            environment=self._environment(rule, config, watched),
+            environment={**self._environment(config, watched), **evaluated.environment},
         )
         self._allow(watched)
         self._consume(config)
-        self._subscribe(rule, watched)
+        self._subscribe(evaluated, watched)
 
-    def _queue(self, rule: RuleConfiguration, source: FunctionSource) -> sqs.Queue:
+    def _queue(self, evaluated: Evaluated, source: FunctionSource) -> sqs.Queue:
         config = source.config
         visible_s = VISIBILITY_TIMEOUTS * config.evaluator_timeout_s + config.batching_window_s
         return sqs.Queue(
             self,
             "Queue",
-            queue_name=_queue_name(config, rule),
+            queue_name=_queue_name(config, evaluated.name),
             encryption=source.encryption.of_queues,
             encryption_master_key=source.encryption.data_key,
             enforce_ssl=True,
@@ -149,7 +176,9 @@ class RuleEvaluation(Construct):
         )
         watched.allow_listing(function)
         watched.allow_items(
-            function, ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"]
+            function,
+            ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
+            partitions=OWN_PARTITIONS,
         )
         bus = events.EventBus.from_event_bus_name(self, "StatusBus", STATUS_BUS)
         function.allow(["events:PutEvents"], [bus.event_bus_arn])
@@ -175,12 +204,12 @@ class RuleEvaluation(Construct):
             report_batch_item_failures=True,
         )
 
-    def _subscribe(self, rule: RuleConfiguration, watched: WatchedState) -> None:
+    def _subscribe(self, evaluated: Evaluated, watched: WatchedState) -> None:
         pattern = tensor_object_pattern(watched.bucket_names())
         events.Rule(
             self,
             "Tensors",
-            description=f"Tensors of a step were written: wake the evaluator of {rule.name}",
+            description=f"Tensors of a step were written: wake what evaluates {evaluated.title}",
             event_pattern=events.EventPattern(
                 source=pattern["source"],
                 detail_type=pattern["detail-type"],
@@ -189,13 +218,9 @@ class RuleEvaluation(Construct):
             targets=[QueueTarget(self.queue, self.dead_letters)],
         )
 
-    def _environment(
-        self, rule: RuleConfiguration, config: StepwatchConfig, watched: WatchedState
-    ) -> dict[str, str]:
+    def _environment(self, config: StepwatchConfig, watched: WatchedState) -> dict[str, str]:
         return {
             **watched.environment(),
-            environment.RULE_CONFIGURATION_NAME: rule.name,
-            environment.RULE_PARAMETERS: rule.environment_value(),
             environment.EVENT_BUS_NAME: STATUS_BUS,
             environment.QUEUE_URL: self.queue.queue_url,
             environment.WORKER_WAIT_S: str(config.worker_wait_s),
@@ -203,9 +228,9 @@ class RuleEvaluation(Construct):
         }
 
 
-def _queue_name(config: StepwatchConfig, rule: RuleConfiguration) -> str:
+def _queue_name(config: StepwatchConfig, evaluated: str) -> str:
     """Return a short name: other functions have the names of all queues in their environment."""
-    name = f"{config.stack_name}-{rule.name}"
+    name = f"{config.stack_name}-{evaluated}"
     if len(name) <= MAX_QUEUE_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -92,7 +92,9 @@ class StopJob(Construct):
         stop.allow(["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in watched.buckets])
         watched.allow_listing(stop)
         watched.allow_items(stop, ["dynamodb:GetItem", "dynamodb:Query"])
-        watched.allow_items(stop, ["dynamodb:PutItem", "dynamodb:UpdateItem"], partitions="stop#*")
+        watched.allow_items(
+            stop, ["dynamodb:PutItem", "dynamodb:UpdateItem"], partitions=["stop#*"]
+        )
         watched.allow_active_index(stop)
         bus = events.EventBus.from_event_bus_name(self, "StatusBus", STATUS_BUS)
         stop.allow(
@@ -158,4 +160,7 @@ def _environment(config: StepwatchConfig, watched: WatchedState) -> dict[str, st
         environment.STOP_CONFIRM_S: str(config.stop_confirm_s),
         environment.STOP_PLATFORMS: ",".join(config.stop_platforms),
         environment.STOP_TAG: config.stop_tag,
+        environment.DEPLOYED_RULES: ",".join(
+            rule.name for rule in config.rules if config.per_job_rules
+        ),
     }

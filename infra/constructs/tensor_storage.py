@@ -8,6 +8,7 @@ from constructs import Construct
 
 from infra.config import StepwatchConfig
 from infra.constructs.encryption import Encryption
+from infra.constructs.removal import removal_of
 
 __all__ = ["TensorStorage"]
 
@@ -21,6 +22,7 @@ class TensorStorage(Construct):
     Attributes:
         bucket: The deployment's first bucket, which is always there.
         buckets: All watched buckets, the first one first.
+        access_logs: The bucket of the buckets' access logs.
     """
 
     def __init__(
@@ -36,10 +38,8 @@ class TensorStorage(Construct):
         """
         super().__init__(scope, id_)
         self._config, self._encryption = config, encryption
-        self._removal = (
-            cdk.RemovalPolicy.RETAIN if config.retains_data else cdk.RemovalPolicy.DESTROY
-        )
-        self._access_logs = self._make_access_logs()
+        self._removal = removal_of(config)
+        self.access_logs = self._make_access_logs()
         self.bucket = self._make("Tensors", config.tensor_bucket_name)
         self.buckets: tuple[s3.IBucket, ...] = (
             self.bucket,
@@ -62,7 +62,7 @@ class TensorStorage(Construct):
             bucket_key_enabled=True if self._encryption.data_key else None,
             enforce_ssl=True,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            server_access_logs_bucket=self._access_logs,
+            server_access_logs_bucket=self.access_logs,
             lifecycle_rules=[
                 s3.LifecycleRule(
                     expiration=cdk.Duration.days(self._config.tensor_expiration_days),

@@ -64,16 +64,16 @@ class WatchedState:
         function: StepwatchFunction,
         actions: Sequence[str],
         *,
-        partitions: str | None = None,
+        partitions: Sequence[str] = (),
     ) -> None:
         """Allow a function some actions on items of the table.
 
         Args:
             function: The function.
             actions: Actions on items.
-            partitions: Pattern of the partition keys that are meant; None for all of them.
+            partitions: Patterns of the partition keys that are meant; none for all of them.
         """
-        conditions = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [partitions]}}
+        conditions = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(partitions)}}
         function.allow(
             actions, [self.table.table_arn], conditions=conditions if partitions else None
         )

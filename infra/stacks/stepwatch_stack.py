@@ -13,9 +13,10 @@ from infra.constructs.evaluation_state import EvaluationState
 from infra.constructs.event_schema import EventSchema
 from infra.constructs.finish_job import FinishJob
 from infra.constructs.function import FunctionSource
+from infra.constructs.job_rules import JobRules
 from infra.constructs.monitoring import Monitored, Monitoring
 from infra.constructs.notify import AlertTopic, Notify
-from infra.constructs.rule_evaluation import RuleEvaluation, RuleQueues
+from infra.constructs.rule_evaluation import Evaluated, RuleEvaluation, RuleQueues
 from infra.constructs.stop_job import StopJob
 from infra.constructs.sweep import Sweep
 from infra.constructs.tensor_storage import TensorStorage
@@ -33,7 +34,8 @@ class StepwatchStack(cdk.Stack):
         layer_folder: Folder of the layer as it is uploaded.
         storage: The tensor buckets.
         state: The state table.
-        evaluations: The evaluation of each configured rule, by its name.
+        job_rules: What evaluates the rules that jobs configure themselves.
+        evaluations: All evaluators, by the rule's name or what stands for one.
         sweep: What looks after evaluations that no event comes for.
         finish_job: What ends the evaluations of jobs that ended.
         stop_job: What stops training jobs.
@@ -93,10 +95,13 @@ class StepwatchStack(cdk.Stack):
         )
         watched = WatchedState(self.storage.buckets, self.state.table)
         shared: dict[str, Any] = {"source": source, "watched": watched}
+        self.job_rules = JobRules(self, "JobRules", access_logs=self.storage.access_logs, **shared)
         self.evaluations = {
-            rule.name: RuleEvaluation(self, f"Rule-{rule.name}", rule=rule, **shared)
+            rule.name: RuleEvaluation(
+                self, f"Rule-{rule.name}", evaluated=Evaluated.of_rule(rule), **shared
+            )
             for rule in config.rules
-        }
+        } | self.job_rules.evaluations
         queues = RuleQueues({name: found.queue for name, found in self.evaluations.items()})
         self.sweep = Sweep(self, "Sweep", queues=queues, **shared)
         self.finish_job = FinishJob(self, "FinishJob", queues=queues, **shared)
@@ -126,7 +131,10 @@ class StepwatchStack(cdk.Stack):
                 "finish_job": self.finish_job.failures,
                 "notify": self.notify.failures,
             },
-            sweep=self.sweep.function,
+            each_minute={
+                "NoSweep": self.sweep.function,
+                "NoFollowUp": self.stop_job.function,
+            },
         )
 
     def _outputs(self, config: StepwatchConfig) -> None:
@@ -138,14 +146,6 @@ class StepwatchStack(cdk.Stack):
             ),
             "TensorBucketNames": (bucket_names, "All buckets that are watched"),
             "StateTableName": (self.state.table.table_name, "Table of verdicts and registrations"),
-            "StopJobFunctionName": (
-                self.stop_job.function.function_name,
-                "Function that stops training jobs",
-            ),
-            "StopJobFailuresUrl": (
-                self.stop_job.failures.queue_url,
-                "Queue of the stops that failed",
-            ),
             "AlertTopicArn": (
                 self.alerts.topic.topic_arn,
                 "Topic of findings and alarms: subscribe to it",
@@ -156,8 +156,26 @@ class StepwatchStack(cdk.Stack):
                 "Key of the topic, and with stepwatch:encryption = kms of buckets and queues",
             ),
         }
+        outputs |= self._outputs_of_functions()
+        if self.job_rules.bucket is not None:
+            bucket_name = self.job_rules.bucket.bucket_name
+            outputs["CustomRuleBucketName"] = (bucket_name, "Bucket of the files of custom rules")
         if config.event_schema:
             schema = EventSchema(self, "EventSchema", registry_name=config.stack_name.lower())
             outputs["StatusEventSchemaArn"] = (schema.arn, "Schema of the status event")
         for name, (value, description) in outputs.items():
             cdk.CfnOutput(self, name, value=value, description=description)
+
+    def _outputs_of_functions(self) -> dict[str, tuple[str, str]]:
+        """Return names and queues of the functions whose events can be handed over once more."""
+        told: dict[str, tuple[FinishJob | Notify | StopJob, str]] = {
+            "StopJob": (self.stop_job, "stops training jobs"),
+            "FinishJob": (self.finish_job, "learns of the end of training jobs"),
+            "Notify": (self.notify, "tells people of findings"),
+        }
+        outputs = {}
+        for name, (found, what) in told.items():
+            function, failures = found.function.function_name, found.failures.queue_url
+            outputs[f"{name}FunctionName"] = (function, f"Function that {what}")
+            outputs[f"{name}FailuresUrl"] = (failures, "Queue of what it could not handle")
+        return outputs

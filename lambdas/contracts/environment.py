@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "CUSTOM_RULE_FILE",
-    "CUSTOM_RULE_SHA256",
+    "CUSTOM_RULES",
+    "CUSTOM_RULE_BUCKET",
+    "DEPLOYED_RULES",
     "EVENT_BUS_NAME",
     "MAX_SILENCE_S",
+    "METRICS_NAMESPACE",
     "NOTIFY_STATUSES",
     "QUEUE_URL",
     "RULE_CONFIGURATION_NAME",
@@ -31,22 +33,34 @@ __all__ = [
 ]
 
 RULE_CONFIGURATION_NAME: Final = "STEPWATCH_RULE_CONFIGURATION_NAME"
-"""evaluate_rule: name under which this function's rule is configured, e.g. `VanishingGradient`."""
+"""evaluate_rule: name under which this function's rule is configured, e.g. `VanishingGradient`.
+
+`#job-rules` for the function that evaluates what jobs configure themselves, `#custom-rules` for the
+one that runs the deployer's own files.
+"""
 
 RULE_PARAMETERS: Final = "STEPWATCH_RULE_PARAMETERS"
 """evaluate_rule: JSON object of strings.
 
-For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`.
+For example `{"rule_to_invoke": "VanishingGradient", "threshold": "1e-7"}`. Only where the function
+has a rule of its own.
 """
 
-CUSTOM_RULE_FILE: Final = "STEPWATCH_CUSTOM_RULE_FILE"
-"""evaluate_rule: file below the package's `custom_rules` that has the class `rule_to_invoke`.
+DEPLOYED_RULES: Final = "STEPWATCH_DEPLOYED_RULES"
+"""evaluate_rule, for what jobs configure themselves: comma-separated names of the rules that have
+functions of their own. stop_job: the same."""
 
-Not set for built-in rules. A job cannot change it.
+CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
+"""evaluate_rule, likewise: the bucket of the deployer's own rules; not set: jobs can use none."""
+
+CUSTOM_RULES: Final = "STEPWATCH_CUSTOM_RULES"
+"""evaluate_rule, likewise: JSON object, key of a file in that bucket -> SHA-256 that it must have.
+
+A job chooses among these files; it cannot add one.
 """
 
-CUSTOM_RULE_SHA256: Final = "STEPWATCH_CUSTOM_RULE_SHA256"
-"""evaluate_rule: SHA-256 that the file must have; set with it."""
+METRICS_NAMESPACE: Final = "POWERTOOLS_METRICS_NAMESPACE"
+"""All functions: namespace of the metrics that they write, see `lambdas.contracts.metrics`."""
 
 STATE_TABLE_NAME: Final = "STEPWATCH_STATE_TABLE_NAME"
 """All functions: the DynamoDB table of evaluation states and registrations."""

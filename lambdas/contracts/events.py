@@ -9,6 +9,8 @@ __all__ = [
     "ACTIVE_ATTRIBUTE",
     "ACTIVE_INDEX",
     "ACTIVE_INDEX_ATTRIBUTES",
+    "CUSTOM_RULES",
+    "JOB_RULES",
     "LIFE_SIGN_RULE",
     "MAX_ROOT_BYTES",
     "NATIVE_SOURCE",
@@ -55,6 +57,12 @@ REGISTRATION_RULE: Final = "#registration"
 name begins with `#`."""
 LIFE_SIGN_RULE: Final = "#life-sign"
 """Sort key, in the partition of a job's registrations, of what SageMaker last said of the job."""
+
+JOB_RULES: Final = "#job-rules"
+"""Stands for a rule's name where the evaluator is meant that evaluates what jobs configure
+themselves; no rule configuration name begins with `#`."""
+CUSTOM_RULES: Final = "#custom-rules"
+"""The same for the evaluator that runs the files of the deployer's bucket of rules."""
 
 MAX_ROOT_BYTES: Final = 900
 """Longest trial root in bytes: it is part of keys of the table, which hold 1,024."""

@@ -28,7 +28,7 @@ _RETENTION_S: Final = 24 * 3600
 
 
 class Attempts(Protocol):
-    """The notes of one rule's evaluators."""
+    """The notes of one function's evaluators."""
 
     def num_unfinished(self, root_uri: str) -> int:
         """Return how many attempts at the job below a root were begun and not ended."""
@@ -49,7 +49,7 @@ class DynamoAttempts:
     Args:
         client: DynamoDB client.
         table_name: Name of the table.
-        rule: Name under which the rule is configured.
+        rule: Name under which the function's rule is configured, or what stands for it.
         clock: Seconds since the epoch.
     """
 

@@ -23,13 +23,13 @@ class Continuations:
     """Passes work on to a later call, through the function's own queue.
 
     Args:
-        rule_name: Name under which the rule is configured.
+        queue_name: Name of the function's queue: its rule's, or what stands for one.
         queue: The function's queue; None where records are to be delivered again instead.
         telemetry: Logs and metrics.
     """
 
-    def __init__(self, rule_name: str, queue: WakeQueue | None, telemetry: Telemetry) -> None:
-        self._rule_name = rule_name
+    def __init__(self, queue_name: str, queue: WakeQueue | None, telemetry: Telemetry) -> None:
+        self._queue_name = queue_name
         self._queue = queue
         self._telemetry = telemetry
 
@@ -56,5 +56,5 @@ class Continuations:
                 hop=wake.hop,
             )
             return
-        self._queue.send(self._rule_name, replace(wake, hop=wake.hop + 1))
+        self._queue.send(self._queue_name, replace(wake, hop=wake.hop + 1))
         self._telemetry.count("Continuations")

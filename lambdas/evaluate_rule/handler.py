@@ -1,4 +1,4 @@
-"""Entry point of the function that evaluates one rule."""
+"""Entry point of the functions that evaluate rules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from aws_lambda_powertools.utilities.batch import (
 
 from hook_layer.storage.base import Store
 from hook_layer.storage.s3 import S3Store
+from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_look import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
+from lambdas.evaluate_rule.job_rules import JobRules
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import RuleFactory
+from lambdas.evaluate_rule.rules import DeployedRule, Duty
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared import clients
@@ -56,29 +58,43 @@ def _telemetry() -> Telemetry:
 def _service() -> EvaluateRuleService:
     settings, telemetry = _settings(), _telemetry()
     registrations = RegistrationTable(clients.dynamodb(), settings.state_table_name)
-    rule_name = settings.rule_configuration_name
+    name, duty = settings.rule_configuration_name, _duty()
     return EvaluateRuleService(
         bucket_names=settings.tensor_bucket_names,
-        jobs=JobLook(rule_name, JobRegistry(registrations, telemetry), _evaluation(), telemetry),
-        attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, rule_name),
+        jobs=JobLook(duty, JobRegistry(registrations, telemetry), _evaluation(duty), telemetry),
+        attempts=DynamoAttempts(clients.dynamodb(), settings.state_table_name, name),
         open_store=_open_store,
         telemetry=telemetry,
     )
 
 
-def _evaluation() -> RunEvaluation:
+def _duty() -> Duty:
+    settings = _settings()
+    name = settings.rule_configuration_name
+    if name not in (JOB_RULES, CUSTOM_RULES):
+        return DeployedRule(name, settings.rule_parameters)
+    return JobRules(
+        settings.deployed_rules,
+        settings.custom_rules,
+        runs_files=name == CUSTOM_RULES,
+        open_store=_open_store,
+    )
+
+
+def _evaluation(duty: Duty) -> RunEvaluation:
     settings, telemetry = _settings(), _telemetry()
-    rule_name, url = settings.rule_configuration_name, settings.queue_url
-    queue = None if url is None else WakeQueue(clients.sqs, {rule_name: url})
+    name, url = settings.rule_configuration_name, settings.queue_url
+    queue = None if url is None else WakeQueue(clients.sqs, {name: url})
     return RunEvaluation(
-        rule_name=rule_name,
-        make_rule=RuleFactory(rule_name, settings.rule_parameters, settings.custom_rule),
+        make_rule=duty.rule,
         states=DynamoStateTable(
-            clients.dynamodb(), settings.state_table_name, memories=RuleMemories(_open_store)
+            clients.dynamodb(),
+            settings.state_table_name,
+            memories=RuleMemories(_open_store, settings.state_table_name),
         ),
         announcer=EventBridgeAnnouncer(clients.eventbridge, settings.event_bus_name),
         results=ResultFiles(_open_store, telemetry),
-        continuations=Continuations(rule_name, queue, telemetry),
+        continuations=Continuations(name, queue, telemetry),
         telemetry=telemetry,
         patience=Patience(settings.worker_wait_s, settings.worker_wait_steps),
     )
@@ -89,7 +105,7 @@ def _open_store(uri: str) -> Store:
 
 
 def lambda_handler(event: dict[str, Any], context: Any) -> Any:
-    """Evaluate the configured rule on what an SQS batch tells of.
+    """Evaluate the function's rules on what an SQS batch tells of.
 
     Args:
         event: SQS event whose records are EventBridge events of the tensor bucket, or wakes.

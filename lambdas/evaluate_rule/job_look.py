@@ -1,33 +1,39 @@
-"""One look at a job: which runs the messages tell of, and what is new of each."""
+"""One look at a job: which runs the messages tell of, what is new of each, and for which rules."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation, RunFiles
 from lambdas.shared.registration import RUN_ID
-from lambdas.shared.small_files import read_small
 from lambdas.shared.wake import Wake, WakeReason
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.job_registry import JobRegistry
     from lambdas.evaluate_rule.messages import TensorObject
+    from lambdas.evaluate_rule.rules import Duty
+    from lambdas.evaluate_rule.turn import Turn
     from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import Registration
 
 __all__ = ["JobLook"]
 
 _MAX_PORTION_BYTES: Final = 16 << 20
 """Length of the index files that are in memory at a time; parsed, they take about thrice that."""
 _MAX_PORTION_FILES: Final = 1000
+_FAREWELL_S: Final = 600.0
+"""How long the last files of a run may take until they are seen, in seconds."""
 _RANK: Final = {
     WakeReason.CONTINUE: 0,
     WakeReason.SWEEP: 1,
@@ -39,62 +45,65 @@ _RANK: Final = {
 
 @dataclass(frozen=True)
 class JobLook:
-    """Looks at jobs for one rule.
+    """Looks at jobs for the rules of a function.
 
     Attributes:
-        rule_name: Name under which the rule is configured.
+        duty: Which rules these are.
         jobs: Which job writes below a root.
-        evaluation: Evaluates the rule over a run.
+        evaluation: Evaluates a rule over a run.
         telemetry: Logs and metrics.
+        order: Chooses which of several rules is looked at first.
     """
 
-    rule_name: str
+    duty: Duty
     jobs: JobRegistry
     evaluation: RunEvaluation
     telemetry: Telemetry
+    order: random.Random = field(default_factory=random.Random)
 
     def look_at(
         self,
         store: Store,
         objects: Sequence[TensorObject],
         wakes: Sequence[Wake],
-        may_go_on: Callable[[], bool],
+        turn: Turn,
     ) -> None:
-        """Bring the rule's states of a job up to date.
+        """Bring the rules' states of a job up to date.
 
         Args:
             store: The trial's root.
             objects: Objects that were created there.
             wakes: Calls to look at its runs again.
-            may_go_on: Whether there is time for more.
+            turn: The time that there is.
 
         Raises:
-            OutOfTimeError: Not all objects had their turn.
+            OutOfTimeError: Not all objects, or not all rules, had their turn.
         """
         has_marker = any(found.is_end_marker for found in objects)
         has_ended = has_marker or any(wake.reason is WakeReason.ENDED for wake in wakes)
-        if not self.jobs.is_asked_for(store, self.rule_name, has_ended=has_ended):
+        if not self.jobs.asks(store, self.duty.names, has_ended=has_ended):
             if objects:
                 self.telemetry.count("MessagesNotAskedFor", len(objects))
-            # Whoever sweeps or continues knows a state: that run did ask for the rule.
+            # Whoever sweeps or continues knows a state: that run did ask for that rule.
             objects = ()
             wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
             if not wakes:
                 return
+        wakes = [self._told_of_successor(store, wake) for wake in wakes]
         marker = self._end_marker(store) if has_marker or _may_have_ended(wakes) else None
         if has_marker and marker is None:
             self.telemetry.info("the end marker ends no run: another one has begun")
         due = _Due(
             marker=marker,
             tells_end=has_marker,
-            wakes=_by_run(wakes),
+            wakes=wakes,
             created_at=_newest(objects),
-            may_go_on=may_go_on,
+            turn=turn,
         )
         keys = sorted(found.key for found in objects if not found.is_end_marker)
         for files, is_last in _portions(iter_step_files(store, keys)):
             self._look_at_runs(store, self._files_by_run(store, files), due, is_last=is_last)
-            if not is_last and not may_go_on():
+            if not is_last and not turn.may_go_on():
                 raise OutOfTimeError(f"no time for all files of {store.uri}")
 
     def _look_at_runs(
@@ -105,11 +114,32 @@ class JobLook:
                 runs.setdefault(run, [])
         for run, files in sorted(runs.items()):
             registration = self.jobs.of_run(store, run)
-            if run not in due.wakes and not registration.asks_for(self.rule_name):
-                continue  # a run that began since: its job.json has just been read
-            found = RunFiles(store, registration, files, may_go_on=due.may_go_on)
-            with self.telemetry.job(registration.training_job_name, run):
-                self.evaluation.look_at(due.completed(found) if is_last else found)
+            rules = self._rules(registration, due, has_files=bool(files))
+            for number, rule in enumerate(rules):
+                if number and not due.turn.may_go_on():
+                    raise OutOfTimeError(f"no time for all rules of {store.uri}")
+                turn = due.turn.share(len(rules) - number)
+                found = RunFiles(store, registration, files, may_go_on=turn.may_go_on)
+                with self.telemetry.job(registration.training_job_name, run):
+                    self.evaluation.look_at(rule, due.completed(found, rule) if is_last else found)
+
+    def _rules(self, job: Registration, due: _Due, *, has_files: bool) -> list[str]:
+        """Return the rules that are due, in another order each time: none is always the last."""
+        rules: set[str] = set()
+        if has_files or due.is_for_all_rules(job.run_id):
+            rules.update(self.duty.names(job))  # a run that began since may ask for none
+        rules.update(rule for rule in due.rules(job.run_id) if self.duty.includes(rule, job))
+        ordered = sorted(rules)
+        self.order.shuffle(ordered)
+        return ordered
+
+    def _told_of_successor(self, store: Store, wake: Wake) -> Wake:
+        """Return a wake; a run is over once it is silent and a newer one of the job has begun."""
+        is_quiet = wake.reason is WakeReason.SWEEP and wake.silent_s >= _FAREWELL_S
+        if not is_quiet or not self.jobs.has_successor(store, wake.run_id):
+            return wake
+        self.telemetry.info("a newer run has begun: this one is over", run_id=wake.run_id)
+        return replace(wake, reason=WakeReason.SILENT)
 
     def _files_by_run(self, store: Store, files: Iterable[StepFile]) -> dict[str, list[StepFile]]:
         """Return the files by run; files of the original client are the run "".
@@ -156,28 +186,38 @@ class _Due:
     Attributes:
         marker: The end marker, if it was looked for and there is one.
         tells_end: Whether a message tells of the marker, so that its run is due.
-        wakes: What calls for another look at a run, by run.
+        wakes: What calls for another look at runs.
         created_at: When the newest of the objects was created, seconds since the epoch.
-        may_go_on: Whether there is time for more.
+        turn: The time that there is.
     """
 
     marker: EndMarker | None
     tells_end: bool
-    wakes: Mapping[str, Wake]
+    wakes: Sequence[Wake]
     created_at: float | None
-    may_go_on: Callable[[], bool]
+    turn: Turn
 
     @property
     def runs(self) -> Iterable[str]:
         """The runs that are to be looked at, whether or not there are files of them."""
+        runs = {wake.run_id for wake in self.wakes}
         if self.tells_end and self.marker is not None and self.marker.run_id is not None:
-            return {*self.wakes, self.marker.run_id}
-        return self.wakes
+            runs.add(self.marker.run_id)
+        return runs
 
-    def completed(self, found: RunFiles) -> RunFiles:
-        """Return what is new of a run, with its end and what calls for a look at it."""
+    def is_for_all_rules(self, run: str) -> bool:
+        """Tell whether every rule of a run is due without any file, for it has ended."""
+        is_marked = self.tells_end and self.marker is not None and self.marker.run_id == run
+        return is_marked or any(w.run_id == run and not w.rule for w in self.wakes)
+
+    def rules(self, run: str) -> Iterable[str]:
+        """Return the rules of a run that are called for by name."""
+        return {wake.rule for wake in self.wakes if wake.run_id == run and wake.rule}
+
+    def completed(self, found: RunFiles, rule: str) -> RunFiles:
+        """Return what is new of a run, with its end and what calls for a look at a rule."""
         run = found.registration.run_id
-        wake = self.wakes.get(run)
+        wake = _merged(w for w in self.wakes if w.run_id == run and w.rule in ("", rule))
         is_marked = self.marker is not None and self.marker.run_id == run
         return replace(
             found,
@@ -198,14 +238,11 @@ def _may_have_ended(wakes: Iterable[Wake]) -> bool:
     return any(wake.reason is not WakeReason.CONTINUE for wake in wakes)
 
 
-def _by_run(wakes: Iterable[Wake]) -> dict[str, Wake]:
-    """Return one wake a run, which stands for all of them."""
-    merged: dict[str, Wake] = {}
+def _merged(wakes: Iterable[Wake]) -> Wake | None:
+    """Return one wake that stands for several of the same run, None if there is none."""
     # Of several calls to go on only the latest knows of what the state is now.
-    for wake in sorted(wakes, key=lambda wake: (_RANK[wake.reason], wake.version)):
-        before = merged.get(wake.run_id, wake)
-        merged[wake.run_id] = replace(wake, hop=max(wake.hop, before.hop))
-    return merged
+    ordered = sorted(wakes, key=lambda wake: (_RANK[wake.reason], wake.version))
+    return replace(ordered[-1], hop=max(wake.hop for wake in ordered)) if ordered else None
 
 
 def _portions(files: Iterator[StepFile]) -> Iterator[tuple[list[StepFile], bool]]:

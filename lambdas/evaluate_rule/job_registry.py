@@ -12,8 +12,8 @@ from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
 from lambdas.shared.registration import SAGEMAKER, Registration, RegistrationTable
-from lambdas.shared.small_files import read_small
 
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry
@@ -23,6 +23,8 @@ __all__ = ["JobRegistry"]
 _MAX_JOBS: Final = 1000
 """Jobs that one process remembers."""
 _MAX_READS: Final = 4
+_TRUST_IN_SILENCE_S: Final = 600.0
+"""Age in seconds up to which an entry tells whether a silent run has a successor."""
 _DISTRUST_AFTER_S: Final = 30.0
 """Age in seconds at which an entry is read again before a rule is skipped because of it."""
 
@@ -61,8 +63,10 @@ class JobRegistry:
         entry = self._entries.get(store.uri)
         return self._read(store).registration if entry is None else entry.registration
 
-    def is_asked_for(self, store: Store, rule: str, *, has_ended: bool) -> bool:
-        """Tell whether the job below a root wants a rule evaluated.
+    def asks(
+        self, store: Store, wants: Callable[[Registration], object], *, has_ended: bool
+    ) -> bool:
+        """Tell whether the job below a root wants a rule of this function evaluated.
 
         A run that began since `job.json` was read may ask for other rules. Where the rule is asked
         for, the index files tell that such a run began; where it is not, nobody reads them, so a
@@ -71,15 +75,26 @@ class JobRegistry:
 
         Args:
             store: The trial's root.
-            rule: Name under which the rule is configured.
+            wants: Tells it from the registration.
             has_ended: True when the run's end marker was written.
         """
-        if self.current(store).asks_for(rule):
+        if wants(self.current(store)):
             return True
         age_s = self._clock() - self._entries[store.uri].read_at
         if has_ended or age_s > _DISTRUST_AFTER_S:
-            return self._read(store).registration.asks_for(rule)
+            return bool(wants(self._read(store).registration))
         return False
+
+    def has_successor(self, store: Store, run: str) -> bool:
+        """Tell whether a newer run than this one writes below a root.
+
+        Asked about silent runs. Nobody may have told this process that another one began, so
+        `job.json` is read again if that was long ago.
+        """
+        self.current(store)
+        if self._clock() - self._entries[store.uri].read_at > _TRUST_IN_SILENCE_S:
+            self._read(store)
+        return self.current(store).run_id != run
 
     def of_run(self, store: Store, run: str) -> Registration:
         """Return the registration for a run; `job.json` is read again when the run is a new one.
@@ -104,7 +119,8 @@ class JobRegistry:
         if earlier is not None:
             hint = max(hint, earlier.registration.run_id)
         registration = self._parse(store, hint)
-        for _ in range(_MAX_READS):
+        is_known = earlier is not None and earlier.registration == registration
+        for _ in range(0 if is_known else _MAX_READS):
             self._registrations.put(registration)
             # A slower evaluator may have put an older registration over a newer one: whoever put
             # one looks again, so the last one to do so leaves what is true.

@@ -1,59 +1,77 @@
-"""The rule of this function, with the parameters that a job gives it."""
+"""Which rules a function evaluates for a job, and how they are made with the job's parameters."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rule_runtime.evaluation.registry import create_rule
 
 if TYPE_CHECKING:
-    from lambdas.shared.settings import CustomRuleFile
+    from lambdas.shared.registration import Registration
     from rule_runtime.evaluation.rule import Rule
 
-__all__ = ["RuleConfigurationError", "RuleFactory"]
+__all__ = [
+    "MAX_PARAMETERS_BYTES",
+    "RULE_TO_INVOKE",
+    "DeployedRule",
+    "Duty",
+    "MadeRules",
+    "RuleConfigurationError",
+]
 
-_RULE_TO_INVOKE: Final = "rule_to_invoke"
-_SOURCE: Final = "source_s3_uri"
+RULE_TO_INVOKE: Final = "rule_to_invoke"
+MAX_PARAMETERS_BYTES: Final = 64 << 10
+"""Longest parameters of a rule as JSON; CreateTrainingJob takes 100 of at most 512 characters."""
 _MAX_RULES: Final = 100
-_PACKAGE: Final = "LAMBDA_TASK_ROOT"
-_CUSTOM_RULES: Final = "custom_rules"
 
 
 class RuleConfigurationError(ValueError):
     """A job's parameters, or the deployment's, from which no rule can be made."""
 
 
-class RuleFactory:
-    """Makes the configured rule, once for each set of parameters.
+class Duty(Protocol):
+    """What a function evaluates."""
 
-    Args:
-        name: Name under which the rule is configured.
-        parameters: The deployment's parameters, `rule_to_invoke` among them.
-        custom: The file of the function's package that the rule is in; None for a built-in rule.
-    """
+    def names(self, job: Registration) -> Sequence[str]:
+        """Return the configuration names of the rules that a job has evaluated here."""
+        ...
 
-    def __init__(
-        self, name: str, parameters: Mapping[str, str], custom: CustomRuleFile | None = None
-    ) -> None:
-        self._name = name
-        self._custom = custom
-        self._parameters = parameters
-        self._made: dict[str, Rule] = {}
+    def includes(self, name: str, job: Registration) -> bool:
+        """Tell whether a rule that somebody calls for is evaluated here."""
+        ...
 
-    def __call__(self, job_parameters: Mapping[str, Any]) -> Rule:
-        """Return the rule; parameters of the job go before those of the deployment.
+    def rule(self, name: str, job: Registration) -> Rule:
+        """Return a rule as the job wants it.
 
         Raises:
-            RuleConfigurationError: The parameters make no rule, or ask for another one.
+            RuleConfigurationError: There is no such rule, or its parameters are wrong.
+            StorageError: Its file cannot be read now.
+        """
+        ...
+
+
+class MadeRules:
+    """Rules by what they were made of; only so many are kept."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Rule] = {}
+
+    def rule(self, parameters: Mapping[str, Any], make: Callable[[], Rule]) -> Rule:
+        """Return the rule of these parameters, made at the first call.
+
+        Args:
+            parameters: All that it depends on.
+            make: Makes it.
+
+        Raises:
+            RuleConfigurationError: They make no rule.
         """
         try:
-            identity = json.dumps(job_parameters, sort_keys=True)
+            identity = _identity(parameters)
             if identity not in self._made:
-                made = self._make(job_parameters)
+                made = make()
                 if len(self._made) >= _MAX_RULES:
                     self._made.clear()
                 self._made[identity] = made
@@ -61,26 +79,53 @@ class RuleFactory:
             raise RuleConfigurationError(str(error)) from error
         return self._made[identity]
 
-    def _make(self, job_parameters: Mapping[str, Any]) -> Rule:
-        deployed = self._parameters[_RULE_TO_INVOKE]
-        wanted = job_parameters.get(_RULE_TO_INVOKE, deployed)
-        if wanted != deployed:
+
+def _identity(parameters: Mapping[str, Any]) -> str:
+    text = json.dumps(parameters, sort_keys=True)
+    if len(text) > MAX_PARAMETERS_BYTES:
+        raise RuleConfigurationError(
+            f"RuleParameters are {len(text)} bytes of JSON, at most {MAX_PARAMETERS_BYTES} are "
+            "allowed: shorten them"
+        )
+    return text
+
+
+class DeployedRule:
+    """The one rule of a function, with the deployment's parameters.
+
+    Args:
+        name: Name under which the rule is configured.
+        parameters: The deployment's parameters, `rule_to_invoke` among them.
+    """
+
+    def __init__(self, name: str, parameters: Mapping[str, str]) -> None:
+        self._name = name
+        self._parameters = parameters
+        self._made = MadeRules()
+
+    def names(self, job: Registration) -> Sequence[str]:
+        """Return the rule's name if the job wants it."""
+        return (self._name,) if job.asks_for(self._name) else ()
+
+    def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
+        """Tell whether it is this rule that somebody calls for."""
+        return name == self._name
+
+    def rule(self, name: str, job: Registration) -> Rule:
+        """Return the rule; parameters of the job go before those of the deployment.
+
+        Raises:
+            RuleConfigurationError: The parameters make no rule, or ask for another one.
+        """
+        wanted = job.parameters_of(name)
+        return self._made.rule(wanted, lambda: self._make(wanted))
+
+    def _make(self, wanted: Mapping[str, Any]) -> Rule:
+        deployed = self._parameters[RULE_TO_INVOKE]
+        invoked = wanted.get(RULE_TO_INVOKE, deployed)
+        if invoked != deployed:
             raise RuleConfigurationError(
-                f"the job asks for {wanted!r:.80} under the name {self._name}, which this "
+                f"the job asks for {invoked!r:.80} under the name {self._name}, which this "
                 f"deployment configures as {deployed}: use another RuleConfigurationName"
             )
-        parameters = {**self._parameters, **job_parameters}
-        if self._custom is None:
-            return create_rule(deployed, parameters)
-        return self._load(self._custom, deployed, parameters)
-
-    def _load(self, custom: CustomRuleFile, name: str, parameters: Mapping[str, Any]) -> Rule:
-        """Return a rule out of the package, wherever the job has its own copy of the file."""
-        from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - rarely needed
-
-        package = Path(os.environ.get(_PACKAGE) or Path(__file__).parents[2])
-        given = {key: value for key, value in parameters.items() if key != _SOURCE}
-        folder = package / _CUSTOM_RULES
-        return load_custom_rule(
-            folder / custom.name, name, given, allowed=[folder], sha256=custom.sha256
-        )
+        return create_rule(deployed, {**self._parameters, **wanted})

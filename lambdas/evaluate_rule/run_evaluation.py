@@ -1,4 +1,4 @@
-"""One look at one run of a job: advance the state, save it, tell what changed.
+"""One look at one rule over one run of a job: advance the state, save it, tell what changed.
 
 The order matters. The state is written first, with its transition counted; then the event goes out;
 then the transition is noted as announced. A crash in between leaves the two counters apart, and
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from hook_layer.storage.base import Store
 from lambdas.evaluate_rule.obstacles import MAX_TEXT, blocked, given_up, unblocked
 from lambdas.evaluate_rule.quiet_run import QuietRun
-from lambdas.evaluate_rule.rules import RuleConfigurationError, RuleFactory
+from lambdas.evaluate_rule.rules import RuleConfigurationError
 from lambdas.shared.state_table import (
     MemoryLostError,
     MemoryTooLargeError,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from lambdas.evaluate_rule.result_file import ResultFiles
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
+    from rule_runtime.evaluation.rule import Rule
     from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]
@@ -111,15 +112,16 @@ class RunFiles:
             return stored
         return replace(stored, updated_at_ms=round(self.created_at * 1000))
 
-    def continuation(self, version: int) -> Wake:
+    def continuation(self, left: StoredState) -> Wake:
         """Return the call to go on where this one ends.
 
         Args:
-            version: Version of the state that this one leaves.
+            left: The state that this one leaves.
         """
-        job = self.registration
         hop = 0 if self.wake is None else self.wake.hop
-        return Wake(job.root_uri, job.run_id, WakeReason.CONTINUE, hop, version=version)
+        key = left.key
+        reason, version = WakeReason.CONTINUE, left.version
+        return Wake(key.root_uri, key.run_id, reason, hop, version=version, rule=key.rule)
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,10 @@ class _Advance:
 
 @dataclass(frozen=True)
 class RunEvaluation:
-    """Evaluates one rule over runs.
+    """Evaluates rules over runs.
 
     Attributes:
-        rule_name: Name under which the rule is configured.
-        make_rule: Makes the rule with a job's parameters.
+        make_rule: Makes a rule, by its configuration name, as a job wants it.
         states: The evaluation states.
         announcer: Publishes status events.
         results: Writes verdicts as files.
@@ -155,8 +156,7 @@ class RunEvaluation:
         jitter: Spreads evaluators that met.
     """
 
-    rule_name: str
-    make_rule: RuleFactory
+    make_rule: Callable[[str, Registration], Rule]
     states: StateTable
     announcer: Announcer
     results: ResultFiles
@@ -167,11 +167,15 @@ class RunEvaluation:
     sleep: Callable[[float], None] = time.sleep
     jitter: random.Random = field(default_factory=random.Random)
 
-    def look_at(self, run: RunFiles) -> None:
-        """Bring the rule's state for a run up to date, and announce what changed.
+    def look_at(self, rule_name: str, run: RunFiles) -> None:
+        """Bring a rule's state for a run up to date, and announce what changed.
 
         When it returns, the committed state covers the files, whoever wrote it, or a later call
         will go on with those that it does not cover yet.
+
+        Args:
+            rule_name: Name under which the rule is configured.
+            run: What is new of the run.
 
         Raises:
             ContendedStateError: The state could not be written for other evaluators' writing.
@@ -179,7 +183,7 @@ class RunEvaluation:
             StorageError: Tensors could not be read.
             Exception: The table, the bus or the queue failed; the same call may be made again.
         """
-        key = StateKey(run.registration.root_uri, run.registration.run_id, self.rule_name)
+        key = StateKey(run.registration.root_uri, run.registration.run_id, rule_name)
         try:
             stored = self.states.load(key)
         except MemoryLostError as error:
@@ -237,9 +241,10 @@ class RunEvaluation:
         self, run: RunFiles, stored: StoredState, quiet: QuietRun
     ) -> tuple[Reconciler | None, EvaluationState]:
         try:
-            rule = self.make_rule(run.registration.parameters_of(self.rule_name))
+            rule = self.make_rule(stored.key.rule, run.registration)
         except RuleConfigurationError as error:
-            self.telemetry.warning("the parameters make no rule", problem=str(error)[:MAX_TEXT])
+            problem, name = str(error)[:MAX_TEXT], stored.key.rule
+            self.telemetry.warning("the parameters make no rule", rule_name=name, problem=problem)
             state = blocked(stored.state, str(error))
             return None, replace(state, ended=True) if quiet.is_over else state
         reconciler = Reconciler(
@@ -266,8 +271,7 @@ class RunEvaluation:
         if run.reason is WakeReason.SWEEP and stored.state.ended:
             self.states.mark_announced(stored)  # or it would be swept again and again
         if result.has_more:
-            wake = run.continuation(stored.version)
-            self.continuations.pass_on(wake, has_advanced=result.has_advanced)
+            self.continuations.pass_on(run.continuation(stored), has_advanced=result.has_advanced)
 
     def _save(self, stored: StoredState, state: EvaluationState) -> StoredState:
         try:
@@ -288,7 +292,7 @@ class RunEvaluation:
             if run.created_at is not None:
                 latency_s = max(self.clock() - run.created_at, 0.0)
                 self.telemetry.milliseconds("VerdictLatency", latency_s * 1000)
-        self.telemetry.info("status announced", status=status.value)
+        self.telemetry.info("status announced", rule_name=stored.key.rule, status=status.value)
         if status.is_final:
             self.results.write(run.registration, stored)
         return self.states.mark_announced(stored)

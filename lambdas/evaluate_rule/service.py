@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.evaluate_rule.continuation import OutOfTimeError
 from lambdas.evaluate_rule.messages import IgnoredMessageError, TensorObject, parse_message
+from lambdas.evaluate_rule.turn import Turn
 from lambdas.shared.wake import Wake
 
 if TYPE_CHECKING:
@@ -87,25 +88,22 @@ class EvaluateRuleService:
         Returns:
             What failed, by message id; all other records are done with.
         """
-        reserve_ms = remaining_ms() * _RESERVED_SHARE
+        turn = Turn(remaining_ms, remaining_ms() * _RESERVED_SHARE)
         failures: dict[str, Exception] = {}
         jobs = self._by_job(records)
         put_back = self._put_back(jobs)
         num_left = len(jobs) - len(put_back)
         for root_uri, messages in jobs.items():
-            left_ms = remaining_ms()
             failure: Exception | None = None
             if root_uri in put_back:
                 failure = PutBackError(f"{root_uri} is to be looked at apart from the others")
                 self._telemetry.count("JobsPutBack")
-            elif left_ms < reserve_ms:
+            elif not turn.may_go_on():
                 failure = OutOfTimeError(f"no time left for {root_uri}")
                 self._telemetry.count("JobsPutOff")
             else:
-                end_ms = left_ms - (left_ms - reserve_ms) / num_left
+                failure = self._failure_of(root_uri, messages, turn.share(num_left))
                 num_left -= 1
-                may_go_on = _clock_until(end_ms, remaining_ms)
-                failure = self._failure_of(root_uri, messages, may_go_on)
             if failure is not None:
                 failures |= dict.fromkeys(messages.message_ids, failure)
         return failures
@@ -149,14 +147,12 @@ class EvaluateRuleService:
             job.were_received |= was_received
         return dict(sorted(jobs.items(), key=lambda item: item[1].were_received))
 
-    def _failure_of(
-        self, root_uri: str, messages: _JobMessages, may_go_on: Callable[[], bool]
-    ) -> Exception | None:
+    def _failure_of(self, root_uri: str, messages: _JobMessages, turn: Turn) -> Exception | None:
         """Look at a job; return what kept it from being evaluated."""
         try:
             with self._attempt(root_uri) if messages.were_received else nullcontext():
                 store = self._open_store(root_uri)
-                self._jobs.look_at(store, messages.objects, messages.wakes, may_go_on)
+                self._jobs.look_at(store, messages.objects, messages.wakes, turn)
         except OutOfTimeError as error:
             self._telemetry.count("JobsPutOff")
             return error
@@ -180,8 +176,3 @@ class EvaluateRuleService:
 
 def _receive_count(record: Mapping[str, Any]) -> int:
     return int(record.get("attributes", {}).get("ApproximateReceiveCount", 1))
-
-
-def _clock_until(end_ms: float, remaining_ms: Callable[[], float]) -> Callable[[], bool]:
-    """Return what tells whether more than `end_ms` of the function's time are left."""
-    return lambda: remaining_ms() >= end_ms

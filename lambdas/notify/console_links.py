@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
+from lambdas.contracts.console import CONSOLE_DOMAINS
+
 __all__ = ["log_group_page", "training_job_page"]
 
-_DOMAINS: Final = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com"}
-_DOMAIN: Final = "console.aws.amazon.com"
+_PARTITIONS: Final = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 
 
 def training_job_page(region: str, name: str) -> str:
@@ -36,5 +37,5 @@ def log_group_page(region: str, log_group: str) -> str:
 
 
 def _host(region: str) -> str:
-    domain = next((d for prefix, d in _DOMAINS.items() if region.startswith(prefix)), _DOMAIN)
-    return f"{region}.{domain}"
+    found = (p for prefix, p in _PARTITIONS.items() if region.startswith(prefix))
+    return f"{region}.{CONSOLE_DOMAINS[next(found, 'aws')]}"

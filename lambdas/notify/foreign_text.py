@@ -17,9 +17,10 @@ __all__ = ["ascii_line", "plain_line"]
 _ELLIPSIS: Final = "..."
 _TAG: Final = re.compile(r"<(?=[\w/!?@#])")  # `<b>`, `<!channel>`, `<http://x|y>`; not `a < 1`
 _LINK: Final = re.compile(r"://")
-_HOST: Final = re.compile(r"\b(www)\.", re.IGNORECASE)
 _MARKDOWN_LINK: Final = re.compile(r"\](?=\s*[\(\[])")
-_MENTION: Final = re.compile(r"@(?=(here|channel|everyone)\b)", re.IGNORECASE)
+# Within words too: what begins and ends a word may come of how the text is quoted later.
+_HOST: Final = re.compile(r"(www)\.", re.IGNORECASE)
+_MENTION: Final = re.compile(r"@(?=here|channel|everyone)", re.IGNORECASE)
 
 
 def plain_line(text: str, max_length: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.notify.console_links import log_group_page, training_job_page
 from lambdas.notify.foreign_text import ascii_line, plain_line
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER
@@ -106,8 +107,7 @@ def status_notice(facts: StatusFacts, settings: NotifySettings) -> Notice:
     ]
     if facts.is_sagemaker_job:
         lines.append(f"Job: {training_job_page(settings.region, job)}")
-    if log_group := settings.rule_log_groups.get(rule):
-        lines.append(f"Log of the rule: {log_group_page(settings.region, log_group)}")
+    lines += _logs(facts, settings)
     attributes = _attributes(job, rule, facts.status.value)
     for name, endpoints in (("ActionEmail", facts.emails), ("ActionSMS", facts.phones)):
         if endpoints:
@@ -169,6 +169,16 @@ def _places(job: str, root_uri: str, run_id: str) -> list[str]:
         place = plain_line(root_uri.removeprefix(_SCHEME), _MAX_LINE)
         lines.append(f"Tensors: {_SCHEME}{place}")
     return lines
+
+
+def _logs(facts: StatusFacts, settings: NotifySettings) -> list[str]:
+    """Return where a rule of ours has its log; one that a job configured has one of two."""
+    groups = settings.rule_log_groups
+    names = (facts.rule,) if facts.rule in groups else (JOB_RULES, CUSTOM_RULES)
+    if not facts.root_uri:
+        return []  # a rule of SageMaker's own
+    pages = [log_group_page(settings.region, groups[name]) for name in names if name in groups]
+    return [f"Log of the rule: {page}" for page in pages]
 
 
 def _silencing(rule: str) -> list[str]:

@@ -21,6 +21,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     notice_partition,
 )
+from lambdas.shared.conditions import is_condition_refused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -88,7 +89,7 @@ class SentNotices:
                 },
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if not is_condition_refused(error):
                 raise
             return False
         return True

@@ -8,6 +8,7 @@ function here uses.
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
     from mypy_boto3_sqs import SQSClient
 
-__all__ = ["batch", "dynamodb", "ecs", "eventbridge", "forget", "s3", "sagemaker", "sns", "sqs"]
+__all__ = [
+    "batch",
+    "dynamodb",
+    "ecs",
+    "eventbridge",
+    "forget",
+    "num_requests",
+    "s3",
+    "sagemaker",
+    "sns",
+    "sqs",
+]
 
 _MAX_PARALLEL_READS: Final = 16
 # Index files are small and near: what takes longer than this is lost, and a retry is quicker.
@@ -86,10 +98,31 @@ def ecs() -> Any:
     return _client("ecs")
 
 
+def num_requests() -> int:
+    """Return how many requests this process has sent so far, repeated ones counted."""
+    return _counter.num
+
+
 def forget() -> None:
     """Drop all clients, for tests that change credentials or endpoints within one process."""
     for function in (s3, dynamodb, eventbridge, sagemaker, sns, batch, ecs, sqs, _session):
         function.cache_clear()
+
+
+class _Counter:
+    """Counts requests; several threads send them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.num = 0
+
+    def count(self, **_: Any) -> None:
+        """Count the request that botocore is about to send; None lets it send it."""
+        with self._lock:
+            self.num += 1
+
+
+_counter: Final = _Counter()
 
 
 @cache
@@ -98,4 +131,6 @@ def _session() -> Session:
 
 
 def _client(service: str) -> Any:
-    return _session().create_client(service, config=_CONFIG)
+    client = _session().create_client(service, config=_CONFIG)
+    client.meta.events.register("before-send", _counter.count)
+    return client

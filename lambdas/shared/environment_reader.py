@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+
+from lambdas.shared.asked_rules import is_rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CustomRuleFile", "EnvironmentReader", "SettingsError"]
+__all__ = ["CustomRules", "EnvironmentReader", "SettingsError"]
 
-# CreateTrainingJob takes any text; "#" begins the keys of our other items.
-_RULE_NAME: Final = re.compile(r"[^#\x00-\x1f][^\x00-\x1f]{0,255}")
 _BUCKET_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _SHA256: Final = re.compile(r"[0-9A-Fa-f]{64}")
 _FLAGS: Final = {"true": True, "false": False}
@@ -26,16 +26,27 @@ class SettingsError(ValueError):
 
 
 @dataclass(frozen=True)
-class CustomRuleFile:
-    """The file that a custom rule is in.
+class CustomRules:
+    """The deployer's own files of rules, which jobs may use.
 
     Attributes:
-        name: Its path below the folder of custom rules.
-        sha256: SHA-256 that it must have.
+        bucket_name: The bucket that they lie in; empty where jobs can use none.
+        sha256_by_key: SHA-256 that each must have, by its key.
     """
 
-    name: str
-    sha256: str
+    bucket_name: str = ""
+    sha256_by_key: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uri(self) -> str:
+        """The place that files may be loaded from."""
+        return f"s3://{self.bucket_name}"
+
+    def sha256_of(self, source: object) -> str | None:
+        """Return the SHA-256 that a file must have; None if it may not be used."""
+        if not isinstance(source, str) or not source.startswith(f"{self.uri}/"):
+            return None
+        return self.sha256_by_key.get(source.removeprefix(f"{self.uri}/"))
 
 
 class EnvironmentReader:
@@ -68,10 +79,10 @@ class EnvironmentReader:
             return ""
         return value
 
-    def rule_name(self, name: str) -> str:
-        """Return the name of a configured rule."""
+    def rule_name(self, name: str, others: Sequence[str] = ()) -> str:
+        """Return the name of a configured rule, or one of the words that stand for others."""
         value = self.text(name)
-        if value and _RULE_NAME.fullmatch(value) is None:
+        if value and not is_rule_name(value) and value not in others:
             self._problems.append(
                 f"{name} is {value[:80]!r}: 1 to 256 printable characters expected, no '#' first"
             )
@@ -113,15 +124,18 @@ class EnvironmentReader:
             self._problems.append(f"{name} is {value!r}: true or false expected")
         return _FLAGS.get(value, default)
 
-    def custom_rule(self, file: str, sha256: str) -> CustomRuleFile | None:
-        """Return the file that two variables name and pin, None when neither is set."""
-        if not (self._variables.get(file, "").strip() or self._variables.get(sha256, "").strip()):
-            return None
-        found = CustomRuleFile(self.text(file), self.text(sha256))
-        if found.sha256 and _SHA256.fullmatch(found.sha256) is None:
-            self._problems.append(
-                f"{sha256} is {found.sha256[:80]!r}: 64 hexadecimal digits expected"
-            )
+    def custom_rules(self, bucket: str, files: str) -> CustomRules:
+        """Return the files that two variables name and pin, none when neither is set."""
+        if not (self._variables.get(bucket, "").strip() or self._variables.get(files, "").strip()):
+            return CustomRules()
+        found = CustomRules(self.text(bucket), self.texts(files))
+        if found.bucket_name and _BUCKET_NAME.fullmatch(found.bucket_name) is None:
+            self._problems.append(f"{bucket} is {found.bucket_name[:80]!r}: no name of a bucket")
+        for key, sha256 in sorted(found.sha256_by_key.items()):
+            if _SHA256.fullmatch(sha256) is None:
+                self._problems.append(
+                    f"{files} has {sha256[:80]!r} for {key[:80]!r}: 64 hexadecimal digits expected"
+                )
         return found
 
     def number(self, name: str, default: float) -> float:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError
-from lambdas.shared.small_files import read_small
+from hook_layer.storage.small_files import read_small
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store

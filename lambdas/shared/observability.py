@@ -7,18 +7,24 @@ its SDK would take longer than a warm evaluation.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from aws_lambda_powertools.logging import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
+from lambdas.contracts.environment import METRICS_NAMESPACE
+from lambdas.contracts.metrics import DEFAULT_NAMESPACE
+from lambdas.shared import clients
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["Telemetry"]
 
-_NAMESPACE: Final = "Stepwatch"
+_REQUESTS: Final = "Requests"
+"""Requests to AWS, repeated ones counted; told beside other metrics only, for each metric costs."""
 
 
 class Telemetry:
@@ -33,7 +39,8 @@ class Telemetry:
         self._logger = Logger(service=function)
         self._logger.append_keys(**keys)
         # The ordinary class shares its metrics between all instances of a process.
-        self._metrics = EphemeralMetrics(namespace=_NAMESPACE, service=function)
+        namespace = os.environ.get(METRICS_NAMESPACE) or DEFAULT_NAMESPACE
+        self._metrics = EphemeralMetrics(namespace=namespace, service=function)
         self._keys = keys
         self._recorded = False
 
@@ -45,10 +52,12 @@ class Telemetry:
             context: Lambda's context; None and other objects are taken, for calls by hand.
         """
         self._logger.append_keys(function_request_id=getattr(context, "aws_request_id", None))
+        num_requests = clients.num_requests()
         try:
             yield
         finally:
             if self._recorded:
+                self.count(_REQUESTS, clients.num_requests() - num_requests)
                 for name, value in self._keys.items():
                     self._metrics.add_dimension(name=name, value=value)
                 self._metrics.flush_metrics()

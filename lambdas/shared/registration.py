@@ -29,6 +29,8 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     registration_partition,
 )
+from lambdas.shared.asked_rules import asked_rules
+from lambdas.shared.conditions import is_condition_refused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -66,6 +68,7 @@ class Registration:
             when the deployed rules apply with their own parameters. They are not stored: whoever
             evaluates reads them from `job.json`, and there may be more of them than an item holds.
         opt_out_of_stop: True when the job must never be stopped.
+        rule_problems: What is wrong with the list of rules; not stored either.
     """
 
     root_uri: str
@@ -75,6 +78,7 @@ class Registration:
     training_job_arn: str | None = None
     rules: Mapping[str, Mapping[str, Any]] | None = None
     opt_out_of_stop: bool = False
+    rule_problems: tuple[str, ...] = ()
 
     @classmethod
     def of_job_file(cls, root_uri: str, job: JobFile) -> Registration:
@@ -90,14 +94,16 @@ class Registration:
         arn = job.training_job_arn
         if _is_sagemaker(platform) and not _is_place_of(name, root_uri, arn):
             platform = _UNKNOWN_PLATFORM
+        rules, problems = asked_rules(job)
         return cls(
             root_uri=root_uri,
             training_job_name=name,
             run_id=job.run_id if RUN_ID.fullmatch(job.run_id) else "",
             platform=platform,
             training_job_arn=arn if _is_sagemaker(platform) else None,
-            rules=_rules(job),
+            rules=rules,
             opt_out_of_stop=job.opt_out_of_stop,
+            rule_problems=problems,
         )
 
     @classmethod
@@ -208,7 +214,7 @@ class RegistrationTable:
                 },
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            if not is_condition_refused(error):
                 raise
 
     def life_sign(self, training_job_name: str) -> LifeSign | None:
@@ -256,16 +262,6 @@ def _is_place_of(training_job_name: str, root_uri: str, arn: str | None) -> bool
     return is_arn_of_job and job_name_of(root_uri) == training_job_name
 
 
-def _rules(job: JobFile) -> Mapping[str, Mapping[str, Any]] | None:
-    if job.debug_rule_configurations is None:
-        return None
-    return {
-        name: _parameters(rule)
-        for rule in job.debug_rule_configurations
-        if isinstance(name := rule.get("RuleConfigurationName"), str)
-    }
-
-
 def _key(training_job_name: str, root_uri: str) -> dict[str, Any]:
     return {
         STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
@@ -278,11 +274,6 @@ def _life_sign_key(training_job_name: str) -> dict[str, Any]:
         STATE_PARTITION_KEY: {"S": registration_partition(training_job_name)},
         STATE_SORT_KEY: {"S": LIFE_SIGN_RULE},
     }
-
-
-def _parameters(rule: Mapping[str, Any]) -> Mapping[str, Any]:
-    parameters = rule.get("RuleParameters")
-    return parameters if isinstance(parameters, dict) else {}
 
 
 def _registration(item: Mapping[str, Any]) -> Registration:

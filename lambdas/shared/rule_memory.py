@@ -1,9 +1,9 @@
 """Memories of rules that are too large for an item of the table, as objects beside the tensors.
 
-An object is named by the evaluation, the version of its item and the SHA-256 of its content. The
-item holds the name, so what is read back is what an evaluator wrote, whoever else may write to the
-bucket. Because the version is part of it, no two writes share an object: whoever removes the one of
-an earlier version, or of a write that lost the race, removes nobody else's.
+An object is named by the table, the evaluation, the version of its item and the SHA-256 of its
+content. The item holds the name, so what is read back is what an evaluator wrote, whoever else may
+write to the bucket. Because the version is part of it, no two writes share an object: whoever
+removes the one of an earlier version, or of a write that lost the race, removes nobody else's.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ class RuleMemories:
 
     Args:
         open_store: Returns the store at a trial's root.
+        table_name: The table whose items name the objects: two deployments that evaluate the same
+            rule over the same run remove only their own.
     """
 
-    def __init__(self, open_store: Callable[[str], Store]) -> None:
+    def __init__(self, open_store: Callable[[str], Store], table_name: str = "") -> None:
         self._open_store = open_store
+        self._table_name = table_name
 
     def holds(self, name: str, data: bytes) -> bool:
         """Tell whether the object of this name has this content."""
@@ -61,8 +64,9 @@ class RuleMemories:
         """
         if len(data) > MAX_MEMORY_BYTES:
             raise MemoryTooLargeError(key, len(data), MAX_MEMORY_BYTES)
-        owner = hashlib.sha256(f"{key.run}\n{key.rule}".encode()).hexdigest()[:32]
-        name = f"{_FOLDER}{owner}/{version}-{hashlib.sha256(data).hexdigest()}.zlib"
+        owner = f"{self._table_name}\n{key.run}\n{key.rule}"
+        folder = hashlib.sha256(owner.encode()).hexdigest()[:32]
+        name = f"{_FOLDER}{folder}/{version}-{hashlib.sha256(data).hexdigest()}.zlib"
         self._open_store(key.root_uri).put(name, data)
         return name
 

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from lambdas.contracts import environment
-from lambdas.shared.environment_reader import CustomRuleFile, EnvironmentReader, SettingsError
+from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
 from rule_runtime.evaluation.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "CustomRuleFile",
+    "CustomRules",
     "EvaluateRuleSettings",
     "FinishJobSettings",
     "NotifySettings",
@@ -37,12 +38,15 @@ class EvaluateRuleSettings:
     """What an evaluator must know.
 
     Attributes:
-        rule_configuration_name: Name under which the rule is configured.
-        rule_parameters: The rule's parameters as strings, `rule_to_invoke` among them.
+        rule_configuration_name: Name under which the rule is configured; `#job-rules` or
+            `#custom-rules` for a function that evaluates what jobs configure themselves.
+        rule_parameters: The rule's parameters as strings, `rule_to_invoke` among them; none for
+            such a function.
         state_table_name: The table of evaluation states and registrations.
         tensor_bucket_names: Buckets that may be read; objects of others are refused.
         event_bus_name: The bus that status events go to.
-        custom_rule: The file that the rule is in; None for a built-in rule.
+        deployed_rules: Names of the rules that have functions of their own; for such a function.
+        custom_rules: The files of rules that jobs may use; likewise.
         queue_url: The function's own queue, which takes what one call had no time for; None where
             the records themselves are to be delivered again.
         worker_wait_s: Seconds that a step waits for a worker, see `Patience`.
@@ -54,7 +58,8 @@ class EvaluateRuleSettings:
     state_table_name: str
     tensor_bucket_names: frozenset[str]
     event_bus_name: str = "default"
-    custom_rule: CustomRuleFile | None = None
+    deployed_rules: frozenset[str] = frozenset()
+    custom_rules: CustomRules = field(default_factory=CustomRules)
     queue_url: str | None = None
     worker_wait_s: float = 600.0
     worker_wait_steps: int = 20
@@ -67,14 +72,17 @@ class EvaluateRuleSettings:
             SettingsError: Variables are missing or invalid; all of them are named.
         """
         reader = EnvironmentReader(variables)
+        name = reader.rule_name(environment.RULE_CONFIGURATION_NAME, (JOB_RULES, CUSTOM_RULES))
+        has_rule = name not in (JOB_RULES, CUSTOM_RULES)
         settings = cls(
-            rule_configuration_name=reader.rule_name(environment.RULE_CONFIGURATION_NAME),
-            rule_parameters=reader.rule_parameters(environment.RULE_PARAMETERS),
+            rule_configuration_name=name,
+            rule_parameters=reader.rule_parameters(environment.RULE_PARAMETERS) if has_rule else {},
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
-            custom_rule=reader.custom_rule(
-                environment.CUSTOM_RULE_FILE, environment.CUSTOM_RULE_SHA256
+            deployed_rules=reader.names(environment.DEPLOYED_RULES),
+            custom_rules=reader.custom_rules(
+                environment.CUSTOM_RULE_BUCKET, environment.CUSTOM_RULES
             ),
             queue_url=reader.text(environment.QUEUE_URL, default="") or None,
             worker_wait_s=reader.number(environment.WORKER_WAIT_S, default=600.0),
@@ -96,6 +104,7 @@ class StopJobSettings:
         stop_any_native_job: True when a native event or a direct invocation may stop a job that
             is not registered here.
         observed_rules: Rules whose finding never stops a job.
+        deployed_rules: Rules that have functions of their own; empty where jobs have no others.
         min_rules: How many different rules must have found an issue before a job is stopped.
         platforms: Platforms beside SageMaker whose API may be called, of `batch` and `ecs`.
         tag: The tag by which a job of such a platform names the root that may stop it.
@@ -109,6 +118,7 @@ class StopJobSettings:
     stop_rules: frozenset[str] = frozenset()
     stop_any_native_job: bool = True
     observed_rules: frozenset[str] = frozenset()
+    deployed_rules: frozenset[str] = frozenset()
     min_rules: int = 1
     platforms: frozenset[str] = frozenset()
     tag: str = DEFAULT_STOP_TAG
@@ -130,6 +140,7 @@ class StopJobSettings:
             stop_rules=reader.names(environment.STOP_RULES),
             stop_any_native_job=reader.flag(environment.STOP_ANY_NATIVE_JOB, default=True),
             observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
+            deployed_rules=reader.names(environment.DEPLOYED_RULES),
             min_rules=int(reader.number(environment.STOP_MIN_RULES, default=1)),
             platforms=reader.choices(environment.STOP_PLATFORMS, STOP_PLATFORMS),
             tag=reader.text(environment.STOP_TAG, default=DEFAULT_STOP_TAG),
@@ -143,6 +154,11 @@ class StopJobSettings:
         """Tell whether a finding of this rule is one that stops jobs."""
         name = rule_configuration_name
         return (not self.stop_rules or name in self.stop_rules) and name not in self.observed_rules
+
+    def is_jobs_own(self, rule_configuration_name: str) -> bool:
+        """Tell whether only a job can have configured this rule, and may be stopped by it."""
+        known = self.deployed_rules | self.observed_rules
+        return bool(self.deployed_rules) and rule_configuration_name not in known
 
 
 @dataclass(frozen=True)

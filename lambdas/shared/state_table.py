@@ -12,11 +12,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
 from lambdas.contracts.events import ACTIVE_ATTRIBUTE
+from lambdas.shared.conditions import is_condition_refused
 from lambdas.shared.rule_memory import DamagedMemoryError
 from lambdas.shared.state_item import (
     MAX_INLINE_MEMORY_BYTES,
@@ -48,8 +49,6 @@ __all__ = [
     "StoredState",
     "VersionConflictError",
 ]
-
-_REFUSED: Final = "ConditionalCheckFailedException"
 
 
 class VersionConflictError(Exception):
@@ -236,7 +235,7 @@ class DynamoStateTable:
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != _REFUSED:
+            if not is_condition_refused(error):
                 raise
             item: Any = error.response.get("Item")
             return _Refusal(stored_state(saved.key, item) if item else None)
@@ -249,7 +248,7 @@ class DynamoStateTable:
                 TableName=self._table_name, Key=key_attributes(key), **arguments
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] != _REFUSED:
+            if not is_condition_refused(error):
                 raise
             return False
         return True

@@ -22,6 +22,7 @@ from lambdas.contracts.events import (
     UPDATED_AT_ATTRIBUTE,
     stop_partition,
 )
+from lambdas.shared.conditions import is_condition_refused
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -142,7 +143,8 @@ class StopTable:
                 ConditionExpression="attribute_not_exists(requested_at)",
             )
         except ClientError as error:
-            _raise_unless_refused(error)
+            if not is_condition_refused(error):
+                raise
 
     def load(self, training_job_name: str, root_uri: str, run_id: str) -> StopItem | None:
         """Return the request to stop a run; None when there is none."""
@@ -215,7 +217,8 @@ class StopTable:
                 },
             )
         except ClientError as error:
-            _raise_unless_refused(error)
+            if not is_condition_refused(error):
+                raise
             return False
         return True
 
@@ -246,8 +249,3 @@ def _stop_item(item: Any) -> StopItem:
         requested_at_ms=int(item["requested_at"]["N"]),
         asked_at_ms=int(item[UPDATED_AT_ATTRIBUTE]["N"]),
     )
-
-
-def _raise_unless_refused(error: ClientError) -> None:
-    if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-        raise error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.storage.base import check_key
 from lambdas.contracts.events import MAX_ROOT_BYTES, STATUS_SOURCE, WAKE_DETAIL_TYPE
+from lambdas.shared.asked_rules import is_rule_name
 from lambdas.shared.registration import RUN_ID
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Wake:
         silent_s: Seconds since files of the run were last taken in; 0 where silence means nothing.
         version: The version of the state that was left with work to do. Whoever has written another
             one since has done that work, or passes it on itself. 0 for whichever version.
+        rule: Name under which the rule is configured that is due; empty for all that the evaluator
+            has for the job.
     """
 
     root_uri: str
@@ -76,6 +79,7 @@ class Wake:
     hop: int = 0
     silent_s: float = 0.0
     version: int = 0
+    rule: str = ""
 
     def to_body(self) -> str:
         """Return the body of the message."""
@@ -86,6 +90,7 @@ class Wake:
             "Hop": self.hop,
             "SilentSeconds": self.silent_s,
             "Version": self.version,
+            "Rule": self.rule,
         }
         return json.dumps(
             {"source": STATUS_SOURCE, "detail-type": WAKE_DETAIL_TYPE, "detail": detail}
@@ -114,6 +119,7 @@ class Wake:
             hop=_count(detail.get("Hop", 0), "Hop"),
             silent_s=_seconds(detail.get("SilentSeconds", 0.0)),
             version=_count(detail.get("Version", 0), "Version"),
+            rule=_rule(detail.get("Rule", "")),
         )
 
     @classmethod
@@ -217,6 +223,12 @@ def _root_uri(value: object, bucket_names: Collection[str]) -> str:
 def _run_id(value: object) -> str:
     if not isinstance(value, str) or (value and RUN_ID.fullmatch(value) is None):
         raise InvalidWakeError(f"{value!r:.80} is no run id")
+    return value
+
+
+def _rule(value: object) -> str:
+    if not isinstance(value, str) or (value and not is_rule_name(value)):
+        raise InvalidWakeError(f"{value!r:.80} is no name of a rule")
     return value
 
 

@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from lambdas.shared.stop_table import StopItem, StopTable
     from lambdas.stop_job.stopper import JobStopper
 
-__all__ = ["ConfirmationDependencies", "StopConfirmation", "is_confirmation_due"]
+__all__ = [
+    "ConfirmationDependencies",
+    "StopConfirmation",
+    "is_confirmation_due",
+    "overdue_detail",
+]
 
 _MAX_REQUESTS: Final = 2
 _ENDING_TIMES: Final = 6
@@ -140,7 +145,7 @@ class StopConfirmation:
                 {
                     "Source": STATUS_SOURCE,
                     "DetailType": STOP_OVERDUE_DETAIL_TYPE,
-                    "Detail": json.dumps(_overdue_detail(item)),
+                    "Detail": json.dumps(overdue_detail(item)),
                     "EventBusName": bus,
                 }
             ]
@@ -153,7 +158,11 @@ class StopConfirmation:
             )
 
 
-def _overdue_detail(item: StopItem) -> dict[str, Any]:
+def overdue_detail(item: StopItem) -> dict[str, Any]:
+    """Return the detail of the event that a job goes on.
+
+    `contracts/schemas/stop_overdue_event.json` describes it.
+    """
     return {
         "SchemaVersion": STATUS_SCHEMA_VERSION,
         "TrainingJobName": item.target.training_job_name,

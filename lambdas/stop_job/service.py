@@ -127,7 +127,8 @@ class StopJobService:
         """Stop a job unless its own actions, or too few rules, are against it."""
         stopper = self._use.stopper
         jobs = [_Job(job, stopper.job_file(job)) for job in registrations]
-        wanted = [reason for reason in reasons if _is_wanted(reason.rule, jobs)]
+        is_wanted = self._stops if request.origin is Origin.EVENT_BUS else _is_wanted
+        wanted = [reason for reason in reasons if is_wanted(reason.rule, jobs)]
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self._settings.min_rules:
             self._telemetry.info(
@@ -152,7 +153,19 @@ class StopJobService:
         The settings are about this deployment's rules; whoever gave a job rules of SageMaker's own,
         or calls the function, has chosen already.
         """
-        return request.origin is not Origin.EVENT_BUS or self._settings.stops(rule)
+        is_ours = request.origin is Origin.EVENT_BUS
+        return not is_ours or self._settings.stops(rule) or self._settings.is_jobs_own(rule)
+
+    def _stops(self, rule: str, jobs: list[_Job]) -> bool:
+        """Tell whether a finding of a rule of ours stops the jobs that are meant.
+
+        Which of the deployed rules do, the settings say. A rule that the job has configured itself
+        stops it where the job says so, too.
+        """
+        if self._settings.stops(rule):
+            return _is_wanted(rule, jobs)
+        asked = [job.actions.asks_to_stop(rule) is True for job in jobs]
+        return self._settings.is_jobs_own(rule) and bool(asked) and all(asked)
 
     def _agreeing(self, jobs: list[_Job], wanted: list[StopReason]) -> set[str]:
         """Return the rules that found issues in the job, and would have it stopped."""
@@ -162,7 +175,7 @@ class StopJobService:
         for job in jobs:
             run = job.registration
             found = self._use.verdicts.rules_with_issues(run.root_uri, run.run_id)
-            rules |= {r for r in found if self._settings.stops(r) and _is_wanted(r, jobs)}
+            rules |= {r for r in found if self._stops(r, jobs)}
         return rules
 
     def _registrations(self, request: StopRequest) -> list[Registration]:

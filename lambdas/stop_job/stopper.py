@@ -17,8 +17,8 @@ from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, parse_stop_file
 from hook_layer.format.paths import END_MARKER, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, StoreRefusedError
+from hook_layer.storage.small_files import read_small
 from lambdas.shared.job_actions import read_job_file
-from lambdas.shared.small_files import read_small
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.stop_job.containers import platform_of
 from lambdas.stop_job.life import Life

@@ -19,7 +19,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.paths import job_name_of
-from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
+from lambdas.contracts.events import (
+    CUSTOM_RULES,
+    JOB_RULES,
+    STATE_PARTITION_KEY,
+    STATE_SORT_KEY,
+)
 from lambdas.shared.wake import Wake, WakeReason
 from lambdas.sweep.active_evaluations import ActiveEvaluation, BrokenItemError
 
@@ -137,24 +142,33 @@ class SweepService:
         wake = self._wake(found, quiet_s, sweep)
         if wake is None:
             return
-        if found.key.rule not in self._queue.rules:
+        queues = self._queues_of(found.key.rule)
+        if not queues:
             self._telemetry.count("RulesNotDeployed")
-            return
-        sweep.waiting[found.key.rule].append(wake)
-        if len(sweep.waiting[found.key.rule]) >= _BATCH:
-            self._send(found.key.rule, sweep)
+        for name in queues:
+            sweep.waiting[name].append(wake)
+            if len(sweep.waiting[name]) >= _BATCH:
+                self._send(name, sweep)
+
+    def _queues_of(self, rule: str) -> list[str]:
+        """Return the queues whose evaluators may have a rule: its own, else those of jobs' rules.
+
+        Which of these it is, `job.json` says; the other one finds nothing to do.
+        """
+        names = (rule,) if rule in self._queue.rules else (JOB_RULES, CUSTOM_RULES)
+        return [name for name in names if name in self._queue.rules]
 
     def _wake(self, found: ActiveEvaluation, quiet_s: float, sweep: _Sweep) -> Wake | None:
-        root_uri, run_id = found.key.root_uri, found.key.run_id
+        root_uri, run_id, rule = found.key.root_uri, found.key.run_id, found.key.rule
         if found.has_ended or not found.is_announced:
             is_due = not found.is_announced or _is_due(quiet_s)
-            return Wake(root_uri, run_id, WakeReason.SWEEP) if is_due else None
+            return Wake(root_uri, run_id, WakeReason.SWEEP, rule=rule) if is_due else None
         silent_s = silence_of(found.updated_at, self._sign(root_uri, sweep), sweep.now)
         excess_s = silent_s - self._max_silence_s
         if excess_s >= 0 and (_is_due(excess_s) or _is_due(silent_s)):
-            return Wake(root_uri, run_id, WakeReason.SILENT, silent_s=silent_s)
+            return Wake(root_uri, run_id, WakeReason.SILENT, silent_s=silent_s, rule=rule)
         if _is_due(quiet_s):
-            return Wake(root_uri, run_id, WakeReason.SWEEP, silent_s=silent_s)
+            return Wake(root_uri, run_id, WakeReason.SWEEP, silent_s=silent_s, rule=rule)
         return None
 
     def _sign(self, root_uri: str, sweep: _Sweep) -> LifeSign | None:

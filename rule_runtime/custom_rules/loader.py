@@ -14,13 +14,13 @@ import inspect
 import linecache
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import unquote
 
-from hook_layer.storage.base import ObjectNotFoundError, open_store
+from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from rule_runtime.custom_rules.constructor import constructor_arguments
 from rule_runtime.evaluation.failure import failure_reason
 from rule_runtime.evaluation.parameters import ParameterError, nearest
@@ -52,6 +52,7 @@ def load_custom_rule(
     allowed: Collection[str | os.PathLike[str]],
     sha256: str | None = None,
     hide_smdebug: bool = False,
+    open_folder: Callable[[str], Store] = open_store,
 ) -> Rule:
     """Return a rule whose class is in a file.
 
@@ -65,6 +66,7 @@ def load_custom_rule(
         allowed: Folders, absolute, and URIs below which files may be loaded; of nowhere else.
         sha256: SHA-256 that the file must have, in hexadecimal digits.
         hide_smdebug: True to let `smdebug` mean ours from now on where the real one is installed.
+        open_folder: Returns the store at a folder.
 
     Raises:
         TypeError: If `allowed` is one place and no list of them.
@@ -75,7 +77,7 @@ def load_custom_rule(
         StorageError: If the storage cannot be read.
     """
     text = os.fspath(source)
-    data = _pinned(text, _read(text, allowed), sha256)
+    data = _pinned(text, _read(text, allowed, open_folder), sha256)
     module = _module(text, data, hide_smdebug=hide_smdebug)
     rule_class = _rule_class(module, rule_to_invoke)
     given = {key: value for key, value in (parameters or {}).items() if key not in _SERVICE}
@@ -87,7 +89,11 @@ def load_custom_rule(
 # ---------------------------------------------------------------------- the file
 
 
-def _read(source: str, allowed: Collection[str | os.PathLike[str]]) -> bytes:
+def _read(
+    source: str,
+    allowed: Collection[str | os.PathLike[str]],
+    open_folder: Callable[[str], Store],
+) -> bytes:
     if isinstance(allowed, (str, bytes, os.PathLike)):  # a text would allow its characters
         raise TypeError(f"allowed is {allowed!r}, but must be a list of folders and URIs")
     places = [_allowed_folder(os.fspath(place)) for place in allowed]
@@ -101,7 +107,7 @@ def _read(source: str, allowed: Collection[str | os.PathLike[str]]) -> bytes:
             f"{shown}); move it there, or let whoever runs the evaluation allow its folder"
         )
     try:
-        data = open_store(found).get(name, 0, MAX_SOURCE_BYTES + 1)
+        data = open_folder(found).get(name, 0, MAX_SOURCE_BYTES + 1)
     except (ObjectNotFoundError, IsADirectoryError):
         raise CustomRuleError(f"custom rule {source!r}: there is no such file") from None
     if len(data) > MAX_SOURCE_BYTES:

@@ -19,6 +19,7 @@ from hook_layer.format.paths import (
     parse_collections_key,
 )
 from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
 from rule_runtime.trial.name_pattern import NameMatcher
 from rule_runtime.trial.step_index import is_remote
 
@@ -99,8 +100,7 @@ class CollectionReader:
 
     def _read(self, key: str) -> CollectionsFile | None:
         try:
-            data = self._store.get(key, 0, MAX_COLLECTIONS_BYTES + 1)
-            return parse_collections(data, file=f"{self._store.uri}{key}")
+            return read_small(self._store, key, MAX_COLLECTIONS_BYTES, parse_collections)
         except ObjectNotFoundError:
             return None
         except FormatError as error:

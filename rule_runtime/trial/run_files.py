@@ -11,6 +11,7 @@ from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE
 from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
 from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 
 __all__ = ["current_run", "named_run", "newest_run", "read_end_marker"]
@@ -45,8 +46,7 @@ def named_run(store: Store) -> str | None:
         StorageError: If the storage fails otherwise than by a missing object.
     """
     try:
-        data = store.get(JOB_FILE, 0, MAX_JOB_FILE_BYTES + 1)
-        return parse_job_file(data, file=f"{store.uri}{JOB_FILE}").run_id
+        return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file).run_id
     except (ObjectNotFoundError, FormatError):
         return None
 
@@ -79,11 +79,9 @@ def read_end_marker(store: Store) -> EndMarker | None:
         StorageError: If the storage fails otherwise than by a missing object.
     """
     try:
-        data = store.get(END_MARKER, 0, MAX_END_MARKER_BYTES + 1)
+        return read_small(store, END_MARKER, MAX_END_MARKER_BYTES, parse_end_marker)
     except ObjectNotFoundError:
         return None
-    try:
-        return parse_end_marker(data, file=f"{store.uri}{END_MARKER}")
     except FormatError as error:
         _logger.warning("ignored what the end marker says: %s", error)
         return EndMarker()

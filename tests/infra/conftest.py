@@ -26,6 +26,7 @@ def rules() -> dict[str, dict[str, Any]]:
 EVERYTHING = {
     "stepwatch:stage": "prod",
     "stepwatch:rules": {"explosion": {"rule_to_invoke": "ExplodingTensor"}},
+    "stepwatch:custom_rules": {"team/mine.py": "ab" * 32, "yours.py": "cd" * 32},
     "stepwatch:stop_rules": ["explosion"],
     "stepwatch:stop_platforms": ["batch", "ecs"],
     "stepwatch:alert_emails": ["a@example.com", "b@example.com"],
@@ -35,6 +36,8 @@ EVERYTHING = {
     "stepwatch:tensor_buckets": ["another.team"],
     "stepwatch:encryption": "kms",
     "stepwatch:retention_days": 90,
+    "stepwatch:tracing": True,
+    "stepwatch:evaluator_timeout_s": 900,
 }
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from infra import rule_settings
 from infra.config import ConfigurationError, StepwatchConfig
+from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleCheckError
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.registry import available_rules
+
+MINE = {"mine.py": "ab" * 32}
 
 
 def read(**settings: Any) -> StepwatchConfig:
@@ -88,6 +92,14 @@ def test_names_can_be_typed_with_commas() -> None:
     assert config.stop_rules == ("ExplodingTensor",)
 
 
+@pytest.mark.parametrize("given", [MINE, json.dumps(MINE), {"mine.py": "AB" * 32}])
+def test_files_of_rules_are_read_from_each_form(given: Any) -> None:
+    config = read(custom_rules=given, custom_rule_bucket="my.rules")
+    assert config.custom_rules == (CustomRuleFile("mine.py", "ab" * 32),)
+    assert config.custom_rule_bucket == "my.rules"
+    assert read(custom_rules="").custom_rules == ()
+
+
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (False, False)])
 def test_flags_are_read_from_text(text: Any, value: bool) -> None:
     assert read(stop_any_native_job=text).stop_any_native_job is value
@@ -126,6 +138,31 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ({"encryption": "KMS"}, "nearest: kms"),
         ({"stop_platforms": ["batch", "local"]}, "= 'local': allowed: batch, ecs"),
         ({"stop_observed_rules": "NonFinite"}, "allowed: the configured rules VanishingGradient"),
+        ({"per_job_rules": "some"}, "true or false"),
+        ({"custom_rules": "mine.py"}, "an object of keys and their SHA-256"),
+        ({"custom_rules": ["mine.py"]}, "an object of keys and their SHA-256"),
+        ({"custom_rules": {"mine.py": "ab"}}, "custom_rules.mine.py = 'ab': allowed: the SHA-256"),
+        ({"custom_rules": {"mine.py": None}}, "the SHA-256 of the file, 64 hexadecimal"),
+        ({"custom_rules": {"../mine.py": "ab" * 32}}, "the key of a Python file"),
+        ({"custom_rules": {"a//mine.py": "ab" * 32}}, "the key of a Python file"),
+        ({"custom_rules": {"mine.zip": "ab" * 32}}, "the key of a Python file"),
+        (
+            {"custom_rules": MINE, "per_job_rules": False},
+            "custom_rules = ['mine.py']: allowed: none with stepwatch:per_job_rules = false",
+        ),
+        (
+            {"custom_rules": {f"team/rule-{n}.py": "ab" * 32 for n in range(20)}},
+            "put several rules into one file",
+        ),
+        ({"custom_rule_bucket": "my.rules"}, "nothing without stepwatch:custom_rules"),
+        (
+            {
+                "custom_rules": MINE,
+                "custom_rule_bucket": "one-bucket",
+                "tensor_buckets": ["one-bucket"],
+            },
+            "= 'one-bucket': allowed: a bucket that no training process writes to",
+        ),
         ({"stop_min_rules": 0}, "a whole number from 1 to 100"),
         ({"stop_confirm_s": 10}, "a whole number from 60 to 86400"),
         ({"max_silence_s": 10}, "a whole number from 300 to"),
@@ -211,6 +248,7 @@ def test_a_pack_is_configured_by_its_name() -> None:
     assert by_name["NonFinite"] == {}
     assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
     assert by_name["StalledTrainingRule"] == {"judge_gaps": "false"}
+    assert by_name["PoorWeightInitialization"] == {"conditions": "scale,symmetry"}
     assert set(config.stop_rules) == pack.stops
 
 
@@ -241,6 +279,20 @@ def test_too_many_rules_for_a_functions_environment_are_a_mistake() -> None:
     (mistake,) = mistakes(rules=rules)
     assert mistake.startswith("stepwatch:rules = '60 rules': allowed: fewer rules")
     assert "under another stepwatch:stage" in mistake
+
+
+def test_too_many_buckets_are_a_mistake() -> None:
+    names = [f"bucket-{number:02}" for number in range(15)]
+    assert read(tensor_buckets=names).tensor_buckets == tuple(names)
+    (mistake,) = mistakes(tensor_buckets=[*names, "one-more"])
+    assert mistake.startswith("stepwatch:tensor_buckets = '17 buckets': allowed: at most 16")
+
+
+def test_buckets_and_rules_share_a_functions_environment() -> None:
+    rules = {f"Rule{number:02}": {"rule_to_invoke": "NonFinite"} for number in range(33)}
+    assert len(read(rules=rules).rules) == 33
+    (mistake,) = mistakes(rules=rules, tensor_buckets=[f"{n:063}" for n in range(14)])
+    assert mistake.startswith("stepwatch:rules = '33 rules': allowed: fewer rules")
 
 
 def test_lists_are_read_from_json_and_from_text() -> None:

@@ -46,6 +46,19 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     boto3.DEFAULT_SESSION = None
 
 
+@pytest.mark.usefixtures("s3")
+def test_a_bucket_of_another_region_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """EventBridge has its events there, and a deployment here never sees them."""
+    where: Any = {"LocationConstraint": "eu-central-1"}
+    elsewhere = boto3.client("s3", region_name="eu-central-1")
+    elsewhere.create_bucket(Bucket="far-away", CreateBucketConfiguration=where)
+    assert event_buckets.main(["--enable", "far-away"]) == 1
+    told = capsys.readouterr().err
+    assert told == (
+        "far-away: is in eu-central-1; its events stay there: deploy there, not in eu-west-1\n"
+    )
+
+
 def test_a_silent_bucket_is_told_with_what_to_run(
     s3: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

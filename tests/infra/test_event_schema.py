@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft4Validator
 
-from infra.constructs.event_schema import SCHEMA
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SCHEMA_VERSION, STATUS_SOURCE
+from infra.constructs.event_schema import SCHEMAS
+from lambdas.contracts.events import (
+    STATUS_DETAIL_TYPE,
+    STATUS_SCHEMA_VERSION,
+    STATUS_SOURCE,
+    STOP_OVERDUE_DETAIL_TYPE,
+)
+from lambdas.notify.news import OverdueStop, parse_news
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
 from lambdas.shared.status_event import status_detail
+from lambdas.shared.stop_table import StopItem, StopReason, StopTarget
+from lambdas.stop_job.confirmation import overdue_detail
 from rule_runtime.evaluation.outcome import Evidence, RuleStatus
 from rule_runtime.evaluation.state import EvaluationState
 from tests.infra.queries import Template, only, resources
@@ -37,7 +44,16 @@ EVIDENCE = Evidence(
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(Path(SCHEMA).read_text())
+    return load("StatusEvent")
+
+
+@pytest.fixture(scope="module")
+def overdue_schema() -> dict[str, Any]:
+    return load("StopOverdueEvent")
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(SCHEMAS[name].file.read_text())
     Draft4Validator.check_schema(loaded)
     return loaded
 
@@ -132,12 +148,57 @@ def test_events_of_another_shape_do_not(schema: dict[str, Any], other: dict[str,
     assert not Draft4Validator(schema).is_valid(other)
 
 
-def test_it_is_registered(template: Template, schema: dict[str, Any]) -> None:
+def overdue_event(platform: str = "sagemaker", root: str = ROOT, run: str = "01JD") -> Any:
+    """Return the news that a job does not end, as it arrives at a consumer."""
+    target = StopTarget("mnist-7", platform, root, run, arn=ARN)
+    item = StopItem(
+        target, StopReason("NonFinite", "w: 4 NaN"), "requested", 2, 1795212403000, 1795213003000
+    )
+    return {
+        **event(),
+        "detail-type": STOP_OVERDUE_DETAIL_TYPE,
+        "resources": [],
+        "detail": json.loads(json.dumps(overdue_detail(item), allow_nan=False)),
+    }
+
+
+@pytest.mark.parametrize(
+    "real",
+    [
+        *(overdue_event(platform) for platform in ("sagemaker", "batch", "ecs", "loop")),
+        overdue_event(root="", run=""),
+    ],
+)
+def test_real_news_of_overdue_stops_fit(overdue_schema: dict[str, Any], real: Any) -> None:
+    Draft4Validator(overdue_schema).validate(real)
+    assert isinstance(parse_news(real)[0], OverdueStop)
+    described = overdue_schema["definitions"]["Detail"]
+    assert real["detail"].keys() == described["properties"].keys() == set(described["required"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("Platform", "else"), ("NumRequests", 1), ("RequestedAt", "now")]
+)
+def test_other_news_do_not(overdue_schema: dict[str, Any], key: str, value: Any) -> None:
+    other = overdue_event()
+    other["detail"][key] = value
+    assert not Draft4Validator(overdue_schema).is_valid(other)
+    assert not Draft4Validator(overdue_schema).is_valid(event())
+
+
+def test_both_are_registered(template: Template) -> None:
     _, registry = only(resources(template, "AWS::EventSchemas::Registry"), "EventSchema")
-    _, registered = only(resources(template, "AWS::EventSchemas::Schema"), "EventSchema")
-    assert registered["RegistryName"] == registry["RegistryName"] == "stepwatch-dev"
-    assert registered["SchemaName"] == "stepwatch.debugger@SageMakerTrainingJobStateChange"
-    assert registered["Type"] == "JSONSchemaDraft4"
-    assert json.loads(registered["Content"]) == schema
+    registered = {
+        found["SchemaName"]: found
+        for found in resources(template, "AWS::EventSchemas::Schema").values()
+    }
+    assert {name: json.loads(found["Content"]) for name, found in registered.items()} == {
+        "stepwatch.debugger@SageMakerTrainingJobStateChange": load("StatusEvent"),
+        "stepwatch.debugger@StepwatchStopOverdue": load("StopOverdueEvent"),
+    }
+    for found in registered.values():
+        assert found["RegistryName"] == registry["RegistryName"] == "stepwatch-dev"
+        assert found["Type"] == "JSONSchemaDraft4"
+    status_event, _ = only(resources(template, "AWS::EventSchemas::Schema"), "StatusEvent")
     outputs = template["Outputs"]
-    assert outputs["StatusEventSchemaArn"]["Value"]["Fn::GetAtt"][1] == "SchemaArn"
+    assert outputs["StatusEventSchemaArn"]["Value"]["Fn::GetAtt"] == [status_event, "SchemaArn"]

@@ -9,6 +9,7 @@ import pytest
 
 from lambdas.contracts import environment
 from lambdas.contracts.events import (
+    JOB_RULES,
     issues_found_pattern,
     notable_statuses_pattern,
     stop_overdue_pattern,
@@ -104,11 +105,11 @@ def test_who_wakes_evaluators_knows_every_queue(
     told = variables(template, part)[environment.RULE_QUEUE_URLS]
     text = "".join(p if isinstance(p, str) else f"<{p['Ref']}>" for p in told["Fn::Join"][1])
     urls = json.loads(text)
-    assert urls.keys() == rules.keys()
+    assert urls.keys() == rules.keys() | {JOB_RULES}
     for rule, url in urls.items():
         queue = queues[url.strip("<>")]
         assert "RedrivePolicy" in queue, "not the dead letters"
-        assert queue["QueueName"] == f"Stepwatch-dev-{rule}"
+        assert queue["QueueName"] == f"Stepwatch-dev-{rule.replace('#', '_')}"
 
 
 def test_the_longest_names_of_queues_are_short_enough_and_differ() -> None:
@@ -117,7 +118,7 @@ def test_the_longest_names_of_queues_are_short_enough_and_differ() -> None:
 
     rules = [RuleConfiguration("R" * 60 + end, "ExplodingTensor", {}) for end in "ab"]
     config = StepwatchConfig(tuple(rules), stage="s" * 20)
-    names = [_queue_name(config, rule) for rule in rules]
+    names = [_queue_name(config, rule.name) for rule in rules]
     assert [len(name) for name in names] == [80, 80]
     assert len(set(names)) == 2
 
@@ -128,9 +129,10 @@ def test_the_notifier_can_link_to_the_logs_of_a_rule(
     told = variables(template, "Notify")
     groups = told[environment.RULE_LOG_GROUPS]["Fn::Join"][1]
     text = "".join(p if isinstance(p, str) else f"<{p['Ref']}>" for p in groups)
+    parts = {rule: f"Rule{rule}" for rule in rules} | {JOB_RULES: "JobRulesBuiltIn"}
+    assert json.loads(text).keys() == parts.keys()
     for rule, group in json.loads(text).items():
-        assert rule in rules
-        _, function = function_of(template, f"Rule{rule}")
+        _, function = function_of(template, parts[rule])
         assert function["LoggingConfig"]["LogGroup"] == {"Ref": group.strip("<>")}
     topic, _ = only(resources(template, "AWS::SNS::Topic"), "Alerts")
     assert told[environment.TOPIC_ARN] == {"Ref": topic}
@@ -143,6 +145,7 @@ def test_settings_reach_the_function_that_stops_jobs(
     assert told[environment.STOP_POLICY] == "stop"
     assert told[environment.STOP_RULES] == "explosion"
     assert told[environment.STOP_OBSERVED_RULES] == ""
+    assert told[environment.DEPLOYED_RULES] == "VanishingGradient,explosion,LossNotDecreasing"
     assert told[environment.STOP_ANY_NATIVE_JOB] == "true"
     assert told[environment.STOP_CONFIRM_S] == "600"
     assert told[environment.STOP_MIN_RULES] == "1"

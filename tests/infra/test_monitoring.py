@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.constructs import metrics
 from infra.local.deployment import synthesise
+from lambdas.contracts.console import CONSOLE_DOMAINS
+from lambdas.contracts.environment import METRICS_NAMESPACE, RULE_CONFIGURATION_NAME
 from lambdas.shared.observability import Telemetry
 from tests.infra.conftest import load
 from tests.infra.queries import Template, only, resources
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN = 10
+SCHEDULED = re.compile("No(Sweep|FollowUp)")
 
 
 def alarms(template: Template, part: str = "") -> dict[str, Any]:
@@ -57,7 +62,8 @@ def test_every_dead_letter_raises_an_alarm(default_template: Template) -> None:
         for name, queue in resources(default_template, "AWS::SQS::Queue").items()
         if "RedrivePolicy" not in queue
     }
-    assert len(letters) == 25 + 3
+    evaluators = resources(default_template, "AWS::Lambda::EventSourceMapping")
+    assert len(letters) == len(evaluators) + 3
     assert owners(default_template, "ApproximateNumberOfMessagesVisible") == letters
 
 
@@ -76,11 +82,14 @@ def test_every_function_that_fails_raises_an_alarm(default_template: Template, m
     assert owners(default_template, metric) == functions
 
 
-def test_late_verdicts_of_every_rule_raise_an_alarm(
-    template: Template, rules: dict[str, Any]
-) -> None:
+def test_late_verdicts_of_every_rule_raise_an_alarm(template: Template) -> None:
     ((_, alarm),) = alarms(template, "VerdictLatency").items()
     dimensions = [{d["Name"]: d["Value"] for d in found["Dimensions"]} for found in watched(alarm)]
+    told = [
+        function["Environment"]["Variables"]
+        for function in resources(template, "AWS::Lambda::Function").values()
+    ]
+    rules = [names[RULE_CONFIGURATION_NAME] for names in told if RULE_CONFIGURATION_NAME in names]
     assert sorted(d["rule"] for d in dimensions) == sorted(rules)
     assert {d["service"] for d in dimensions} == {"evaluate_rule"}
     assert alarm["Threshold"] == 60_000
@@ -90,13 +99,20 @@ def test_late_verdicts_of_every_rule_raise_an_alarm(
 def test_a_stop_that_is_not_confirmed_raises_an_alarm(template: Template) -> None:
     ((_, alarm),) = alarms(template, "StopsNotConfirmed").items()
     (metric,) = watched(alarm)
-    assert (metric["Namespace"], metric["MetricName"]) == ("Stepwatch", "StopsNotConfirmed")
+    assert (metric["Namespace"], metric["MetricName"]) == ("Stepwatch/dev", "StopsNotConfirmed")
     assert metric["Dimensions"] == [{"Name": "service", "Value": "stop_job"}]
     assert alarm["Threshold"] == 0
 
 
-def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> None:
-    ((_, alarm),) = alarms(template, "NoSweep").items()
+@pytest.mark.parametrize(
+    ("part", "function"), [("NoSweep", "SweepSweeper"), ("NoFollowUp", "StopJobStopTrainingJob")]
+)
+def test_a_schedule_that_does_not_run_raises_an_alarm(
+    template: Template, part: str, function: str
+) -> None:
+    ((_, alarm),) = alarms(template, part).items()
+    (dimension,) = alarm["Dimensions"]
+    assert dimension["Value"]["Ref"].startswith(function)
     assert (alarm["MetricName"], alarm["ComparisonOperator"]) == (
         "Invocations",
         "LessThanThreshold",
@@ -109,7 +125,7 @@ def test_an_expression_takes_its_largest_value_and_forgives_silence(
     default_template: Template,
 ) -> None:
     for name, alarm in alarms(default_template).items():
-        if "NoSweep" in name:
+        if SCHEDULED.search(name):
             continue
         (expression,) = [m for m in alarm["Metrics"] if "Expression" in m]
         ids = [m["Id"] for m in alarm["Metrics"] if "MetricStat" in m]
@@ -117,6 +133,36 @@ def test_an_expression_takes_its_largest_value_and_forgives_silence(
         filled = ", ".join(f"FILL({i}, 0)" for i in ids)
         assert expression["Expression"] == f"MAX([{filled}])"
         assert alarm["TreatMissingData"] == "notBreaching"
+
+
+@pytest.mark.parametrize("name", ["default_template", "full_template"])
+def test_a_value_that_is_late_still_raises_an_alarm(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """FILL takes a minute whose value has not come yet for 0, and nobody looks at it again."""
+    for alarm in alarms(request.getfixturevalue(name)).values():
+        if "Metrics" in alarm:
+            assert alarm["EvaluationPeriods"] - alarm["DatapointsToAlarm"] >= TEN - 1
+
+
+def test_an_evaluator_that_always_fails_raises_an_alarm(template: Template) -> None:
+    """One message comes back no sooner than the queue lets it."""
+    ((_, alarm),) = alarms(template, "EvaluatorErrors").items()
+    hidden_s = {
+        queue["VisibilityTimeout"]
+        for queue in resources(template, "AWS::SQS::Queue").values()
+        if "RedrivePolicy" in queue
+    }
+    failures_at_s = [number * max(hidden_s) for number in range(alarm["DatapointsToAlarm"])]
+    assert len(failures_at_s) > 1, "a single failure is made good by the next delivery"
+    assert failures_at_s[-1] + TEN * 60 <= alarm["EvaluationPeriods"] * 60
+
+
+def test_no_alarm_looks_back_longer_than_cloudwatch_does(full_template: Template) -> None:
+    """With the longest time limit an evaluator may have."""
+    for alarm in alarms(full_template).values():
+        assert alarm["EvaluationPeriods"] <= 24 * 60
+        assert len(alarm["AlarmDescription"]) <= 1024
 
 
 def test_essential_alarms_leave_out_those_of_each_rule(template: Template) -> None:
@@ -131,6 +177,7 @@ def test_essential_alarms_leave_out_those_of_each_rule(template: Template) -> No
         "Throttles",
         "StopsNotConfirmed",
         "NoSweep",
+        "NoFollowUp",
     }
     every = {name.removeprefix("Monitoring")[:-8] for name in alarms(template)}
     assert every - left == {
@@ -141,39 +188,134 @@ def test_essential_alarms_leave_out_those_of_each_rule(template: Template) -> No
     }
 
 
-def test_metrics_are_called_as_the_functions_call_them(
+def own_metrics(template: Template) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield namespace, name and dimensions of our own metrics in alarms and on the dashboard."""
+    for alarm in alarms(template).values():
+        for found in watched(alarm):
+            if not found["Namespace"].startswith("AWS/"):
+                dimensions = {d["Name"]: d["Value"] for d in found["Dimensions"]}
+                yield found["Namespace"], found["MetricName"], dimensions
+    for widget in widgets(template).values():
+        for shown in widget["metrics"]:
+            texts = [part for part in shown if isinstance(part, str)]
+            if texts and not texts[0].startswith("AWS/"):
+                yield texts[0], texts[1], dict(zip(texts[2::2], texts[3::2], strict=True))
+
+
+def widgets(template: Template) -> dict[str, Any]:
+    """Return the properties of the dashboard's widgets by title."""
+    ((_, dashboard),) = resources(template, "AWS::CloudWatch::Dashboard").items()
+    parts = dashboard["DashboardBody"]["Fn::Join"][1]
+    text = "".join(part if isinstance(part, str) else f"<{next(iter(part))}>" for part in parts)
+    return {w["properties"]["title"]: w["properties"] for w in json.loads(text)["widgets"]}
+
+
+def written_by(function: str) -> list[re.Pattern[str]]:
+    """Return what the metrics that a function's code writes are called."""
+    patterns = [re.compile("Requests")]
+    for path in (ROOT / "lambdas" / function).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in {"count", "seconds", "milliseconds"}
+                and node.args
+            ):
+                match node.args[0]:
+                    case ast.Constant(value=str(text)):
+                        patterns.append(re.compile(re.escape(text)))
+                    case ast.JoinedStr(values=[ast.Constant(value=str(text)), _]):
+                        patterns.append(re.compile(re.escape(text) + "[A-Z][A-Za-z]+"))
+    return patterns
+
+
+def environment_of(template: Template, function: str, rule: str | None) -> dict[str, Any]:
+    """Return the variables of a function; those of a rule's evaluator, if a rule is named."""
+    (found,) = [
+        told
+        for deployed in resources(template, "AWS::Lambda::Function").values()
+        if deployed["Handler"].split(".")[1] == function
+        for told in [deployed["Environment"]["Variables"]]
+        if rule == told.get(RULE_CONFIGURATION_NAME)
+    ]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", ["default_template", "full_template"])
+def test_metrics_are_those_that_the_functions_write(
+    name: str,
+    request: pytest.FixtureRequest,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dimensions = metrics.of_evaluator("R")
-    telemetry = Telemetry(dimensions["service"], rule=dimensions["rule"])
-    with telemetry.invocation(None):
-        telemetry.milliseconds(metrics.VERDICT_LATENCY, 1)
-    written = json.loads(capsys.readouterr().out.splitlines()[-1])
-    (described,) = written["_aws"]["CloudWatchMetrics"]
-    assert described["Namespace"] == metrics.NAMESPACE
-    assert sorted(described["Dimensions"][0]) == sorted(dimensions)
-    assert {name: written[name] for name in dimensions} == dimensions
+    found: Template = request.getfixturevalue(name)
+    shown = list(own_metrics(found))
+    assert {metric for _, metric, _ in shown} >= {"VerdictLatency", "StopsNotConfirmed", "Requests"}
+    for namespace, metric, dimensions in shown:
+        function = dimensions["service"]
+        told = environment_of(found, function, dimensions.get("rule"))
+        monkeypatch.setenv(METRICS_NAMESPACE, told[METRICS_NAMESPACE])
+        rest = {key: value for key, value in dimensions.items() if key != "service"}
+        telemetry = Telemetry(function, **rest)
+        with telemetry.invocation(None):
+            telemetry.count(metric)
+        written = json.loads(capsys.readouterr().out.splitlines()[-1])
+        (described,) = written["_aws"]["CloudWatchMetrics"]
+        assert described["Namespace"] == namespace
+        assert sorted(described["Dimensions"][0]) == sorted(dimensions)
+        assert {key: written[key] for key in dimensions} == dimensions
+        assert any(p.fullmatch(metric) for p in written_by(function)), f"{function}: {metric}"
 
 
-def test_the_functions_write_the_metrics_that_are_watched() -> None:
-    text = "".join(path.read_text() for path in (ROOT / "lambdas").rglob("*.py"))
-    for metric in (metrics.VERDICT_LATENCY, metrics.STEPS_EVALUATED, metrics.VERDICTS):
-        assert f'"{metric}' in text
-    assert '"StopsNotConfirmed"' in text
+def test_metrics_of_two_stages_do_not_mix(template: Template, full_template: Template) -> None:
+    assert {namespace for namespace, _, _ in own_metrics(template)} == {"Stepwatch/dev"}
+    assert {namespace for namespace, _, _ in own_metrics(full_template)} == {"Stepwatch/prod"}
 
 
 def test_the_dashboard_shows_every_rule(template: Template, rules: dict[str, Any]) -> None:
-    ((_, dashboard),) = resources(template, "AWS::CloudWatch::Dashboard").items()
-    assert dashboard["DashboardName"] == "Stepwatch-dev"
-    parts = dashboard["DashboardBody"]["Fn::Join"][1]
-    text = "".join(part if isinstance(part, str) else f"<{next(iter(part))}>" for part in parts)
-    widgets = {w["properties"]["title"]: w["properties"] for w in json.loads(text)["widgets"]}
-    for title in ("Milliseconds from tensor to verdict", "Errors", "Dead letters"):
-        shown = json.dumps(widgets[title]["metrics"])
+    found = widgets(template)
+    for title in ("Milliseconds from tensor to verdict", "Requests to AWS", "Errors"):
+        shown = json.dumps(found[title]["metrics"])
         assert all(f'"{rule}"' in shown for rule in rules), title
-    counted = [m[0] for m in widgets["Verdicts"]["metrics"] if isinstance(m[0], dict)]
+    counted = [m[0] for m in found["Verdicts"]["metrics"] if isinstance(m[0], dict)]
     assert {m["label"] for m in counted} == {"IssuesFound", "NoIssuesFound", "Error"}
-    shown_ids = [m[-1]["id"] for m in widgets["Verdicts"]["metrics"] if "id" in m[-1]]
+    shown_ids = [m[-1]["id"] for m in found["Verdicts"]["metrics"] if "id" in m[-1]]
     assert len(shown_ids) == len(set(shown_ids)), "an expression sums the metrics of its status"
-    outputs = template["Outputs"]["DashboardUrl"]["Value"]["Fn::Join"][1]
-    assert str(outputs[-1]).endswith("#dashboards:name=Stepwatch-dev")
+
+
+def test_the_dashboards_of_two_regions_differ_and_each_is_found(template: Template) -> None:
+    """Names of dashboards are those of an account, in all of its regions."""
+    ((_, dashboard),) = resources(template, "AWS::CloudWatch::Dashboard").items()
+    region = {"Ref": "AWS::Region"}
+    assert dashboard["DashboardName"] == {"Fn::Join": ["", ["Stepwatch-dev-", region]]}
+    parts = template["Outputs"]["DashboardUrl"]["Value"]["Fn::Join"][1]
+    (domain,) = [part for part in parts if "Fn::FindInMap" in part]
+    text = "".join(p if isinstance(p, str) else "<>" if p == domain else "eu-west-1" for p in parts)
+    assert text == (
+        "https://eu-west-1.<>/cloudwatch/home?region=eu-west-1"
+        "#dashboards:name=Stepwatch-dev-eu-west-1"
+    )
+    mapping, partition, key = domain["Fn::FindInMap"]
+    assert partition == {"Ref": "AWS::Partition"}
+    domains = {name: row[key] for name, row in template["Mappings"][mapping].items()}
+    assert domains == dict(CONSOLE_DOMAINS)
+
+
+def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(default_template: Template) -> None:
+    text = (ROOT / "infra" / "README.md").read_text()
+    _, _, runbook = text.partition("\n## When an alarm is on\n")
+    described = re.findall(r"^### (\w+)\n\n\*.+\*", runbook.partition("\n## ")[0], re.MULTILINE)
+    named = {
+        alarm["AlarmDescription"].rpartition(": ")[2].rstrip(".")
+        for alarm in alarms(default_template).values()
+    }
+    assert sorted(described) == sorted(named)
+    for alarm_id, alarm in alarms(default_template).items():
+        assert "infra/README.md, When an alarm is on: " in alarm["AlarmDescription"]
+        assert alarm_id.removeprefix("Monitoring").startswith(tuple(named))
+
+
+def test_the_runbook_says_how_late_an_alarm_may_be(default_template: Template) -> None:
+    ((_, alarm),) = alarms(default_template, "StopsNotConfirmed").items()
+    assert alarm["EvaluationPeriods"] == TEN
+    assert "ten minutes late" in (ROOT / "infra" / "README.md").read_text()

@@ -17,6 +17,7 @@ TENSORS = "${TensorStorageTensors.Arn}"
 HERE = "${AWS::Region}:${AWS::AccountId}"
 BUS = f"arn:${{AWS::Partition}}:events:{HERE}:event-bus/default"
 KEY = "${EncryptionKey.Arn}"
+RULES = "${JobRulesFiles.Arn}"
 
 Grant = tuple[str, str, str]
 
@@ -27,15 +28,16 @@ def logs(part: str) -> set[Grant]:
     return {("logs:CreateLogStream", own, ""), ("logs:PutLogEvents", own, "")}
 
 
+OWN = "ForAllValues:StringLike dynamodb:LeadingKeys s3://*,job#*,attempts#*"
 EVALUATOR: set[Grant] = {
     ("s3:GetObject", f"{TENSORS}/*", ""),
     ("s3:PutObject", f"{TENSORS}/*_stepwatch/memory/*", ""),
     ("s3:DeleteObject", f"{TENSORS}/*_stepwatch/memory/*", ""),
     ("s3:PutObject", f"{TENSORS}/*rule-output/*/status.json", ""),
     ("s3:ListBucket", TENSORS, ""),
-    ("dynamodb:GetItem", TABLE, ""),
-    ("dynamodb:PutItem", TABLE, ""),
-    ("dynamodb:UpdateItem", TABLE, ""),
+    ("dynamodb:GetItem", TABLE, OWN),
+    ("dynamodb:PutItem", TABLE, OWN),
+    ("dynamodb:UpdateItem", TABLE, OWN),
     ("events:PutEvents", BUS, ""),
     ("sqs:DeleteMessage", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:GetQueueAttributes", "${RuleexplosionQueue.Arn}", ""),
@@ -43,8 +45,11 @@ EVALUATOR: set[Grant] = {
     ("sqs:SendMessage", "${RuleexplosionQueue.Arn}", ""),
 }
 WAKES: set[Grant] = {
-    ("sqs:SendMessage", f"${{Rule{rule}Queue.Arn}}", "")
-    for rule in ("VanishingGradient", "explosion", "LossNotDecreasing")
+    ("sqs:SendMessage", f"${{{evaluator}Queue.Arn}}", "")
+    for evaluator in (
+        *("RuleVanishingGradient", "Ruleexplosion", "RuleLossNotDecreasing"),
+        "JobRulesBuiltIn",
+    )
 }
 SWEEP: set[Grant] = WAKES | {
     ("dynamodb:Query", f"{TABLE}/index/active-updated_at", ""),
@@ -86,6 +91,9 @@ NOTIFY: set[Grant] = {
     ("kms:GenerateDataKey", KEY, ""),
     ("sqs:SendMessage", "${NotifyNotifierFailures.Arn}", ""),
 }
+TRACES = {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+WITHOUT_RESOURCES = {"batch:DescribeJobs", *TRACES}
+"""Actions for which the services know no resources."""
 ALLOWED = {
     "RuleexplosionEvaluator": EVALUATOR,
     "SweepSweeper": SWEEP,
@@ -123,7 +131,7 @@ def test_a_function_may_do_exactly_this(template: Template, part: str) -> None:
 def test_every_role_is_looked_at(template: Template) -> None:
     roles = resources(template, "AWS::IAM::Role")
     evaluators = {name for name in roles if "Evaluator" in name}
-    assert len(evaluators) == 3
+    assert len(evaluators) == 4
     others = roles.keys() - evaluators
     assert {part for part in ALLOWED if any(name.startswith(part) for name in others)} == (
         ALLOWED.keys() - {"RuleexplosionEvaluator"}
@@ -132,9 +140,23 @@ def test_every_role_is_looked_at(template: Template) -> None:
 
 
 def test_evaluators_differ_in_nothing_but_their_rule(template: Template) -> None:
-    other = granted(template, "RuleLossNotDecreasingEvaluator")
-    renamed = {(a, r.replace("LossNotDecreasing", "explosion"), c) for a, r, c in other}
-    assert renamed == granted(template, "RuleexplosionEvaluator")
+    for part in ("RuleLossNotDecreasing", "JobRulesBuiltIn"):
+        other = granted(template, f"{part}Evaluator")
+        renamed = {(a, r.replace(part, "Ruleexplosion"), c) for a, r, c in other}
+        assert renamed == granted(template, "RuleexplosionEvaluator")
+
+
+def test_custom_code_may_read_its_files_and_do_what_evaluators_do(full_template: Template) -> None:
+    """And nobody else may read them, so that no other function can be made to run one."""
+    custom = granted(full_template, "JobRulesCustomEvaluator")
+    files = {("s3:GetObject", f"{RULES}/{key}", "") for key in ("team/mine.py", "yours.py")}
+    assert files <= custom
+    others = {(a, r.replace("JobRulesCustom", "Ruleexplosion"), c) for a, r, c in custom - files}
+    assert others == granted(full_template, "RuleexplosionEvaluator")
+    parts = [name.partition("Role")[0] for name in resources(full_template, "AWS::IAM::Policy")]
+    assert len(parts) == 7
+    for part in set(parts) - {"JobRulesCustomEvaluator"}:
+        assert not [grant for grant in granted(full_template, part) if RULES in grant[1]]
 
 
 def test_no_wildcard_in_actions_and_no_managed_policies(
@@ -146,7 +168,7 @@ def test_no_wildcard_in_actions_and_no_managed_policies(
     ]:
         for statement in policy["PolicyDocument"]["Statement"]:
             assert not [action for action in actions(statement) if "*" in action]
-            assert statement["Resource"] != "*" or actions(statement) == ["batch:DescribeJobs"]
+            assert statement["Resource"] != "*" or set(actions(statement)) <= WITHOUT_RESOURCES
     for role in resources(template, "AWS::IAM::Role").values():
         assert "ManagedPolicyArns" not in role
 
@@ -170,6 +192,14 @@ def test_with_a_key_of_ones_own_every_function_may_use_it_and_no_other(
     for part in ALLOWED:
         keys = {grant for grant in granted(full_template, part) if grant[0].startswith("kms:")}
         assert keys == {("kms:Decrypt", KEY, ""), ("kms:GenerateDataKey", KEY, "")}
+
+
+@pytest.mark.parametrize("part", sorted(ALLOWED))
+def test_traces_are_sent_only_where_that_is_asked_for(full_template: Template, part: str) -> None:
+    found = granted(full_template, part)
+    assert {grant for grant in found if grant[0].startswith("xray:")} == {
+        (action, "*", "") for action in TRACES
+    }
 
 
 @pytest.mark.parametrize("part", sorted(ALLOWED))

@@ -43,7 +43,16 @@ def test_production_outlives_its_stack_and_no_other_stage_does(
         of_type = [r for r in found["Resources"].values() if r["Type"] == resource_type]
         assert of_type
         for resource in of_type:
-            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (policy,) * 2
+            assert resource["DeletionPolicy"].removesuffix("ExceptOnCreate") == policy
+            assert resource["UpdateReplacePolicy"] == policy
+
+
+def test_a_first_deployment_that_fails_leaves_no_bucket_whose_name_is_taken(
+    full_template: Template,
+) -> None:
+    for name, bucket in full_template["Resources"].items():
+        if bucket["Type"] == "AWS::S3::Bucket" and name.startswith("TensorStorage"):
+            assert bucket["DeletionPolicy"] == "RetainExceptOnCreate"
 
 
 def test_the_table_of_production_is_not_deleted_by_mistake(
@@ -58,7 +67,7 @@ def test_all_buckets_of_a_deployment_are_alike(full_template: Template) -> None:
     tensors = {
         name: bucket
         for name, bucket in resources(full_template, "AWS::S3::Bucket").items()
-        if "AccessLogs" not in name
+        if name.startswith("TensorStorageTensors")
     }
     assert {bucket["BucketName"] for bucket in tensors.values()} == {
         "first-bucket",
@@ -81,7 +90,7 @@ def test_every_bucket_is_watched_and_known_to_every_function(full_template: Temp
     names = {
         text_of({"Ref": name})
         for name in resources(full_template, "AWS::S3::Bucket")
-        if "AccessLogs" not in name
+        if name.startswith("TensorStorageTensors")
     } | {"another.team"}
     _, rule = only(resources(full_template, "AWS::Events::Rule"), "Ruleexplosion")
     assert {text_of(name) for name in rule["EventPattern"]["detail"]["bucket"]["name"]} == names

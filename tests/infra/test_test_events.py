@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft4Validator
 
-from infra.constructs.event_schema import SCHEMA
+from infra.constructs.event_schema import SCHEMAS
 from lambdas.contracts.events import notable_statuses_pattern, training_job_changed_pattern
 from lambdas.evaluate_rule.messages import TensorObject, parse_message
 from lambdas.finish_job.job_event import parse_job_event
@@ -17,6 +17,7 @@ from lambdas.notify.news import parse_news
 from lambdas.stop_job.request import Origin, parse_request
 from tests.infra.queries import Template, resources
 
+SCHEMA = SCHEMAS["StatusEvent"].file
 FOLDER = SCHEMA.parent.parent / "test_events"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import time
@@ -30,6 +31,7 @@ from lambdas.contracts.events import (
     ACTIVE_ATTRIBUTE,
     ACTIVE_INDEX,
     ACTIVE_INDEX_ATTRIBUTES,
+    CUSTOM_RULES,
     STATUS_DETAIL_TYPE,
     STATUS_SOURCE,
     UPDATED_AT_ATTRIBUTE,
@@ -39,7 +41,7 @@ from lambdas.evaluate_rule.continuation import Continuations
 from lambdas.evaluate_rule.job_look import JobLook
 from lambdas.evaluate_rule.job_registry import JobRegistry
 from lambdas.evaluate_rule.result_file import ResultFiles
-from lambdas.evaluate_rule.rules import RuleFactory
+from lambdas.evaluate_rule.rules import DeployedRule, Duty
 from lambdas.evaluate_rule.run_evaluation import RunEvaluation
 from lambdas.evaluate_rule.service import EvaluateRuleService
 from lambdas.shared.observability import Telemetry
@@ -52,6 +54,7 @@ from rule_runtime.evaluation.state import EvaluationState
 
 REGION = "eu-west-1"
 BUCKET = "tensors"
+RULE_BUCKET = "rules"
 TABLE = "states"
 RULE = "ExplodingTensor"
 ROOT = "mnist-7/debug-output/"
@@ -208,7 +211,7 @@ class MemoryRegistrations:
         self.items: dict[tuple[str, str], Registration] = {}
 
     def put(self, registration: Registration) -> None:
-        stored = replace(registration, rules=None)
+        stored = replace(registration, rules=None, rule_problems=())
         self.items[registration.training_job_name, registration.root_uri] = stored
 
     def get(self, training_job_name: str, root_uri: str) -> Registration | None:
@@ -250,6 +253,7 @@ class MemoryPipeline:
 
     rule_name: str = RULE
     parameters: Mapping[str, str] = field(default_factory=lambda: {"rule_to_invoke": RULE})
+    duty: Duty | None = None
     store: MemoryStore = field(default_factory=MemoryStore)
     other_stores: dict[str, MemoryStore] = field(default_factory=dict)
     states: MemoryStateTable = field(default_factory=MemoryStateTable)
@@ -266,9 +270,9 @@ class MemoryPipeline:
         telemetry = Telemetry("evaluate_rule", rule=self.rule_name)
         self.states.clock = lambda: self.now
         registry = JobRegistry(self.registrations, telemetry, clock=lambda: self.now)
+        duty = self.duty or DeployedRule(self.rule_name, self.parameters)
         evaluation = RunEvaluation(
-            rule_name=self.rule_name,
-            make_rule=RuleFactory(self.rule_name, self.parameters),
+            make_rule=duty.rule,
             states=self.states,
             announcer=self.announcer,
             results=ResultFiles(lambda _: self.results, telemetry),
@@ -280,7 +284,7 @@ class MemoryPipeline:
         )
         return EvaluateRuleService(
             bucket_names={BUCKET},
-            jobs=JobLook(self.rule_name, registry, evaluation, telemetry),
+            jobs=JobLook(duty, registry, evaluation, telemetry),
             attempts=self.attempts,
             open_store=lambda uri: self.other_stores.get(uri, self.store),
             telemetry=telemetry,
@@ -512,6 +516,40 @@ def _subscribed_queue(name: str, pattern: Mapping[str, Any]) -> str:
     events.put_rule(Name=name, EventPattern=json.dumps(pattern))
     events.put_targets(Rule=name, Targets=[{"Id": name, "Arn": attributes["QueueArn"]}])
     return url
+
+
+@pytest.fixture
+def custom_rules(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Callable[..., dict[str, Any]]]:
+    """Makes the evaluator the one that runs the deployer's files, and puts these into their bucket.
+
+    The function returns what makes the configuration of a job that uses one of them.
+    """
+
+    def configured(
+        files: Mapping[str, str], *, pinned: Mapping[str, str] | None = None
+    ) -> Callable[..., dict[str, Any]]:
+        place = {"LocationConstraint": REGION}
+        if not client("s3").list_buckets(Prefix=RULE_BUCKET)["Buckets"]:
+            client("s3").create_bucket(Bucket=RULE_BUCKET, CreateBucketConfiguration=place)
+        for name, text in files.items():
+            client("s3").put_object(Bucket=RULE_BUCKET, Key=name, Body=text.encode())
+        digests = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
+        monkeypatch.setenv(environment.RULE_CONFIGURATION_NAME, CUSTOM_RULES)
+        monkeypatch.setenv(environment.CUSTOM_RULE_BUCKET, RULE_BUCKET)
+        monkeypatch.setenv(environment.CUSTOM_RULES, json.dumps({**digests, **(pinned or {})}))
+        monkeypatch.setenv(
+            environment.RULE_QUEUE_URLS, json.dumps({CUSTOM_RULES: pipeline.queue_url})
+        )
+        pipeline.forget()
+        return configuration
+
+    def configuration(file: str, name: str = RULE, **parameters: str) -> dict[str, Any]:
+        source = {"source_s3_uri": f"s3://{RULE_BUCKET}/{file}"}
+        return {"RuleConfigurationName": name, "RuleParameters": {**source, **parameters}}
+
+    return configured
 
 
 @pytest.fixture

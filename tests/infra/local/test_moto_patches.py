@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 from subprocess import PIPE
 from typing import Any
 
 import pytest
 from moto.events.models import Rule
-from moto.sqs.models import sqs_backends
+from moto.sqs.models import Message, sqs_backends
 
 from infra.local.asynchronous_queue import queue_name
 from infra.local.moto_patches import PATCHES, apply_patches
@@ -298,3 +300,51 @@ def test_a_long_poll_of_a_dead_consumer_takes_no_message(bench: Any) -> None:
     bench.send(url, "a")
     received = bench.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=2)
     assert len(received["Messages"]) == 1
+
+
+def test_a_deletion_loses_nothing_that_others_send_and_brings_nothing_back(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = bench.add_queue("work")
+    bench.send(url, "a", "b")
+    first, second = sorted(bench.receive(url), key=lambda message: message["Body"])
+    queue = sqs_backends[ACCOUNT_ID][REGION].queues["work"]
+    had_handle = Message.had_receipt_handle
+    others: list[threading.Thread] = []
+    looks: list[str] = []
+
+    def in_between(message: Any, handle: str) -> bool:
+        """Let somebody else delete the second message, and send a third, at the last look."""
+        looks.append(message.body)
+        if looks == ["a", "a", "b"]:
+            others.append(threading.Thread(target=queue.delete_message, args=(second_handle,)))
+            others.append(threading.Thread(target=bench.send, args=(url, "c")))
+            for thread in others:
+                thread.start()
+                thread.join(0.5)
+        return bool(had_handle(message, handle))
+
+    second_handle = second["ReceiptHandle"]
+    monkeypatch.setattr(Message, "had_receipt_handle", in_between)
+    queue.delete_message(first["ReceiptHandle"])
+    for thread in others:
+        thread.join(10)
+    assert len(others) == 2
+    assert [message.body for message in queue._messages] == ["c"]
+
+
+def test_to_receive_of_a_long_queue_is_to_count_it_once(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = bench.add_queue("work", MessageRetentionPeriod="60")
+    bench.send(url, *map(str, range(10)))
+    counted: list[Any] = []
+    visible = Message.visible.fget
+    monkeypatch.setattr(
+        Message, "visible", property(lambda message: counted.append(1) or visible(message))
+    )
+    assert len(bench.receive(url)) == 10
+    assert len(counted) <= 3 * 10
+    monkeypatch.setattr(time, "time", lambda: then)
+    then = 10**10
+    assert bench.receive(url) == []

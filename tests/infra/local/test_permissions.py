@@ -6,21 +6,22 @@ own here, so its requests can be compared with its role.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
+from infra.local.emulator import StartResponse, WsgiApplication
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE
 from rule_runtime.testing.trial_builder import TrialBuilder
 from tests.infra.local.recorded_requests import Grants, Requests
@@ -28,8 +29,20 @@ from tests.infra.local.recorded_requests import Grants, Requests
 ROOT = Path(__file__).resolve().parents[3]
 RULE = "explosion"
 RUN = "01JD0000000000000000000001"
+FILE = "mine.py"
+SOURCE = """
+from rule_runtime import Rule
+from rule_runtime.evaluation.outcome import Passed
+
+
+class Mine(Rule):
+    def check(self, step, memory):
+        return Passed()
+"""
+NON_FINITE = {"RuleConfigurationName": "NonFinite"}
 CONTEXT = {
     "stepwatch:rules": {RULE: {"rule_to_invoke": "ExplodingTensor"}},
+    "stepwatch:custom_rules": {FILE: hashlib.sha256(SOURCE.encode()).hexdigest()},
     "stepwatch:stop_rules": [RULE],
 }
 USED_BY_THE_SERVICES = re.compile(
@@ -37,11 +50,14 @@ USED_BY_THE_SERVICES = re.compile(
     r"|sqs:SendMessage .*Failures.*"
 )
 """What Lambda and SNS do with a function's role: logs, its queue, its failures, keys."""
+EVALUATOR = (
+    r"s3:(PutObject|DeleteObject) .*_stepwatch/memory/\*",  # of rules that keep a lot
+    r"sqs:SendMessage .*",  # when the time is over
+)
 NEEDED_ELSEWHERE = {
-    "explosionEvaluator": (
-        r"s3:(PutObject|DeleteObject) .*_stepwatch/memory/\*",  # of rules that keep a lot
-        r"sqs:SendMessage .*",  # when the time is over
-    ),
+    "explosionEvaluator": EVALUATOR,
+    "JobRulesBuiltIn": EVALUATOR,
+    "JobRulesCustom": EVALUATOR,
     "FinishJob": (),
     "Notify": (
         r"dynamodb:DeleteItem .*",  # when a message could not be sent
@@ -91,26 +107,27 @@ def assert_exactly_granted(asked: Grants, grants: Grants) -> None:
 
 
 @pytest.fixture(scope="module")
-def requests() -> Iterator[Requests]:
+def requests() -> Requests:
     """All requests of this module's deployment."""
-    recorder = Requests()
-    serve = DomainDispatcherApplication.__call__
-
-    def call(self: Any, environ: dict[str, Any], start_response: Any) -> Any:
-        recorder.record(environ)
-        return serve(self, environ, start_response)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DomainDispatcherApplication, "__call__", call)
-        yield recorder
+    return Requests()
 
 
 @pytest.fixture(scope="module")
 def target(requests: Requests, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
     """A deployment that stopped a sick job, and saw a healthy one and one of the original end."""
-    with LocalTarget(CONTEXT, workdir=tmp_path_factory.mktemp("target")) as running:
+
+    def recorded(application: WsgiApplication) -> WsgiApplication:
+        def call(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            requests.record(environ)
+            return application(environ, start_response)
+
+        return call
+
+    folder = tmp_path_factory.mktemp("target")
+    with LocalTarget(CONTEXT, workdir=folder, middleware=recorded) as running:
         write_job(running, "healthy")
         write_job(running, "original", end_marker=b"")  # names no last file, so keys are listed
+        write_job(running, "own", end_marker=b"", rules=own_rules(running))
         sick = write_job(running, "sick", num_nan=1)
         running.wait_idle()
         assert sick.exists(STOP_FILE)
@@ -120,6 +137,9 @@ def target(requests: Requests, tmp_path_factory: pytest.TempPathFactory) -> Iter
         report_interruption(running, "quiet")
         running.wait_idle()
         date_back(running, f"{quiet.uri}#{RUN}", RULE)
+        waiting = write_job(running, "waiting", has_ended=False, rules=(NON_FINITE,))
+        running.wait_idle()
+        date_back(running, f"{waiting.uri}#{RUN}", "NonFinite")
         stubborn = write_job(running, "stubborn", num_nan=1, has_ended=False, platform="local")
         running.wait_idle()
         date_back(running, "stop#stubborn", f"{stubborn.uri}#{RUN}", num_requests=2)
@@ -139,12 +159,13 @@ def write_job(
     end_marker: bytes | None = None,
     has_ended: bool = True,
     platform: str = "sagemaker",
+    rules: tuple[dict[str, Any], ...] | None = None,
 ) -> S3Store:
     """Start a training job and write one step of it, and its end."""
     uri = f"s3://{target.tensor_bucket}/{name}/debug-output"
     arn = target.start_training_job(name, uri) if platform == "sagemaker" else None
     store = S3Store(uri, client=target.client("s3"))
-    job = JobFile(name, RUN, platform, "2026-11-20T10:00:00Z", training_job_arn=arn)
+    job = JobFile(name, RUN, platform, "", arn, debug_rule_configurations=rules)
     store.put(JOB_FILE, job.encode())
     builder = TrialBuilder(store, run=RUN)
     values = np.array([np.nan] * num_nan + [1.0] * 4, dtype=np.float32)
@@ -154,6 +175,17 @@ def write_job(
     elif end_marker is not None:
         store.put(END_MARKER, end_marker)
     return store
+
+
+def own_rules(target: LocalTarget) -> tuple[dict[str, Any], ...]:
+    """Upload the file of a custom rule; return what configures it, and a built-in one."""
+    bucket = target.outputs["CustomRuleBucketName"]
+    target.client("s3").put_object(Bucket=bucket, Key=FILE, Body=SOURCE.encode())
+    custom = {"source_s3_uri": f"s3://{bucket}/{FILE}", "rule_to_invoke": "Mine"}
+    return (
+        {"RuleConfigurationName": "Mine", "RuleParameters": custom},
+        NON_FINITE,
+    )
 
 
 def report_native_finding(target: LocalTarget, job: str) -> None:

@@ -123,6 +123,7 @@ def test_a_healthy_job_completes(target: LocalTarget) -> None:
 
 def test_what_happens_while_the_poller_is_dead_is_judged_afterwards(target: LocalTarget) -> None:
     job = Job(target, "late")
+    target.wait_idle()  # what a killed call had in hand comes back after a minute only
     target.poller.kill()
     job.put_step(0, num_nan=1)
     with pytest.raises(TimeoutError, match="events still wait"):
@@ -151,6 +152,22 @@ def test_native_findings_stop_jobs_too(target: LocalTarget) -> None:
     target.client("events").put_events(Entries=[entry])
     target.wait_idle()
     assert job.status() == "Stopping"
+
+
+def test_metrics_are_written_where_the_dashboard_looks_for_them(target: LocalTarget) -> None:
+    job = Job(target, "measured")
+    job.put_step(0, num_nan=1)
+    target.wait_idle()
+    lines = [
+        json.loads(line)
+        for log in (target.workdir / "logs").iterdir()
+        for line in log.read_text().splitlines()
+        if line.startswith("{") and "CloudWatchMetrics" in line
+    ]
+    described = [group for line in lines for group in line["_aws"]["CloudWatchMetrics"]]
+    names = {metric["Name"] for group in described for metric in group["Metrics"]}
+    assert {"VerdictLatency", "StepsEvaluated", "Requests", "JobsStopped"} <= names
+    assert {group["Namespace"] for group in described} == {"Stepwatch/dev"}
 
 
 def test_environment_leads_to_the_emulator_only(target: LocalTarget) -> None:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
+from botocore.exceptions import ClientError
 
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.memory import MemoryStore
 from lambdas.contracts import environment
-from lambdas.evaluate_rule.rules import RuleConfigurationError, RuleFactory
-from lambdas.shared.settings import CustomRuleFile, EvaluateRuleSettings, SettingsError
+from lambdas.contracts.events import CUSTOM_RULES
+from lambdas.shared import clients
+from lambdas.shared.settings import CustomRules, EvaluateRuleSettings, SettingsError
 from rule_runtime import smdebug_alias
+from rule_runtime.custom_rules import loader
 from rule_runtime.testing.trial_builder import TrialBuilder
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ STYLES = {
     ),
 }
 """Style -> file, parameters, and the step at which the rule finds the issue."""
+FILES = {file: (SOURCES / file).read_text() for file, _, _ in STYLES.values()}
 
 
 @pytest.fixture(autouse=True)
@@ -53,31 +55,10 @@ def _without_alias() -> Iterator[None]:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The function's package with the deployer's rules in it."""
-    shutil.copytree(SOURCES, tmp_path / "custom_rules")
-    monkeypatch.setenv("LAMBDA_TASK_ROOT", str(tmp_path))
-    return tmp_path / "custom_rules"
-
-
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-@pytest.fixture
-def configure(
-    pipeline: Pipeline, package: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., None]:
-    """Deploys the evaluator anew, with another rule."""
-
-    def configured(file: str, parameters: dict[str, str], digest: str | None = None) -> None:
-        monkeypatch.setenv(environment.RULE_PARAMETERS, json.dumps(parameters))
-        monkeypatch.setenv(environment.CUSTOM_RULE_FILE, file)
-        pinned = digest or sha256(package / file)
-        monkeypatch.setenv(environment.CUSTOM_RULE_SHA256, pinned)
-        pipeline.forget()
-
-    return configured
+def configure(custom_rules: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Deploys the files of the styles; returns what makes a job's configuration of one."""
+    made: Callable[..., dict[str, Any]] = custom_rules(FILES)
+    return made
 
 
 def run_of(*, is_sick: bool) -> TrialBuilder:
@@ -93,9 +74,10 @@ def run_of(*, is_sick: bool) -> TrialBuilder:
     return run
 
 
-def upload(pipeline: Pipeline, run: TrialBuilder, root: str) -> None:
+def upload(pipeline: Pipeline, run: TrialBuilder, root: str, *rules: dict[str, Any]) -> None:
     """Write what a run saved, as a hook does it: the values of a step, then its index."""
-    pipeline.put_job(root=root, training_job_name=root.partition("/")[0])
+    name = root.partition("/")[0]
+    pipeline.put_job(root=root, training_job_name=name, debug_rule_configurations=rules)
     for key in [*run.store.list("events/"), *run.store.list("index/"), END_MARKER]:
         pipeline.put(key, run.store.get(key), root)
 
@@ -108,15 +90,12 @@ def verdict(pipeline: Pipeline) -> dict[str, Any]:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_each_style_finds_the_issue(
-    pipeline: Pipeline, configure: Callable[..., None], style: str
+    pipeline: Pipeline, configure: Callable[..., dict[str, Any]], style: str
 ) -> None:
     file, parameters, first = STYLES[style]
-    configure(file, parameters)
-    upload(pipeline, run_of(is_sick=False), OTHER_ROOT)
-    while records := pipeline.receive():  # the other job is not the one that is looked at
-        pipeline.aws("sqs").purge_queue(QueueUrl=pipeline.queue_url)
-        assert records
-    upload(pipeline, run_of(is_sick=True), ROOT)
+    upload(pipeline, run_of(is_sick=False), OTHER_ROOT)  # of a job that asks for no rule
+    pipeline.deliver()
+    upload(pipeline, run_of(is_sick=True), ROOT, configure(file, **parameters))
     records = pipeline.receive()
     while more := [r for r in pipeline.receive() if r["body"] not in {x["body"] for x in records}]:
         records += more
@@ -136,36 +115,31 @@ def test_each_style_finds_the_issue(
 
 @pytest.mark.parametrize("style", STYLES)
 def test_each_style_passes_a_healthy_run(
-    pipeline: Pipeline, configure: Callable[..., None], style: str
+    pipeline: Pipeline, configure: Callable[..., dict[str, Any]], style: str
 ) -> None:
     file, parameters, _ = STYLES[style]
-    configure(file, parameters)
     upload(pipeline, run_of(is_sick=True), OTHER_ROOT)
-    pipeline.aws("sqs").purge_queue(QueueUrl=pipeline.queue_url)
-    upload(pipeline, run_of(is_sick=False), ROOT)
+    upload(pipeline, run_of(is_sick=False), ROOT, configure(file, **parameters))
     pipeline.deliver()
     assert verdict(pipeline)["RuleEvaluationStatus"] == "NoIssuesFound"
 
 
 def test_a_rule_that_raises_ends_as_error_with_its_line_and_harms_no_other_job(
-    pipeline: Pipeline, configure: Callable[..., None], package: Path
+    pipeline: Pipeline, custom_rules: Callable[..., Any]
 ) -> None:
-    code = (SOURCES / "documented.py").read_text().replace(" < self.threshold", " < self.treshold")
-    (package / "broken.py").write_text(code)
-    configure("broken.py", STYLES["documented"][1])
-    upload(pipeline, run_of(is_sick=True), ROOT)
+    code = FILES["documented.py"].replace(" < self.threshold", " < self.treshold")
+    broken = custom_rules({"broken.py": code})("broken.py", **STYLES["documented"][1])
+    upload(pipeline, run_of(is_sick=True), ROOT, broken)
     run = TrialBuilder(MemoryStore(), run=RUN)
     run.step(0, {"nothing": [1.0]})  # here the rule has nothing to stumble over
     run.end()
-    upload(pipeline, run, OTHER_ROOT)
+    upload(pipeline, run, OTHER_ROOT, broken)
     pipeline.deliver()
     by_job = {event["TrainingJobName"]: event for event in pipeline.announced()}
-    (broken,) = by_job["mnist-7"]["DebugRuleEvaluationStatuses"]
-    assert broken["RuleEvaluationStatus"] == "Error"
-    assert "has no attribute 'treshold'" in broken["StatusDetails"]
-    assert (
-        "(broken.py, line 16: if abs_mean < self.treshold:), at step 0" in broken["StatusDetails"]
-    )
+    (told,) = by_job["mnist-7"]["DebugRuleEvaluationStatuses"]
+    assert told["RuleEvaluationStatus"] == "Error"
+    assert "has no attribute 'treshold'" in told["StatusDetails"]
+    assert "(broken.py, line 16: if abs_mean < self.treshold:), at step 0" in told["StatusDetails"]
     (other,) = by_job["mnist-6"]["DebugRuleEvaluationStatuses"]
     assert other["RuleEvaluationStatus"] == "NoIssuesFound"
 
@@ -177,71 +151,95 @@ def test_a_rule_that_raises_ends_as_error_with_its_line_and_harms_no_other_job(
 
 
 def test_a_file_that_was_changed_is_not_run(
-    pipeline: Pipeline, configure: Callable[..., None]
+    pipeline: Pipeline, custom_rules: Callable[..., Any]
 ) -> None:
-    configure("native.py", STYLES["native"][1], digest="0" * 64)
-    upload(pipeline, run_of(is_sick=True), ROOT)
+    configure = custom_rules(FILES, pinned={"native.py": "0" * 64})
+    upload(pipeline, run_of(is_sick=True), ROOT, configure("native.py", **STYLES["native"][1]))
     pipeline.deliver()
     told = verdict(pipeline)
     assert told["RuleEvaluationStatus"] == "Error"
     assert f"but {'0' * 64} is pinned" in told["StatusDetails"]
-    configure("native.py", STYLES["native"][1])
+    custom_rules(FILES)
     pipeline.put_marker()
     pipeline.deliver()
     assert verdict(pipeline)["RuleEvaluationStatus"] == "IssuesFound", "after it was corrected"
 
 
-class TestTheFactory:
-    @staticmethod
-    def make(file: str = "documented.py") -> RuleFactory:
-        pinned = CustomRuleFile(file, sha256(SOURCES / "documented.py"))
-        return RuleFactory("mine", STYLES["documented"][1], pinned)
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_file_that_is_not_there_is_told_until_somebody_uploads_it(
+    pipeline: Pipeline,
+    custom_rules: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    is_refused: bool,
+) -> None:
+    """Who may not list the bucket is told that access is denied, not that nothing is there."""
+    configure = custom_rules(FILES, pinned={"late.py": "0" * 64})
+    if is_refused:
+        get = clients.s3().get_object
 
-    @pytest.mark.usefixtures("package")
-    def test_a_jobs_own_copy_of_the_file_is_not_looked_at(self) -> None:
-        rule = self.make()({"source_s3_uri": "s3://evil/rule.py", "threshold": "2"})
-        assert repr(rule) == "<SmdebugRule QuietGradientRule>"
+        def refused(**arguments: Any) -> Any:
+            if arguments["Bucket"] == "rules":
+                denied = {"Error": {"Code": "AccessDenied", "Message": "Access Denied"}}
+                raise ClientError(denied, "GetObject")  # type: ignore[arg-type]
+            return get(**arguments)
 
-    @pytest.mark.parametrize("file", ["../documented.py", "/etc/passwd.py", "missing.py"])
-    def test_only_files_of_the_folder_are_run(self, package: Path, file: str) -> None:
-        (package.parent / "documented.py").write_text((SOURCES / "documented.py").read_text())
-        with pytest.raises(RuleConfigurationError, match=r"lies in no place|no such file"):
-            self.make(file)({})
+        monkeypatch.setattr(clients.s3(), "get_object", refused)
+    upload(pipeline, run_of(is_sick=True), ROOT, configure("late.py", **STYLES["native"][1]))
+    pipeline.deliver()
+    told = verdict(pipeline)
+    assert told["RuleEvaluationStatus"] == "Error"
+    assert "s3://rules/late.py" in told["StatusDetails"]
+    monkeypatch.undo()
 
-    @pytest.mark.usefixtures("package")
-    def test_a_job_may_not_ask_for_another_class(self) -> None:
-        with pytest.raises(RuleConfigurationError, match="use another RuleConfigurationName"):
-            self.make()({"rule_to_invoke": "Rule"})
 
-    def test_built_in_rules_take_no_source(self) -> None:
-        factory = RuleFactory("X", {"rule_to_invoke": "ExplodingTensor"})
-        with pytest.raises(RuleConfigurationError, match="no parameter 'source_s3_uri'"):
-            factory({"source_s3_uri": "s3://mine/rule.py"})
+def test_only_pinned_files_are_read(
+    pipeline: Pipeline, configure: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else a job names is left to the function that runs no files, which tells it."""
+    pipeline.aws("s3").put_object(Bucket="rules", Key="other.py", Body=FILES["native.py"].encode())
+    pipeline.put("rule.py", FILES["native.py"].encode())
+    monkeypatch.setattr(loader, "load_custom_rule", None)  # nothing comes so far
+    named = (
+        *("s3://rules/other.py", "s3://tensors/mnist-7/debug-output/rule.py", "/etc/passwd.py"),
+        *("s3://rules/./native.py", "s3://rules//native.py", "s3://rules/native.py/", "native.py"),
+        *("S3://rules/native.py", "s3://rules/Native.py", "", None, ["s3://rules/native.py"], {}),
+    )
+    rules: list[Any] = [
+        {"RuleConfigurationName": f"rule-{n}", "RuleParameters": {"source_s3_uri": source}}
+        for n, source in enumerate(named)
+    ]
+    upload(pipeline, run_of(is_sick=True), ROOT, *rules)
+    pipeline.deliver()
+    assert pipeline.statuses() == []
 
 
 class TestSettings:
     VARIABLES: ClassVar = {
-        environment.RULE_CONFIGURATION_NAME: "mine",
-        environment.RULE_PARAMETERS: '{"rule_to_invoke": "Mine"}',
+        environment.RULE_CONFIGURATION_NAME: CUSTOM_RULES,
         environment.STATE_TABLE_NAME: "states",
         environment.TENSOR_BUCKET_NAMES: "tensors",
     }
 
-    def test_both_variables_name_a_custom_rule(self) -> None:
-        assert EvaluateRuleSettings.from_environment(self.VARIABLES).custom_rule is None
-        more = {environment.CUSTOM_RULE_FILE: "a.py", environment.CUSTOM_RULE_SHA256: "ab" * 32}
-        settings = EvaluateRuleSettings.from_environment({**self.VARIABLES, **more})
-        assert settings.custom_rule == CustomRuleFile("a.py", "ab" * 32)
+    def test_both_variables_pin_the_files(self) -> None:
+        none = EvaluateRuleSettings.from_environment(self.VARIABLES).custom_rules
+        assert none.sha256_of("s3:///a.py") is None
+        files = json.dumps({"a.py": "ab" * 32})
+        more = {environment.CUSTOM_RULE_BUCKET: "rules", environment.CUSTOM_RULES: files}
+        found = EvaluateRuleSettings.from_environment({**self.VARIABLES, **more}).custom_rules
+        assert found == CustomRules("rules", {"a.py": "ab" * 32})
+        assert found.sha256_of("s3://rules/a.py") == "ab" * 32
 
     @pytest.mark.parametrize(
-        ("file", "digest", "told"),
+        ("bucket", "files", "told"),
         [
-            ("a.py", "", "STEPWATCH_CUSTOM_RULE_SHA256 is not set"),
-            ("", "ab" * 32, "STEPWATCH_CUSTOM_RULE_FILE is not set"),
-            ("a.py", "abc", "is 'abc': 64 hexadecimal digits expected"),
+            ("rules", "", "STEPWATCH_CUSTOM_RULES is not set"),
+            ("", "{}", "STEPWATCH_CUSTOM_RULE_BUCKET is not set"),
+            ("rules", '{"a.py": "abc"}', "has 'abc' for 'a.py': 64 hexadecimal digits expected"),
+            ("rules", '["a.py"]', "a JSON object of strings expected"),
+            ("Rules!", "{}", "no name of a bucket"),
         ],
     )
-    def test_one_without_the_other_is_told(self, file: str, digest: str, told: str) -> None:
-        more = {environment.CUSTOM_RULE_FILE: file, environment.CUSTOM_RULE_SHA256: digest}
+    def test_one_without_the_other_is_told(self, bucket: str, files: str, told: str) -> None:
+        more = {environment.CUSTOM_RULE_BUCKET: bucket, environment.CUSTOM_RULES: files}
         with pytest.raises(SettingsError, match=told):
             EvaluateRuleSettings.from_environment({**self.VARIABLES, **more})

@@ -448,16 +448,17 @@ def test_what_one_call_has_no_time_for_goes_through_the_functions_own_queue(
     pipeline.put_marker()
     records = [record for record in pipeline.receive() if "training_job_end" in record["body"]]
     pipeline.aws("sqs").purge_queue(QueueUrl=pipeline.queue_url)
-    assert pipeline.invoke(records, remaining_ms=[60_000, 60_000, 14_999]) == []
+    assert pipeline.invoke(records, remaining_ms=[60_000] * 4 + [14_999]) == []
     assert pipeline.statuses() == ["InProgress"]
     (wake,) = pipeline.receive()
     detail = json.loads(wake["body"])["detail"]
     assert (detail["Reason"], detail["Hop"]) == ("continue", 1)
     assert detail["Version"] == int(pipeline.state_item()["version"]["N"])
+    assert detail["Rule"] == "ExplodingTensor"
     num_calls = 0
     while records := pipeline.receive():
         num_calls += 1
-        assert pipeline.invoke(records, remaining_ms=[60_000, 60_000, 14_999]) == []
+        assert pipeline.invoke(records, remaining_ms=[60_000] * 4 + [14_999]) == []
         for record in records:
             pipeline.aws("sqs").delete_message(
                 QueueUrl=pipeline.queue_url, ReceiptHandle=record["handle"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lambdas.contracts import environment
 from lambdas.shared import clients
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from tests.lambdas.conftest import Pipeline
 
@@ -40,18 +38,10 @@ class Hoarder(Rule):
 
 
 @pytest.fixture
-def hoarding(pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+def hoarding(pipeline: Pipeline, custom_rules: Callable[..., Any]) -> Pipeline:
     """A job of three steps, judged by a rule with a large memory."""
-    folder = tmp_path / "custom_rules"
-    folder.mkdir()
-    (folder / "hoarder.py").write_text(RULE_FILE)
-    sha256 = hashlib.sha256(RULE_FILE.encode()).hexdigest()
-    monkeypatch.setenv("LAMBDA_TASK_ROOT", str(tmp_path))
-    monkeypatch.setenv(environment.CUSTOM_RULE_FILE, "hoarder.py")
-    monkeypatch.setenv(environment.CUSTOM_RULE_SHA256, sha256)
-    monkeypatch.setenv(environment.RULE_PARAMETERS, json.dumps({"rule_to_invoke": "Hoarder"}))
-    pipeline.forget()
-    pipeline.put_job()
+    configure = custom_rules({"hoarder.py": RULE_FILE})
+    pipeline.put_job(debug_rule_configurations=[configure("hoarder.py", rule_to_invoke="Hoarder")])
     for step in range(3):
         pipeline.put_step(step)
     pipeline.deliver()

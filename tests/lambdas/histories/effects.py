@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.run_evaluation import Announcer
+from lambdas.evaluate_rule.turn import Turn
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
 from lambdas.shared.wake import Wake
 from rule_runtime.evaluation.state import EvaluationState
+from tests.lambdas.histories.jobs import Witness
 
 RULE = "Witness"
 
@@ -57,9 +59,11 @@ class Registry:
     root_uri: str
     run: str
 
-    def is_asked_for(self, store: MemoryStore, rule: str, *, has_ended: bool) -> bool:
+    def asks(
+        self, store: MemoryStore, wants: Callable[[Registration], object], *, has_ended: bool
+    ) -> bool:
         assert store.uri == self.root_uri
-        return rule == RULE or has_ended
+        return bool(wants(self.current(store))) or has_ended
 
     def of_run(self, store: MemoryStore, run: str) -> Registration:
         assert store.uri == self.root_uri
@@ -67,6 +71,21 @@ class Registry:
 
     def current(self, store: MemoryStore) -> Registration:
         return self.of_run(store, self.run)
+
+
+class OnlyWitness:
+    """An evaluator that has one rule."""
+
+    def names(self, job: Registration) -> list[str]:
+        return [RULE] if job.asks_for(RULE) else []
+
+    def includes(self, name: str, job: Registration) -> bool:
+        return name == RULE and job.asks_for(name)
+
+    def rule(self, name: str, job: Registration) -> Witness:
+        assert name == RULE
+        assert not job.parameters_of(name)
+        return Witness()
 
 
 class Bus:
@@ -135,9 +154,14 @@ class Effects:
         self.happens()
 
 
-def limited(limit: int) -> Callable[[], bool]:
-    """Return an evaluator's time: for `limit` pieces of work, for any number if it is 0 or 5."""
-    if limit in (0, 5):
-        return lambda: True
-    rest = iter(range(limit - 1))
-    return lambda: next(rest, None) is not None
+class Limited(Turn):
+    """An evaluator's time: for `limit` pieces of work, for any number if it is 0 or 5."""
+
+    def __init__(self, limit: int) -> None:
+        rest = iter(range(limit - 1))
+        is_endless = limit in (0, 5)
+        super().__init__(lambda: 1.0 if is_endless or next(rest, None) is not None else 0.0, 1.0)
+
+    def share(self, num: int) -> Turn:
+        assert num == 1
+        return self

@@ -26,15 +26,15 @@ from tests.lambdas.histories.effects import (
     CrashError,
     Effects,
     FlakyStore,
+    Limited,
+    OnlyWitness,
     Quiet,
     Registry,
-    limited,
 )
 from tests.lambdas.histories.jobs import (
     FIRST_RUN,
     Job,
     SavedFile,
-    Witness,
     drawn_job,
     put_collections,
 )
@@ -224,7 +224,7 @@ class World:
         limit = 0 if self.is_calm else self.tape.below(6)
         self.depth += 1
         try:
-            self._job_look().look_at(self.store, objects, wakes, limited(limit))
+            self._job_look().look_at(self.store, objects, wakes, Limited(limit))
         except (CrashError, ContendedStateError, OutOfTimeError, StorageError):
             assert not self.is_calm
             return False
@@ -252,7 +252,7 @@ class World:
     def _job_look(self) -> JobLook:
         registry: Any = Registry(self.root_uri, self.job.run or "")
         telemetry: Any = Quiet()
-        return JobLook(RULE, registry, self._evaluation(), telemetry)
+        return JobLook(OnlyWitness(), registry, self._evaluation(), telemetry)
 
     def _evaluation(self) -> RunEvaluation:
         effects: Any = Effects(
@@ -260,8 +260,7 @@ class World:
         )
         telemetry: Any = Quiet()
         return RunEvaluation(
-            rule_name=RULE,
-            make_rule=lambda _: Witness(),  # type: ignore[arg-type]
+            make_rule=OnlyWitness().rule,
             states=effects,
             announcer=effects,
             results=ResultFiles(lambda _: self.results, telemetry),

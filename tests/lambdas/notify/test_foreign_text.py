@@ -30,6 +30,8 @@ HOSTILE = [
     "gpj.exe\u202ecod\u200b.\u2066x",
     "\x00\x1b[31mred\x1b[0m",
     "@everyone @here @channel",
+    "@channel\u00b2",
+    "\u0436www.evil.example",
     "x" * 10_000,
     "ж" * 300,
     "",

@@ -62,6 +62,17 @@ class TestOurEvents:
         assert any(line.startswith("Evidence: ") and "threshold" in line for line in lines)
         assert any(line.startswith("What to try: ") for line in lines)
 
+    def test_a_rule_that_the_job_configured_has_its_log_with_others(
+        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        groups = {"Other": "other", "#job-rules": "stepwatch-job-rules"}
+        monkeypatch.setenv(environment.RULE_LOG_GROUPS, json.dumps(groups))
+        mailbox.tell(own_event(finding_of(pipeline)))
+        (message,) = mailbox.messages()
+        logs = [line for line in message["Message"].splitlines() if line.startswith("Log of")]
+        assert len(logs) == 1
+        assert logs[0].endswith("log-group/stepwatch-job-rules")
+
     def test_a_job_elsewhere_has_no_page_in_the_console(
         self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:

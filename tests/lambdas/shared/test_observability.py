@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lambdas.contracts.environment import METRICS_NAMESPACE
+from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 
 
@@ -69,3 +71,34 @@ def test_metrics_go_out_when_the_invocation_fails(lines: Any) -> None:
         fail()
     (line,) = lines()
     assert line["JobsFailed"] == [1.0]
+
+
+def test_metrics_go_to_the_namespace_of_the_deployment(
+    lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(METRICS_NAMESPACE, "Stepwatch/prod")
+    telemetry = Telemetry("placed_evaluator")
+    with telemetry.invocation(None):
+        telemetry.count("JobsFailed")
+    (line,) = lines()
+    (metrics,) = line["_aws"]["CloudWatchMetrics"]
+    assert metrics["Namespace"] == "Stepwatch/prod"
+
+
+def test_requests_of_an_invocation_are_counted(aws: None, lines: Any) -> None:
+    telemetry = Telemetry("asking_evaluator")
+    clients.dynamodb().describe_table(TableName="states")
+    with telemetry.invocation(None):
+        clients.dynamodb().describe_table(TableName="states")
+        clients.s3().list_objects_v2(Bucket="tensors")
+        telemetry.count("StepsEvaluated", 2)
+    (line,) = lines()
+    assert line["Requests"] == [2.0]
+
+
+def test_requests_alone_are_no_reason_to_write_metrics(aws: None, lines: Any) -> None:
+    """What looks each minute whether there is anything to do would pay for them each minute."""
+    telemetry = Telemetry("idle_evaluator")
+    with telemetry.invocation(None):
+        clients.dynamodb().describe_table(TableName="states")
+    assert lines() == []

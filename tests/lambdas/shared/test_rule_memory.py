@@ -259,3 +259,12 @@ def test_a_name_that_no_evaluator_gave_is_not_read(store: MemoryStore, name: str
 def test_what_is_no_memory_is_not_decompressed(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"memory|delimiter"):
         decompressed_memory(data)
+
+
+def test_two_deployments_share_no_object(store: MemoryStore) -> None:
+    """Both may be at the same version with the same memory; each removes its own."""
+    first, second = (RuleMemories(lambda _: store, table) for table in ("first", "second"))
+    data = zlib.compress(b"{}")
+    names = [memories.put(KEY, 7, data) for memories in (first, second)]
+    first.remove(KEY, names[0])
+    assert second.get(KEY, names[1]) == data

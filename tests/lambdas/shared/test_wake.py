@@ -21,7 +21,7 @@ from lambdas.shared.wake import (
 BUCKETS = frozenset({"tensors"})
 ROOT = "s3://tensors/mnist-7/debug-output/"
 RUN = "01JD0000000000000000000001"
-WAKE = Wake(ROOT, RUN, WakeReason.CONTINUE, hop=3, silent_s=7200.0, version=12)
+WAKE = Wake(ROOT, RUN, WakeReason.CONTINUE, hop=3, silent_s=7200.0, version=12, rule="A")
 
 
 def body(**changes: Any) -> str:
@@ -41,6 +41,7 @@ def test_the_message_has_the_agreed_shape() -> None:
             "Hop": 3,
             "SilentSeconds": 7200.0,
             "Version": 12,
+            "Rule": "A",
         },
     }
 
@@ -58,6 +59,7 @@ _WAKES = st.builds(
     hop=st.integers(0, 1_000_000),
     silent_s=st.floats(0, 1e10),
     version=st.integers(0, 1 << 53),
+    rule=st.text("aß .+#?%ä-_0", max_size=256).filter(lambda rule: not rule.startswith("#")),
 )
 
 
@@ -83,6 +85,11 @@ def test_what_is_written_is_read(wake: Wake) -> None:
         ({"RunId": "r" * 65}, "no run id"),
         ({"Reason": "because"}, "no reason"),
         ({"Reason": []}, "no reason"),
+        ({"Rule": "#job-rules"}, "no name of a rule"),
+        ({"Rule": "a\nb"}, "no name of a rule"),
+        ({"Rule": "\ud800"}, "no name of a rule"),
+        ({"Rule": "r" * 257}, "no name of a rule"),
+        ({"Rule": None}, "no name of a rule"),
         ({"Hop": -1}, "Hop is"),
         ({"Hop": 1.0}, "Hop is"),
         ({"Hop": True}, "Hop is"),

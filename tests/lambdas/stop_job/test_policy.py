@@ -137,6 +137,61 @@ class TestTheDeploymentsPolicy:
             StopJobSettings.from_environment(variables)
 
 
+class TestRulesOfTheJobsOwn:
+    """Findings of a rule that is not deployed: the job has configured it itself."""
+
+    @pytest.fixture(autouse=True)
+    def policy(self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(environment.STOP_RULES, "NonFinite")
+        monkeypatch.setenv(environment.DEPLOYED_RULES, "NonFinite,Overfit")
+        pipeline.forget()
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {"actions": (STOP,)},
+            {"debug_rule_configurations": rules(**{RULE: json.dumps(STOP)})},
+        ],
+    )
+    def test_stop_it_where_its_actions_say_so(
+        self, pipeline: Pipeline, asked: dict[str, Any]
+    ) -> None:
+        assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL, **asked))) is None
+        assert stop_file(pipeline) is not None
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            {},
+            {"actions": (MAIL,)},
+            {"actions": (STOP,), "debug_rule_configurations": rules(**{RULE: json.dumps(MAIL)})},
+        ],
+    )
+    def test_do_not_without(self, pipeline: Pipeline, asked: dict[str, Any]) -> None:
+        detail = finding_of(pipeline, **LOCAL, **asked)
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        assert stop_file(pipeline) is None
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            (environment.STOP_POLICY, "observe"),
+            (environment.STOP_OBSERVED_RULES, RULE),
+            (environment.DEPLOYED_RULES, ""),
+            (environment.DEPLOYED_RULES, f"NonFinite,{RULE}"),
+            (environment.STOP_MIN_RULES, "2"),
+        ],
+    )
+    def test_the_deployers_word_counts_all_the_same(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    ) -> None:
+        monkeypatch.setenv(name, value)
+        pipeline.forget()
+        detail = finding_of(pipeline, **LOCAL, actions=(STOP,))
+        assert pipeline.stop(own_event(detail)) == NOTHING_TO_DO
+        assert stop_file(pipeline) is None
+
+
 class TestTheJobsActions:
     @pytest.mark.parametrize("actions", [(STOP,), (MAIL, {"name": "StopTraining"})])
     def test_a_job_that_asks_to_be_stopped_is_stopped(

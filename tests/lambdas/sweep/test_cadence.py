@@ -25,6 +25,7 @@ class World:
         self.now = 0.0
         self.announced = announced
         self.rules = {RULE}
+        self.queues: set[str] = set()
         self.wakes: list[tuple[float, Wake]] = []
         self.service = SweepService(
             max_silence_s=max_silence_s,
@@ -49,7 +50,8 @@ class World:
         return None
 
     def send_all(self, rule: str, wakes: list[Wake]) -> None:
-        assert rule == RULE
+        assert rule in self.rules
+        self.queues.add(rule)
         self.wakes += [(self.now, wake) for wake in wakes]
 
     def sweep_until(self, end_s: float, delays: list[float] | None = None) -> None:
@@ -86,10 +88,30 @@ def test_it_is_asked_again_before_it_has_grown_by_a_fifth(delays: list[float]) -
     world.sweep_until(12 * 3600, delays)
     last = 0.0
     for now, wake in world.wakes:
-        assert wake == Wake("s3://tensors/mnist-7/", "run", WakeReason.SWEEP, silent_s=now)
+        root, reason = "s3://tensors/mnist-7/", WakeReason.SWEEP
+        assert wake == Wake(root, "run", reason, silent_s=now, rule=RULE)
         assert now <= max(last * 1.2, last + 120) + 10
         last = now
     assert last >= 12 * 3600 * 0.8
+
+
+@pytest.mark.parametrize(
+    ("rules", "queues"),
+    [
+        ({RULE, "#job-rules", "#custom-rules"}, {RULE}),
+        ({"Other", "#job-rules", "#custom-rules"}, {"#job-rules", "#custom-rules"}),
+        ({"Other", "#job-rules"}, {"#job-rules"}),
+        ({"Other"}, set()),
+    ],
+)
+def test_a_rule_without_a_queue_is_woken_through_those_of_jobs_rules(
+    rules: set[str], queues: set[str]
+) -> None:
+    world = World()
+    world.rules = rules
+    world.sweep_until(300)
+    assert world.queues == queues
+    assert {wake.rule for _, wake in world.wakes} == ({RULE} if queues else set())
 
 
 def test_a_run_is_told_to_end_at_once_and_until_it_has() -> None:

@@ -1,0 +1,96 @@
+"""The rules that jobs configure themselves: one evaluator for all of them, one for custom code."""
+
+from __future__ import annotations
+
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.constructs.function import FunctionSource
+from infra.constructs.removal import removal_of
+from infra.constructs.rule_evaluation import Evaluated, RuleEvaluation
+from infra.constructs.watched_state import WatchedState
+from infra.custom_rule_settings import as_json
+from lambdas.contracts import environment
+from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+
+__all__ = ["JobRules"]
+
+
+class JobRules(Construct):
+    """The evaluators of rules that have no function of their own.
+
+    Attributes:
+        evaluations: The evaluators, by what stands for a rule's name; none where jobs may not
+            configure rules.
+        bucket: The bucket of the deployer's files of rules; None where there are none.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        source: FunctionSource,
+        watched: WatchedState,
+        access_logs: s3.IBucket,
+    ) -> None:
+        """Create the evaluators, and the bucket of custom rules if it is to be made.
+
+        Args:
+            scope: Parent construct.
+            id_: Id of this construct.
+            source: Code of the functions.
+            watched: Buckets and table.
+            access_logs: Where the bucket's access logs go.
+        """
+        super().__init__(scope, id_)
+        config = source.config
+        self.bucket = self._bucket(source, access_logs) if config.custom_rules else None
+        self.evaluations: dict[str, RuleEvaluation] = {}
+        if not config.per_job_rules:
+            return
+        self._add("BuiltIn", JOB_RULES, "rules that jobs configure", source, watched)
+        if self.bucket is None:
+            return
+        self._add("Custom", CUSTOM_RULES, "custom rules of the deployer", source, watched)
+        self.evaluations[CUSTOM_RULES].evaluator.allow(
+            ["s3:GetObject"],
+            [self.bucket.arn_for_objects(file.key) for file in config.custom_rules],
+        )
+
+    def _add(
+        self, id_: str, name: str, title: str, source: FunctionSource, watched: WatchedState
+    ) -> None:
+        config = source.config
+        told = {
+            environment.RULE_CONFIGURATION_NAME: name,
+            environment.DEPLOYED_RULES: ",".join(rule.name for rule in config.rules),
+        }
+        if self.bucket is not None:
+            # Both are told of the files, so that they agree on whose a configuration is.
+            told[environment.CUSTOM_RULE_BUCKET] = self.bucket.bucket_name
+            told[environment.CUSTOM_RULES] = as_json(config.custom_rules)
+        self.evaluations[name] = RuleEvaluation(
+            self,
+            id_,
+            evaluated=Evaluated(name.replace("#", "_"), title, told),  # as no rule is called
+            source=source,
+            watched=watched,
+        )
+
+    def _bucket(self, source: FunctionSource, access_logs: s3.IBucket) -> s3.IBucket:
+        config, encryption = source.config, source.encryption
+        if config.custom_rule_bucket is not None:
+            return s3.Bucket.from_bucket_name(self, "Files", config.custom_rule_bucket)
+        return s3.Bucket(
+            self,
+            "Files",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            encryption=encryption.of_buckets,
+            encryption_key=encryption.data_key,
+            bucket_key_enabled=True if encryption.data_key else None,
+            enforce_ssl=True,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            server_access_logs_bucket=access_logs,
+            removal_policy=removal_of(config),
+        )

@@ -1,0 +1,154 @@
+"""The rules that a job's `job.json` configures, and that have no function of their own.
+
+Two functions share them. One runs the files that the deployer pinned, and nothing else; the other
+evaluates the built-in rules, and tells of every configuration that nobody can evaluate. Whose a
+configuration is follows from its name and parameters alone, so both always agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.storage.base import StoreRefusedError
+from lambdas.evaluate_rule.rules import RULE_TO_INVOKE, MadeRules, RuleConfigurationError
+from lambdas.shared.asked_rules import PROBLEMS
+from rule_runtime.evaluation.registry import create_rule
+
+if TYPE_CHECKING:
+    from hook_layer.storage.base import Store
+    from lambdas.shared.environment_reader import CustomRules
+    from lambdas.shared.registration import Registration
+    from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["MAX_JOB_RULES", "JobRules"]
+
+MAX_JOB_RULES: Final = 20
+"""Rules of its own that a job may have, as many as CreateTrainingJob takes."""
+
+_SOURCE: Final = "source_s3_uri"
+_MAX_SHOWN: Final = 5
+
+
+class JobRules:
+    """The rules that jobs configure themselves.
+
+    Args:
+        deployed: Names of the rules that have functions of their own.
+        custom: The files that jobs may use.
+        runs_files: Whether this is the function that runs those files; else it has all other rules.
+        open_store: Returns the store at a folder of the files.
+    """
+
+    def __init__(
+        self,
+        deployed: Collection[str],
+        custom: CustomRules,
+        *,
+        runs_files: bool,
+        open_store: Callable[[str], Store],
+    ) -> None:
+        self._deployed = frozenset(deployed)
+        self._custom = custom
+        self._runs_files = runs_files
+        self._open_store = open_store
+        self._made = MadeRules()
+
+    def names(self, job: Registration) -> Sequence[str]:
+        """Return the configuration names of the rules that a job has evaluated here."""
+        found = [name for name in islice(self._own(job), MAX_JOB_RULES) if self._is_here(name, job)]
+        if not self._runs_files and self._problems(job):
+            found.append(PROBLEMS)
+        return found
+
+    def includes(self, name: str, job: Registration) -> bool:
+        """Tell whether a rule that somebody calls for is evaluated here.
+
+        What no job configures any more is told by the function that has no files to run.
+        """
+        return name not in self._deployed and self._is_here(name, job)
+
+    def rule(self, name: str, job: Registration) -> Rule:
+        """Return a rule as the job configures it.
+
+        Raises:
+            RuleConfigurationError: There is no such rule, or its parameters are wrong.
+            StorageError: Its file cannot be read now.
+        """
+        if name == PROBLEMS:
+            raise RuleConfigurationError("; ".join(["job.json is not right", *self._problems(job)]))
+        if job.rules is None or name not in job.rules:
+            raise RuleConfigurationError(
+                "it is neither deployed nor configured in job.json any more, so the run cannot be "
+                "judged to its end: deploy it again, or let the next run configure it"
+            )
+        wanted = job.rules[name]
+        # The same parameters under two names are two rules where the name stands for the rule.
+        identity = {RULE_TO_INVOKE: name, **wanted}
+        return self._made.rule(identity, lambda: self._make(name, wanted))
+
+    def _make(self, name: str, wanted: Mapping[str, Any]) -> Rule:
+        if _SOURCE in wanted:
+            return self._load(wanted)
+        invoked = wanted.get(RULE_TO_INVOKE, name)
+        if not isinstance(invoked, str):
+            raise RuleConfigurationError(f"{RULE_TO_INVOKE} is {invoked!r:.60}: a name is expected")
+        return create_rule(invoked, wanted)
+
+    def _load(self, wanted: Mapping[str, Any]) -> Rule:
+        source, invoked = wanted[_SOURCE], wanted.get(RULE_TO_INVOKE)
+        sha256 = self._custom.sha256_of(source)
+        if sha256 is None:
+            raise RuleConfigurationError(self._not_allowed(source))
+        if not isinstance(invoked, str):
+            raise RuleConfigurationError(
+                f"{RULE_TO_INVOKE} is {invoked!r:.60}: give the class in {source} that is the rule"
+            )
+        from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - rarely needed
+
+        try:
+            return load_custom_rule(
+                source,
+                invoked,
+                wanted,
+                allowed=[self._custom.uri],
+                sha256=sha256,
+                open_folder=self._open_store,
+            )
+        except StoreRefusedError as error:
+            raise RuleConfigurationError(
+                f"{source} is not there or cannot be read: upload the file that is pinned ({error})"
+            ) from error
+
+    def _not_allowed(self, source: object) -> str:
+        files = self._custom.sha256_by_key
+        if not files:
+            return (
+                f"{_SOURCE} is {source!r:.200}, but this deployment runs no rules of one's own: "
+                "whoever deploys it has to pin the file in the setting stepwatch:custom_rules"
+            )
+        shown = ", ".join(f"{self._custom.uri}/{key}" for key in islice(sorted(files), _MAX_SHOWN))
+        more = f" and {len(files) - _MAX_SHOWN} more" if len(files) > _MAX_SHOWN else ""
+        return (
+            f"{_SOURCE} is {source!r:.200}, which whoever deploys did not pin in the setting "
+            f"stepwatch:custom_rules; pinned are {shown}{more}"
+        )
+
+    def _own(self, job: Registration) -> list[str]:
+        return [name for name in job.rules or () if name not in self._deployed]
+
+    def _is_here(self, name: str, job: Registration) -> bool:
+        source = job.parameters_of(name).get(_SOURCE)
+        return (self._custom.sha256_of(source) is not None) is self._runs_files
+
+    def _problems(self, job: Registration) -> list[str]:
+        left_out = self._own(job)[MAX_JOB_RULES:]
+        problems = list(job.rule_problems)
+        if left_out:
+            shown = ", ".join(f"{name!r:.60}" for name in left_out[:_MAX_SHOWN])
+            problems.append(
+                f"of the rules that have no function of their own {MAX_JOB_RULES} are evaluated, "
+                f"and {len(left_out)} are left out: {shown}{', ...' * (len(left_out) > _MAX_SHOWN)}"
+            )
+        return problems

@@ -1,0 +1,227 @@
+"""Events that could not be handled: told, and handed over once more."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from infra import redrive
+from lambdas.contracts.environment import RULE_QUEUE_URLS
+from lambdas.stop_job.request import parse_request
+from tests.infra.queries import Template
+
+FINDING = {
+    "TrainingJobName": "mnist-7",
+    "DebugRuleEvaluationStatuses": [
+        {"RuleConfigurationName": "NonFinite", "RuleEvaluationStatus": "IssuesFound"}
+    ],
+}
+FAILED_CALL = {
+    "version": "1.0",
+    "timestamp": "2026-11-20T10:00:00.000Z",
+    "requestContext": {"condition": "RetriesExhausted", "approximateInvokeCount": 3},
+    "requestPayload": FINDING,
+    "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
+    "responsePayload": {"errorMessage": "no"},
+}
+"""What Lambda sends to the destination of calls that failed."""
+
+
+@dataclass
+class Deployment:
+    """The queues of a deployment, and what its functions are called with."""
+
+    queues: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+
+    def send(self, queue: str, *bodies: Any) -> None:
+        for body in bodies:
+            text = body if isinstance(body, str) else json.dumps(body)
+            boto3.client("sqs").send_message(QueueUrl=self.queues[queue], MessageBody=text)
+
+    def bodies(self, queue: str) -> list[str]:
+        answer = boto3.client("sqs").receive_message(
+            QueueUrl=self.queues[queue], MaxNumberOfMessages=10, VisibilityTimeout=0
+        )
+        return [message["Body"] for message in answer.get("Messages", [])]
+
+
+@pytest.fixture
+def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
+    """A stack of the stage `dev`, as far as its outputs tell, with one rule."""
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setattr(redrive, "WAIT_S", 0)
+    with mock_aws(config={"lambda": {"use_docker": False}}):
+        boto3.setup_default_session()
+        made = Deployment()
+        make_queues(made)
+        outputs = make_functions(made.queues["rule"])
+        for name, key in redrive.FUNCTIONS.items():
+            outputs[f"{key}FailuresUrl"] = made.queues[name]
+        make_stack(outputs)
+        session: Any = boto3.DEFAULT_SESSION
+        session.events.register("provide-client-params.lambda.Invoke", called_into(made))
+        yield made
+    boto3.DEFAULT_SESSION = None
+
+
+def make_queues(made: Deployment) -> None:
+    client = boto3.client("sqs")
+    for name in ("letters", *redrive.FUNCTIONS):
+        made.queues[name] = client.create_queue(QueueName=name)["QueueUrl"]
+    arn = "arn:aws:sqs:eu-west-1:123456789012:letters"
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 10})
+    created = client.create_queue(QueueName="rule", Attributes={"RedrivePolicy": policy})
+    made.queues["rule"] = created["QueueUrl"]
+
+
+def make_functions(rule_queue_url: str) -> dict[str, str]:
+    """Create the functions; return the outputs that name them."""
+    trust = {"Version": "2012-10-17", "Statement": []}
+    role = boto3.client("iam").create_role(
+        RoleName="any", AssumeRolePolicyDocument=json.dumps(trust)
+    )
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as opened:
+        opened.writestr("handler.py", "")
+    for name in redrive.FUNCTIONS:
+        boto3.client("lambda").create_function(
+            FunctionName=name,
+            Runtime="python3.13",
+            Role=role["Role"]["Arn"],
+            Handler="handler.f",
+            Code={"ZipFile": archive.getvalue()},
+            Environment={"Variables": {RULE_QUEUE_URLS: json.dumps({"Explosion": rule_queue_url})}},
+        )
+    return {f"{key}FunctionName": name for name, key in redrive.FUNCTIONS.items()}
+
+
+def make_stack(outputs: dict[str, str]) -> None:
+    template = {
+        "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
+        "Outputs": {name: {"Value": value} for name, value in outputs.items()},
+    }
+    boto3.client("cloudformation").create_stack(
+        StackName="Stepwatch-dev", TemplateBody=json.dumps(template)
+    )
+
+
+def called_into(made: Deployment) -> Any:
+    def record(params: dict[str, Any], **_: Any) -> None:
+        assert params["InvocationType"] == "Event"
+        made.calls.append((params["FunctionName"], json.loads(params["Payload"])))
+
+    return record
+
+
+def test_what_waits_is_told_and_left_alone(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deployment.send("letters", {"a": 1}, {"a": 2})
+    deployment.send("stop_job", FAILED_CALL)
+    assert redrive.main(["--stage", "dev"]) == 1
+    assert capsys.readouterr().out == "stop_job: 1 events wait\nExplosion: 2 events wait\n"
+    assert len(deployment.bodies("letters")) == 2
+    assert deployment.calls == []
+
+
+def test_nothing_waits(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
+    del deployment
+    assert redrive.main([]) == 0, "the stage of cdk.json"
+    assert capsys.readouterr().out == ""
+
+
+def test_events_of_a_rule_go_back_to_its_queue(deployment: Deployment) -> None:
+    bodies = [json.dumps({"number": number}) for number in range(23)]
+    deployment.send("letters", *bodies)
+    deployment.send("notify", FINDING)
+    assert redrive.main(["Explosion"]) == 1, "those of notify still wait"
+    assert deployment.bodies("letters") == []
+    found = boto3.client("sqs").get_queue_attributes(
+        QueueUrl=deployment.queues["rule"], AttributeNames=["ApproximateNumberOfMessages"]
+    )
+    assert found["Attributes"]["ApproximateNumberOfMessages"] == "23"
+    assert deployment.bodies("rule")[0] in bodies
+    assert deployment.calls == []
+
+
+@pytest.mark.parametrize("body", [FINDING, FAILED_CALL])
+def test_a_function_is_called_with_the_event(deployment: Deployment, body: Any) -> None:
+    deployment.send("stop_job", body)
+    assert redrive.main(["stop_job"]) == 0
+    assert deployment.calls == [("stop_job", FINDING)]
+    assert parse_request(deployment.calls[0][1]).training_job_name == "mnist-7"
+
+
+def test_all_of_them_at_once(deployment: Deployment) -> None:
+    for queue in ("letters", *redrive.FUNCTIONS):
+        deployment.send(queue, FAILED_CALL)
+    assert redrive.main(["all"]) == 0
+    assert sorted(name for name, _ in deployment.calls) == sorted(redrive.FUNCTIONS)
+
+
+@pytest.mark.parametrize("body", ["no JSON", "[1]", '"text"'])
+def test_what_is_no_event_stays_and_is_told(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    deployment.send("stop_job", body, FAILED_CALL)
+    assert redrive.main(["stop_job"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == "stop_job: 1 events handed over\nstop_job: 1 events wait\n"
+    assert f"left, for it is no event: {body}" in printed.err
+
+
+def test_what_cannot_be_handed_over_stays(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: Any) -> None:
+        denied: Any = {"Error": {"Code": "AccessDeniedException", "Message": "not allowed"}}
+        raise ClientError(denied, "Invoke")
+
+    deployment.send("stop_job", FAILED_CALL)
+    session: Any = boto3.DEFAULT_SESSION
+    session.events.register("before-call.lambda.Invoke", refuse)
+    monkeypatch.setattr(redrive, "HIDDEN_S", 0)
+    with pytest.raises(SystemExit, match=r"infra: .*not allowed"):
+        redrive.main(["stop_job"])
+    assert len(deployment.bodies("stop_job")) == 1
+
+
+def test_a_name_that_nobody_has_is_told(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del deployment
+    with pytest.raises(SystemExit):
+        redrive.main(["Explosio"])
+    assert "unknown: Explosio; there are Explosion, finish_job" in capsys.readouterr().err
+
+
+def test_a_stage_that_is_not_deployed_is_told(deployment: Deployment) -> None:
+    del deployment
+    with pytest.raises(SystemExit, match=r"infra: .*Stepwatch-prod"):
+        redrive.main(["--stage", "prod"])
+
+
+def test_the_stack_tells_what_it_needs(template: Template) -> None:
+    outputs = template["Outputs"]
+    for key in redrive.FUNCTIONS.values():
+        function = outputs[f"{key}FunctionName"]["Value"]["Ref"]
+        assert template["Resources"][function]["Type"] == "AWS::Lambda::Function"
+        queue = outputs[f"{key}FailuresUrl"]["Value"]["Ref"]
+        assert queue.startswith(key)
+        assert template["Resources"][queue]["Type"] == "AWS::SQS::Queue"
+    finish = template["Resources"][outputs["FinishJobFunctionName"]["Value"]["Ref"]]
+    assert RULE_QUEUE_URLS in finish["Properties"]["Environment"]["Variables"]
