@@ -25,6 +25,8 @@ _MAX_JOBS: Final = 1000
 _MAX_READS: Final = 4
 _TRUST_IN_SILENCE_S: Final = 600.0
 """Age in seconds up to which an entry tells whether a silent run has a successor."""
+_TRUST_IN_GUESS_S: Final = 1.0
+"""Age in seconds up to which a run is believed to have no `job.json`."""
 _DISTRUST_AFTER_S: Final = 30.0
 """Age in seconds at which an entry is read again before a rule is skipped because of it."""
 
@@ -35,6 +37,7 @@ class _Entry:
 
     registration: Registration
     read_at: float
+    is_guess: bool = False
     other_runs: set[str] = field(default_factory=set)
 
 
@@ -103,7 +106,10 @@ class JobRegistry:
         """
         registration = self.current(store)
         entry = self._entries[store.uri]
-        if run and run != registration.run_id and run not in entry.other_runs:
+        # The original client alone writes no `job.json`, and names no run: it is still to come.
+        is_outdated = entry.is_guess and self._clock() - entry.read_at >= _TRUST_IN_GUESS_S
+        is_unknown = run != registration.run_id and run not in entry.other_runs
+        if run and (is_outdated or is_unknown):
             entry = self._read(store, hint=run)
             registration = entry.registration
             if run != registration.run_id:
@@ -118,17 +124,19 @@ class JobRegistry:
         earlier = self._entries.get(store.uri)
         if earlier is not None:
             hint = max(hint, earlier.registration.run_id)
-        registration = self._parse(store, hint)
+        job = self._job(store)
+        registration = self._registration(store.uri, job, hint)
         is_known = earlier is not None and earlier.registration == registration
         for _ in range(0 if is_known else _MAX_READS):
             self._registrations.put(registration)
             # A slower evaluator may have put an older registration over a newer one: whoever put
             # one looks again, so the last one to do so leaves what is true.
-            latest = self._parse(store, hint)
+            job = self._job(store)
+            latest = self._registration(store.uri, job, hint)
             if latest == registration:
                 break
             registration = latest
-        entry = _Entry(registration, self._clock())
+        entry = _Entry(registration, self._clock(), is_guess=job is None)
         if earlier is not None:
             entry.other_runs = earlier.other_runs - {registration.run_id}
         self._entries[store.uri] = entry
@@ -137,19 +145,20 @@ class JobRegistry:
             self._entries.popitem(last=False)
         return entry
 
-    def _parse(self, store: Store, hint: str) -> Registration:
+    def _job(self, store: Store) -> JobFile | None:
+        """Return `job.json`, None while there is none that can be used."""
         try:
-            job = read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
+            return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
         except ObjectNotFoundError:
-            pass  # written by the original client
+            pass  # written by the original client, or not yet
         except JobFileError as error:
             self._telemetry.count("JobFilesUnreadable")
             self._telemetry.warning("job.json cannot be used", problem=str(error))
-        else:
-            return self._registration(store.uri, job)
-        return replace(Registration.of_root(store.uri), run_id=hint)
+        return None
 
-    def _registration(self, root_uri: str, job: JobFile) -> Registration:
+    def _registration(self, root_uri: str, job: JobFile | None, hint: str) -> Registration:
+        if job is None:
+            return replace(Registration.of_root(root_uri), run_id=hint)
         registration = Registration.of_job_file(root_uri, job)
         if job.platform == SAGEMAKER and not registration.is_sagemaker_job:
             self._telemetry.warning(

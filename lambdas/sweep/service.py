@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import ClientError
+
 from hook_layer.format.paths import job_name_of
 from lambdas.contracts.events import (
     CUSTOM_RULES,
@@ -61,6 +63,7 @@ class _Sweep:
     num_woken: int = 0
     oldest_quiet_s: float = 0.0
     failed_rules: set[str] = field(default_factory=set)
+    failed_jobs: set[str] = field(default_factory=set)
     signs: dict[str, LifeSign | None] = field(default_factory=dict)
     waiting: dict[str, list[Wake]] = field(default_factory=lambda: defaultdict(list))
 
@@ -101,7 +104,8 @@ class SweepService:
             remaining_ms: Milliseconds that are left to the function, as it goes on.
 
         Raises:
-            SweepIncompleteError: A queue did not take its messages. All others were served.
+            SweepIncompleteError: A queue did not take its messages, or the life sign of a job could
+                not be read. All others were served.
         """
         reserve_ms = remaining_ms() * _RESERVED_SHARE
         sweep = _Sweep(self._clock())
@@ -116,8 +120,11 @@ class SweepService:
         self._telemetry.count("ActiveEvaluations", sweep.num_active)
         self._telemetry.count("Wakes", sweep.num_woken)
         self._telemetry.seconds("OldestQuietSeconds", sweep.oldest_quiet_s)
-        if sweep.failed_rules:
-            raise SweepIncompleteError(f"queues that took no message: {sorted(sweep.failed_rules)}")
+        if sweep.failed_rules or sweep.failed_jobs:
+            raise SweepIncompleteError(
+                f"queues that took no message: {sorted(sweep.failed_rules)}; jobs whose life sign "
+                f"could not be read: {sorted(sweep.failed_jobs)[:_BATCH]}"
+            )
         return sweep.num_woken
 
     def _look_at(self, item: Mapping[str, Any], sweep: _Sweep) -> None:
@@ -139,7 +146,12 @@ class SweepService:
         sweep.oldest_quiet_s = max(sweep.oldest_quiet_s, quiet_s)
         if quiet_s < _PERIOD_S:
             return
-        wake = self._wake(found, quiet_s, sweep)
+        try:
+            wake = self._wake(found, quiet_s, sweep)
+        except ClientError as error:  # one job's failure must not keep the others waiting
+            sweep.failed_jobs.add(job_name_of(found.key.root_uri))
+            self._telemetry.error("life sign not read", exception=error, run=found.key.root_uri)
+            return
         if wake is None:
             return
         queues = self._queues_of(found.key.rule)

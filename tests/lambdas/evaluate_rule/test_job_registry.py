@@ -96,6 +96,20 @@ def test_without_job_json_the_newest_run_is_registered(
     assert registration.run_id == NEXT_RUN
 
 
+def test_a_job_json_that_comes_after_the_first_index_file_counts(
+    pipeline: MemoryPipeline, trial_files: Any
+) -> None:
+    service = pipeline.service()
+    key = put_step(pipeline, trial_files, 0, RUN, 1)
+    assert not service.evaluate(pipeline.records([key]), lambda: 60_000)
+    pipeline.store.put(JOB_FILE, trial_files.job_bytes(RUN, opt_out_of_stop=True))
+    pipeline.now += 2
+    key = put_step(pipeline, trial_files, 1, RUN, 2)
+    assert not service.evaluate(pipeline.records([key]), lambda: 60_000)
+    (registration,) = pipeline.registrations.find("mnist-7")
+    assert (registration.run_id, registration.opt_out_of_stop) == (RUN, True)
+
+
 @pytest.mark.parametrize("has_waited", [True, False])
 def test_a_new_run_that_asks_for_the_rule_is_noticed(
     pipeline: MemoryPipeline, trial_files: Any, has_waited: bool

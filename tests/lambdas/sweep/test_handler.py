@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from hook_layer.format.paths import index_key
 from lambdas.contracts import environment
@@ -422,3 +423,26 @@ class TestTheFunctionItself:
         with pytest.raises(SweepIncompleteError, match="Broken"):
             running.sweep()
         assert len(wakes(running)) == 1
+
+    def test_serves_the_others_when_the_word_of_sagemaker_cannot_be_read(
+        self, running: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        item: dict[str, Any] = {
+            **running.state_item(),
+            "run": {"S": f"s3://tensors/other-7/debug-output/#{RUN}"},
+        }
+        item["updated_at"] = {"N": str(round(time.time() - 100) * 1000)}
+        running.aws("dynamodb").put_item(TableName="states", Item=item)
+        running.grow_quiet(90)
+        get_item = clients.dynamodb().get_item
+
+        def failing(**arguments: Any) -> Any:
+            if "other-7" in json.dumps(arguments["Key"]):
+                raise ClientError({"Error": {"Code": "InternalServerError"}}, "GetItem")
+            return get_item(**arguments)
+
+        monkeypatch.setattr(clients.dynamodb(), "get_item", failing)
+        with pytest.raises(SweepIncompleteError, match="other-7"):
+            running.sweep()
+        (wake,) = wakes(running)
+        assert wake.root_uri == ROOT_URI
