@@ -9,11 +9,12 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-__all__ = ["ACCOUNT_ID", "REGION", "client_factory", "service_environment"]
+__all__ = ["ACCOUNT_ID", "CREDENTIAL", "REGION", "client_factory", "service_environment"]
 
 ACCOUNT_ID = "123456789012"
 REGION = "us-east-1"
 CREDENTIAL = "local"
+"""Access key of all but the functions, of which each has its own."""
 
 
 def service_environment(endpoint: str, region: str = REGION) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from infra.local.asynchronous_queue import QUEUE_NAME_PREFIX
 from infra.local.deployment import deploy, synthesise
-from infra.local.emulator import Emulator
+from infra.local.emulator import Emulator, Middleware
 from infra.local.moto_patches.event_rules import run_schedules
 from infra.local.moto_patches.training_jobs import finish_training_job
 from infra.local.poller_process import PollerProcess
@@ -51,14 +51,22 @@ class LocalTarget:
         poller: The poller's process.
     """
 
-    def __init__(self, context: Mapping[str, object] | None = None, *, workdir: Path) -> None:
+    def __init__(
+        self,
+        context: Mapping[str, object] | None = None,
+        *,
+        workdir: Path,
+        middleware: Middleware | None = None,
+    ) -> None:
         """Describe a target; entering it makes it.
 
         Args:
             context: CDK context that wins over cdk.json, e.g.
                 `{"stepwatch:rules": {"VanishingGradient": {"threshold": "1e-6"}}}`.
             workdir: Folder of this target's files.
+            middleware: Stands in front of the services, e.g. to let requests fail.
         """
+        self._middleware = middleware
         self._context = {**LOCAL_CONTEXT, **(context or {})}
         self.workdir = workdir
         self._emulator: Emulator | None = None
@@ -69,7 +77,7 @@ class LocalTarget:
     def __enter__(self) -> Self:
         with ThreadPoolExecutor(1) as executor:
             assembly = executor.submit(synthesise, self._context)
-            self._emulator = Emulator()
+            self._emulator = Emulator(self._middleware)
         try:
             self.endpoint_url = self._emulator.endpoint_url
             self._client = client_factory(self.endpoint_url, self.region)

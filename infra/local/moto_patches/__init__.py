@@ -18,6 +18,10 @@ from infra.local.moto_patches.functions import (
     patch_function_layers_from_cloudformation,
 )
 from infra.local.moto_patches.long_polls import patch_long_polls_of_dead_consumers
+from infra.local.moto_patches.queues import (
+    patch_deletions_beside_other_requests,
+    patch_retention_of_long_queues,
+)
 from infra.local.moto_patches.resources import (
     patch_event_invoke_config_from_cloudformation,
     patch_key_tags_from_cloudformation,
@@ -46,6 +50,8 @@ PATCHES: tuple[Callable[[], None], ...] = (
     patch_policies_and_alarms_from_cloudformation,
     patch_event_source_mappings_inline,
     patch_long_polls_of_dead_consumers,
+    patch_deletions_beside_other_requests,
+    patch_retention_of_long_queues,
     patch_training_job_life,
     patch_rule_statuses_of_training_jobs,
 )
