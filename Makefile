@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv/bin
 PYTEST_ARGUMENTS ?=
 BENCH_ARGUMENTS ?=
+COST_ARGUMENTS ?=
+SOAK_ARGUMENTS ?=
 
-.PHONY: help setup setup-demo demo test lint synth bench clean
+.PHONY: help setup setup-demo demo test lint synth bench soak cost e2e clean
 
 help:  ## List the targets.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: setup-demo  ## Make the environments for development and for the tests with the original client.
 	@$(PYTHON) tools/setup_environment.py dev
@@ -40,6 +42,17 @@ bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help t
 	@$(PYTHON) tools/setup_environment.py peers
 	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
 
+soak: setup  ## Let 50 jobs train at once while the poller dies and services fail; SOAK_ARGUMENTS=--help tells more.
+	@$(VENV)/python -m tests.soak $(SOAK_ARGUMENTS)
+
+cost: setup-demo  ## Tell what a deployment costs; COST_ARGUMENTS=--help tells of what, and how it is checked.
+	@$(VENV)/python -m benchmarks.cost $(COST_ARGUMENTS)
+
+e2e: setup-demo  ## Deploy with CDK's own command into a second emulator, ministack, and run the demo there.
+	@$(PYTHON) tools/setup_environment.py dev
+	@$(PYTHON) tools/setup_environment.py e2e
+	@$(VENV)/python -m pytest -x -s -p no:cacheprovider --durations=0 tests/e2e/second_emulator/demo_on_ministack.py
+
 clean:  ## Remove everything that can be made again.
-	rm -rf .venv .venv-interop .venv-oldest .venv-peers .build cdk.out
+	rm -rf .venv .venv-interop .venv-oldest .venv-peers .venv-e2e .build cdk.out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,6 +27,7 @@ COMMAND = "python tools/settings_documentation.py"
 BEGIN, END = f"<!-- settings: written by `{COMMAND}` -->", "<!-- /settings -->"
 NOT_SET = {
     "tensor_bucket_name": "chosen by CloudFormation",
+    "custom_rule_bucket": "made by the stack",
     "kms_key_arn": "made by the stack",
     "stop_rules": "all, or the pack's",
 }

