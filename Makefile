@@ -54,5 +54,5 @@ e2e: setup-demo  ## Deploy with CDK's own command into a second emulator, minist
 	@$(VENV)/python -m pytest -x -s -p no:cacheprovider --durations=0 tests/e2e/second_emulator/demo_on_ministack.py
 
 clean:  ## Remove everything that can be made again.
-	rm -rf .venv .venv-interop .venv-oldest .venv-peers .venv-e2e .build cdk.out
+	rm -rf .venv .venv-* .build cdk.out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

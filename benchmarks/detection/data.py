@@ -6,13 +6,15 @@ B = rows, C = channels, H and W = height and width.
 from __future__ import annotations
 
 import ast
+import colorsys
 import inspect
 import pydoc_data.topics
+import re
 from collections import Counter
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -24,9 +26,11 @@ from torch import Tensor
 __all__ = [
     "Split",
     "code_text",
+    "colours",
     "digits",
     "docs_text",
     "elevation",
+    "fonts",
     "functions",
     "glyphs",
     "letters",
@@ -36,6 +40,12 @@ __all__ = [
     "table",
     "windows",
 ]
+
+_LETTER: Final = re.compile(
+    r"^C (\d+) ; WX (\d+) ;.*? B (-?\d+) (-?\d+) (-?\d+) (-?\d+)", re.MULTILINE
+)
+"""A line of an AFM file: number, width, and left, lower, right and upper end of the ink."""
+_OF_FONT: Final = re.compile(r"^(ItalicAngle|CapHeight|IsFixedPitch) (\S+)", re.MULTILINE)
 
 
 class Split(NamedTuple):
@@ -206,6 +216,49 @@ def mountains() -> Split:
         heights = file["topo"].astype(np.float32)
     places = np.indices(heights.shape).reshape(2, -1).T.astype(np.float64)
     return _split(places, (heights.flatten() > 1000).astype(np.int64), scaled=True)  # noqa: PLR2004
+
+
+def colours(*, scaled: bool = True) -> Split:
+    """Return colours that people gave a name, with the last word of it out of nine, int64 [B].
+
+    Colours are float32 [B, 6]: red, green, blue, hue, saturation, value.
+
+    Args:
+        scaled: Whether columns are of mean 0 and variance 1, else whole numbers from 0 to 255.
+    """
+    words = ("green", "blue", "pink", "purple", "brown", "yellow", "red", "grey", "orange")
+    inputs, targets = [], []
+    for name, code in mpl.colors.XKCD_COLORS.items():
+        word = name.removeprefix("xkcd:").split()[-1]
+        if word in words:
+            rgb = mpl.colors.to_rgb(code)
+            inputs.append([round(255 * part) for part in (*rgb, *colorsys.rgb_to_hsv(*rgb))])
+            targets.append(words.index(word))
+    return _split(np.array(inputs), np.array(targets), scaled=scaled)
+
+
+def fonts(*, scaled: bool = True) -> Split:
+    """Return measures of letters in PostScript fonts, and how wide they are, float32 [B].
+
+    Measures are float32 [B, 8]: the letter's number, left, lower, right and upper end of its ink,
+    slant of the font, height of its capitals, whether all its letters have one width. Lengths
+    are in thousandths of the size.
+
+    Args:
+        scaled: Whether columns are of mean 0 and variance 1, else as they were measured.
+    """
+    inputs, targets = [], []
+    for path in sorted((Path(mpl.get_data_path()) / "fonts" / "afm").glob("p*.afm")):
+        text = path.read_text("latin-1")
+        header = dict(_OF_FONT.findall(text))
+        if "CapHeight" in header:  # fonts of symbols have none
+            slant, height = float(header["ItalicAngle"]), float(header["CapHeight"])
+            of_font = [slant, height, float(header["IsFixedPitch"] == "true")]
+            for letter in _LETTER.findall(text):
+                number, width, *ends = map(float, letter)
+                inputs.append([number, *ends, *of_font])
+                targets.append(width)
+    return _split(np.array(inputs), np.array(targets), scaled=scaled)
 
 
 def _split(inputs: np.ndarray, targets: np.ndarray, *, scaled: bool) -> Split:

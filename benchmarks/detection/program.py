@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 __all__ = ["HEALTHY", "PARTS", "Hanging", "Program", "Run", "load_program", "program_names"]
 
-PARTS: Final = ("calibration", "first_held_out", "held_out")
+PARTS: Final = ("calibration", "first_held_out", "second_held_out", "third_held_out")
 HEALTHY: Final = "healthy"
 
 _FOLDER: Final = Path(__file__).resolve().parent

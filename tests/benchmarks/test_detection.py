@@ -71,9 +71,11 @@ def test_all_parts_have_all_kinds_of_faults_and_no_program_in_common() -> None:
 def test_planned_runs_can_be_chosen() -> None:
     plans = planned("calibration", healthy_seeds=2, fault_seeds=1)
     assert sum(plan.is_healthy for plan in plans) == 2 * len(program_names("calibration"))
-    assert not planned("held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"])
+    assert not planned(
+        "third_held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"]
+    )
     with pytest.raises(SystemExit, match="no run"):
-        main(["--part", "held_out", "--program", "digits_mlp"])
+        main(["--part", "third_held_out", "--program", "digits_mlp"])
 
 
 def _run(fault: str, seed: int, error: float, **steps: int | None) -> Judged:

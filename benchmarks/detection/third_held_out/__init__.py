@@ -1,0 +1,1 @@
+"""Typical trainings, written without a look at the rules, that nothing is calibrated on."""
