@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     except HookConfigurationError as error:
         return _mistake(error)
     try:
-        _run(options.script, options.arguments, is_module=options.module)
+        _run(*options.script, is_module=options.module)
     except TrainingStoppedError as stopped:
         _say(stopped)
         return STOPPED
@@ -78,29 +78,33 @@ def _parser() -> argparse.ArgumentParser:
         "--out-dir", metavar="DIR", help="folder or s3:// URI to write to, with the hook's defaults"
     )
     parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
-    parser.add_argument("script", metavar="SCRIPT", help="the training script")
-    parser.add_argument("arguments", metavar="ARGUMENTS", nargs=argparse.REMAINDER)
+    # PARSER takes all that stands behind the script as it is, a lone "--" too.
+    parser.add_argument(
+        "script", metavar="SCRIPT", nargs=argparse.PARSER, help="the training script, its arguments"
+    )
     return parser
 
 
-def _run(script: str, arguments: Sequence[str], *, is_module: bool) -> None:
+def _run(script: str, *arguments: str, is_module: bool) -> None:
     """Run a script or module as the main program of this process."""
     sys.argv = [script, *arguments]
-    if is_module:
-        sys.path[0] = os.getcwd()  # noqa: PTH109 - as python -m has it
+    if is_module:  # the working folder is the first of sys.path already: python -m put it there
         runpy.run_module(script, run_name="__main__", alter_sys=True)
         return
     path = Path(script)
     if not path.is_file():
         sys.exit(_mistake(f"{script}: there is no such script"))
-    sys.path[0] = str(path.resolve().parent)
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):  # else it is somebody else's
+        sys.path[0] = str(path.resolve().parent)
+    # As Python has it: scripts look for their files with it after they changed folders.
+    file = os.path.abspath(script)  # noqa: PTH100 - a link stays one
     # The module stays: what runs at exit, and processes that are spawned, look for it.
     main_module = ModuleType("__main__")
-    main_module.__file__ = script
-    main_module.__loader__ = SourceFileLoader("__main__", script)
+    main_module.__file__ = file
+    main_module.__loader__ = SourceFileLoader("__main__", file)
     vars(main_module)["__builtins__"] = __builtins__
     sys.modules["__main__"] = main_module
-    code = compile(path.read_bytes(), script, "exec", dont_inherit=True)
+    code = compile(path.read_bytes(), file, "exec", dont_inherit=True)
     exec(code, vars(main_module))  # noqa: S102 - the user's own script
 
 

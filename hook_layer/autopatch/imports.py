@@ -32,17 +32,30 @@ class _Finder(MetaPathFinder):
     def __init__(self, package: str, callback: Callable[[], None]) -> None:
         self._package = package
         self._callback = callback
+        self._is_asking = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._package:
+        # Another finder of this kind asks all the others, this one among them.
+        if fullname != self._package or self._is_asking:
             return None
-        for finder in sys.meta_path:
+        self._is_asking = True
+        try:
+            spec = self._found_by_others(fullname, path, target)
+        finally:
+            self._is_asking = False
+        if spec is not None and spec.loader is not None:
+            spec.loader = _CallingLoader(spec.loader, self._loaded)
+        return spec
+
+    def _found_by_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        for finder in list(sys.meta_path):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
-            if spec is not None and spec.loader is not None:
-                spec.loader = _CallingLoader(spec.loader, self._loaded)
+            if spec is not None:
                 return spec
         return None
 

@@ -10,9 +10,16 @@ __all__: list[str] = []
 _OURS: Final = ("hook_layer", "rule_runtime")
 
 
+def _module() -> str:
+    """Return the name behind `-m`, empty without one; switches of Python may stand ahead of it."""
+    if sys.argv[:1] != ["-m"]:
+        return ""
+    name = sys.orig_argv[-len(sys.argv)]
+    return name.rpartition("m")[2] if name.startswith("-") else name
+
+
 def _start() -> None:
-    command = sys.orig_argv[1:3]
-    if command[:1] == ["-m"] and command[1:] and command[1].partition(".")[0] in _OURS:
+    if _module().partition(".")[0] in _OURS:
         return  # it looks after itself
     try:
         from hook_layer.autopatch import HookSource, watch_frameworks  # noqa: PLC0415 - guarded

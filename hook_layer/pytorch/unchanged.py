@@ -1,7 +1,10 @@
 """Finding the model and the losses of a PyTorch script that has no hook.
 
-The model is the outermost module with parameters to train whose forward pass is the first to run;
-the hook is made, and registers it, right ahead of that pass. The losses are the modules of
+The model is the outermost module with parameters to train whose forward pass is the first to run
+with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
+and one within the `__init__` of another module only tells it of a shape.
+The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
+for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
 without a module is known from the backward pass, as always. The mode is the model's own: TRAIN
 after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other
@@ -11,9 +14,11 @@ modules any more.
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable
 from functools import wraps
+from types import FrameType
 from typing import Any, Final
 from weakref import WeakSet, ref
 
@@ -57,6 +62,7 @@ class _Search:
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._num_passes = 0
+        self._has_passed_over = False
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -86,7 +92,8 @@ class _Search:
 
     def _on_loss_made(self, loss: nn.Module) -> None:
         self._losses.add(loss)
-        if self._hook is not None and self._hook.is_active:
+        # One that is made once training goes on is another training's, as in the next fold.
+        if self._hook is not None and self._hook.is_active and self._handle is not None:
             self._try(self._hook.register_loss, loss)
 
     def _on_mode(self, module: nn.Module) -> None:
@@ -98,7 +105,7 @@ class _Search:
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing():
             return
-        if self._hook is None:
+        if self._hook is None and torch.is_grad_enabled() and not _is_being_made():
             self._look_for_model(module)
             hook: Hook | None = self._hook
             if hook is not None and module is self._model():
@@ -115,12 +122,23 @@ class _Search:
         if get_hook() is not None:
             logger.info("the script has a hook of its own, and gets no other")
             self._end()
+        elif isinstance(module, torch.jit.ScriptModule):
+            self._pass_over(module)
         elif any(parameter.requires_grad for parameter in module.parameters()):
             hook = self._source.make(Hook)
             if hook is None:
                 self._end()
             else:
                 self._watch(hook, _without_wrapper(module))
+
+    def _pass_over(self, module: nn.Module) -> None:
+        if not self._has_passed_over:
+            self._has_passed_over = True
+            logger.warning(
+                "a %s of torch.jit has no place for a hook, and is not watched: train the module "
+                "that it was made of",
+                getattr(module, "original_name", type(module).__name__),
+            )
 
     def _watch(self, hook: Hook, model: nn.Module) -> None:
         self._hook, self._model = hook, ref(model)
@@ -183,6 +201,18 @@ def _without_wrapper(module: nn.Module) -> nn.Module:
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return _without_wrapper(module.get_submodule("module"))
     return module
+
+
+def _is_being_made() -> bool:
+    """Tell whether a module calls a part of itself in its `__init__`, as to learn of a shape."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and cheap
+    while frame is not None:
+        if frame.f_code.co_name == "__init__":
+            names = frame.f_code.co_varnames
+            if names and isinstance(frame.f_locals.get(names[0]), nn.Module):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def _is_compiled(module: nn.Module) -> bool:

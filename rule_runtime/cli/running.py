@@ -20,6 +20,7 @@ from rule_runtime.embedded.watched_script import hooked_command, watch_process
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.trial.run_files import named_run
 
 __all__ = ["SCRIPT_FAILED", "RunOptions", "WatchedRun", "default_out_dir"]
 
@@ -61,8 +62,12 @@ class WatchedRun:
         self._told = told
         self._statuses: dict[str, RuleStatus] = {}
         self._has_told_of_stop = False
+        store = open_store(options.out_dir)
         self._judge = LiveJudge(
-            open_store(options.out_dir), rules, stops=lambda name: name in options.stops
+            store,
+            rules,
+            stops=lambda name: name in options.stops,
+            earlier_run=named_run(store),
         )
 
     @property

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
-from hook_layer.format.job_file import StopFile
+from hook_layer.format.job_file import StopFile, new_run_id
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
 from rule_runtime.evaluation.outcome import RuleStatus
@@ -29,6 +29,7 @@ class LiveJudge:
         store: The trial's root.
         rules: The rules and the names under which they are told.
         stops: Tells of a rule's name whether its finding is to end the training.
+        earlier_run: RunId of a run that was there before, and is not to be judged.
         clock: Seconds since the epoch.
 
     Attributes:
@@ -42,16 +43,19 @@ class LiveJudge:
         rules: Sequence[tuple[str, Rule]],
         *,
         stops: Callable[[str], bool],
+        earlier_run: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._rules = dict(rules)
         self._stops = stops
+        self._earlier_run = earlier_run
         self._clock = clock
         self._run: str | None = None
         self._has_run = False
         self._reconcilers: dict[str, Reconciler] = {}
         self._seen: dict[str, int] = {}
+        self._newest_step = -1
         self.states: Mapping[str, EvaluationState] = {
             name: EvaluationState.initial() for name in self._rules
         }
@@ -90,8 +94,11 @@ class LiveJudge:
     def _find_run(self, *, is_over: bool) -> bool:
         """Begin to judge the run that `job.json` names; at the end whichever there is."""
         run = current_run(self._store) if is_over else named_run(self._store)
-        if run is None and not is_over:
+        is_earlier = run is not None and run == self._earlier_run
+        if not is_over and (run is None or is_earlier):
             return False
+        if is_earlier:
+            run = new_run_id()  # nothing was stored by this one
         self._run, self._has_run = run, True
         self._reconcilers = {
             name: Reconciler(self._store, rule, run) for name, rule in self._rules.items()
@@ -99,17 +106,17 @@ class LiveJudge:
         return True
 
     def _new_files(self) -> list[StepFile]:
-        newest = max(self._seen.values(), default=-1)
+        first = self._newest_step - _STEPS_LOOKED_BACK
         found = {
-            key: name.step
-            for key, name in list_index_files(
-                self._store, after_step=max(-1, newest - _STEPS_LOOKED_BACK)
-            )
+            key: name.step for key, name in list_index_files(self._store, after_step=max(-1, first))
         }
-        new = [key for key in found if key not in self._seen]
-        oldest = max(found.values(), default=-1) - 2 * _STEPS_LOOKED_BACK
+        files = load_step_files(self._store, [key for key in found if key not in self._seen])
+        # Steps of an earlier run in the folder may be far ahead.
+        ours = [f.step for f in files if f.index is not None and f.index.run == self._run]
+        self._newest_step = max([self._newest_step, *ours])
+        oldest = self._newest_step - 2 * _STEPS_LOOKED_BACK
         self._seen = {k: step for k, step in {**self._seen, **found}.items() if step > oldest}
-        return load_step_files(self._store, new)
+        return files
 
     def _ask_to_stop(self) -> None:
         if self.stopped_by is not None:

@@ -7,8 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,9 @@ from rule_runtime.embedded.live_judge import LiveJudge
 __all__ = ["hooked_command", "watch_process"]
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
+_WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
+"""Switches of Python of which the last has a value, behind it or as the next argument."""
+_LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _TURN_S: Final = 0.2
 """Longest time between two looks at the folder, seconds."""
 
@@ -41,13 +46,35 @@ def hooked_command(command: Sequence[str], config: Path) -> list[str]:
             "for launchers that start Python themselves switch the start-up file on "
             "(`stepwatch autopatch on`) and set STEPWATCH_CONFIG"
         )
-    switches = []
-    while arguments and arguments[0].startswith("-") and arguments[0] != "-m":
-        switches.append(arguments.pop(0))
-    if not arguments or "-c" in switches:
+    switches, arguments = _divided(arguments)
+    if not arguments:
         raise ValueError(f"{' '.join(command)!r} names no script: write `-- python train.py ...`")
     _check_python(program)
     return [program, *switches, "-m", "hook_layer", "--config", str(config), *arguments]
+
+
+def _divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the switches of Python, and the script or `-m MODULE` with what stands behind it.
+
+    The latter is empty where there is none.
+    """
+    rest = list(arguments)
+    switches: list[str] = []
+    while rest and rest[0].startswith("-"):
+        switch = rest.pop(0)
+        if switch == "-":  # the script comes by standard input
+            return switches, []
+        found = None if switch.startswith("--") else _WITH_VALUE.search(switch)
+        takes_next = switch == _LONG_WITH_VALUE or (found is not None and not found["value"])
+        following = [rest.pop(0)] if takes_next and rest else []
+        if found is None or found["letter"] in "WX":
+            switches += [switch, *following]
+            continue
+        if found["others"]:
+            switches.append(f"-{found['others']}")
+        module = [found["value"]] if found["value"] else following
+        return switches, ["-m", *module, *rest] if found["letter"] == "m" and module else []
+    return switches, rest
 
 
 def _check_python(program: str) -> None:
@@ -68,7 +95,8 @@ def watch_process(
 ) -> int:
     """Run a command to its end while a judge looks at what it stores.
 
-    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL.
+    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL. A SIGTERM
+    to this process is passed on to it.
 
     Args:
         command: The command.
@@ -82,24 +110,41 @@ def watch_process(
     Raises:
         OSError: The command cannot be run.
         StorageError: The storage cannot be read.
+        SystemExit: This process was sent SIGTERM.
     """
-    process = subprocess.Popen(list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"})  # noqa: S603 - the user's own
-    insistence = _Insistence(process, patience_s)
-    try:
-        while not _has_ended(process):
-            if judge.look():
-                on_news()
-            if judge.stopped_by is not None:
-                insistence.go_on()
-    except KeyboardInterrupt:
-        process.wait()  # it got the same signal, and ends its trial
-        raise
-    except BaseException:
-        process.terminate()
-        raise
+    with _termination_raises():
+        process = subprocess.Popen(list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"})  # noqa: S603 - the user's own
+        insistence = _Insistence(process, patience_s)
+        try:
+            while not _has_ended(process):
+                if judge.look():
+                    on_news()
+                if judge.stopped_by is not None:
+                    insistence.go_on()
+        except KeyboardInterrupt:
+            process.wait()  # it got the same signal, and ends its trial
+            raise
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience_s)
+            raise
     judge.look(is_over=True)
     on_news()
     return process.returncode
+
+
+@contextmanager
+def _termination_raises() -> Iterator[None]:
+    """Let SIGTERM end this process by an exception, so that the script is not left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say what a signal does
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:

@@ -82,6 +82,55 @@ def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
     assert trial.loaded_all_steps
 
 
+def test_the_model_is_the_one_that_is_trained(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "gradients"})
+    plain = run(["features_script.py"])
+    watched = run(["-m", "hook_layer", "--config", config, "features_script.py"])
+    assert watched.stdout == plain.stdout
+    assert "Traceback" not in watched.stderr
+    assert watched.stderr.count("a Linear of torch.jit has no place for a hook") == 1
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert trial.steps() == [0, 1, 2, 3]
+    assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
+
+
+def test_only_the_first_fold_is_watched(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
+    plain = run(["folds_script.py"])
+    watched = run(["-m", "hook_layer", "--config", config, "folds_script.py"])
+    assert watched.stdout == plain.stdout, watched.stderr
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert trial.steps() == [0, 1, 2]
+    assert trial.loaded_all_steps
+    losses = [name for name in trial.tensor_names() if "Loss" in name]
+    assert losses == ["MSELoss_output_0"]
+    assert "Net_head.weight" in trial.tensor_names()
+
+
+@pytest.mark.parametrize("start", [["as_python_script.py"], ["-m", "scripts.as_python_script"]])
+@pytest.mark.parametrize("switches", [[], ["-P"]], ids=["", "-P"])
+def test_python_tells_the_script_the_same_of_itself(
+    tmp_path: Path, start: list[str], switches: list[str]
+) -> None:
+    if switches and sys.version_info < (3, 11):
+        pytest.skip("this Python has no -P")
+    command = [*start, "--", "--loud"]
+    cwd = SCRIPTS.parent if start[0] == "-m" else SCRIPTS
+    libraries = os.pathsep.join([str(tmp_path), str(ROOT), str(SCRIPTS.parent)])
+    plain = run([*switches, *command], cwd, PYTHONPATH=libraries)
+    hooked: list[str | Path] = [
+        *switches,
+        "-m",
+        "hook_layer",
+        "--out-dir",
+        tmp_path / "x",
+        *command,
+    ]
+    watched = run(hooked, cwd, PYTHONPATH=libraries)
+    assert watched.returncode == plain.returncode == 0, watched.stderr + plain.stderr
+    assert json.loads(watched.stdout) == json.loads(plain.stdout)
+
+
 def test_what_stands_behind_the_script_is_the_scripts(tmp_path: Path) -> None:
     done = run(["-m", "hook_layer", "--out-dir", tmp_path / "x", TORCH, "--config", "theirs"])
     assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from hook_layer.autopatch.startup_file import is_on, switch_off, switch_on
 from rule_runtime import create_trial
-from tests.hook_layer.autopatch.test_command import SCRIPTS, TORCH, configuration, run
+from tests.hook_layer.autopatch.test_command import ROOT, SCRIPTS, TORCH, configuration, run
 
 START = "import site, sys; site.addsitedir(sys.argv.pop(1)); "
 RUN = START + "import runpy; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
@@ -69,3 +70,19 @@ def test_an_ordinary_start_costs_no_import(tmp_path: Path) -> None:
         [sys.executable, "-I", "-c", shown], capture_output=True, text=True, env={}, check=True
     )
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "hook_layer"], ["-Bum", "hook_layer"], ["-mhook_layer"]]
+)
+def test_the_command_looks_after_itself(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import hook_layer.autopatch.startup\n")
+    out_dir, other = tmp_path / "tensors", tmp_path / "other"
+    done = run(
+        [*command, "--out-dir", out_dir, "features_script.py"],
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]),
+        STEPWATCH_OUT_DIR=str(other),
+    )
+    assert done.returncode == 0, done.stderr
+    assert create_trial(str(out_dir)).steps()
+    assert not other.exists()

@@ -18,9 +18,13 @@ def begun(trial: TrialBuilder) -> None:
     trial.store.put(JOB_FILE, job.encode())
 
 
-def judge_of(trial: TrialBuilder, *, stops: bool = True) -> LiveJudge:
+def judge_of(
+    trial: TrialBuilder, *, stops: bool = True, earlier_run: str | None = None
+) -> LiveJudge:
     rules = [(name, create_rule(name)) for name in ("VanishingGradient", "ExplodingTensor")]
-    return LiveJudge(trial.store, rules, stops=lambda _: stops, clock=lambda: NOW)
+    return LiveJudge(
+        trial.store, rules, stops=lambda _: stops, earlier_run=earlier_run, clock=lambda: NOW
+    )
 
 
 def test_nothing_is_judged_before_the_run_begins() -> None:
@@ -93,6 +97,34 @@ def test_steps_of_an_earlier_run_in_the_folder_are_left_alone() -> None:
     later.step(1, HEALTHY)
     judge.look()
     assert judge.stopped_by is None
+
+
+def test_a_run_that_was_there_before_is_not_taken_for_the_one_to_come() -> None:
+    earlier = TrialBuilder(run="01OLD")
+    begun(earlier)
+    for step in range(0, 1000, 10):
+        earlier.step(step, SICK)
+    judge = judge_of(earlier, earlier_run="01OLD")
+    assert not judge.look()
+    later = TrialBuilder(earlier.store, run="02NEW")
+    begun(later)
+    for step in range(3):
+        later.step(step, HEALTHY)
+        assert judge.look()
+        assert not judge.look()
+    assert judge.stopped_by is None
+    later.step(3, SICK)
+    judge.look()
+    assert judge.stopped_by == "VanishingGradient"
+
+
+def test_an_earlier_run_alone_is_no_verdict() -> None:
+    earlier = TrialBuilder(run="01OLD")
+    begun(earlier)
+    earlier.step(0, SICK)
+    judge = judge_of(earlier, earlier_run="01OLD")
+    judge.look(is_over=True)
+    assert {state.status for state in judge.states.values()} == {RuleStatus.ERROR}
 
 
 def test_files_of_slower_workers_are_found_behind_the_newest_step() -> None:

@@ -24,6 +24,14 @@ HOOKED = ["-m", "hook_layer", "--config", "c.json"]
         ([sys.executable, "train.py", "--x"], [sys.executable, *HOOKED, "train.py", "--x"]),
         ([sys.executable, "-m", "my.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
         ([sys.executable, "-u", "-O", "t.py"], [sys.executable, "-u", "-O", *HOOKED, "t.py"]),
+        (
+            [sys.executable, "-W", "ignore", "t.py"],
+            [sys.executable, "-W", "ignore", *HOOKED, "t.py"],
+        ),
+        ([sys.executable, "-BX", "dev", "t.py"], [sys.executable, "-BX", "dev", *HOOKED, "t.py"]),
+        ([sys.executable, "-Wignore", "t.py"], [sys.executable, "-Wignore", *HOOKED, "t.py"]),
+        ([sys.executable, "-um", "my.train"], [sys.executable, "-u", *HOOKED, "-m", "my.train"]),
+        ([sys.executable, "-mmy.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
         (["train.py", "-m"], [sys.executable, *HOOKED, "train.py", "-m"]),
     ],
 )
@@ -39,6 +47,9 @@ def test_the_hook_comes_between_python_and_the_script(
         (["torchrun", "train.py"], "stepwatch autopatch on"),
         ([sys.executable], "names no script"),
         ([sys.executable, "-c", "print(1)"], "names no script"),
+        ([sys.executable, "-uc", "print(1)"], "names no script"),
+        ([sys.executable, "-m"], "names no script"),
+        ([sys.executable, "-", "t.py"], "names no script"),
     ],
 )
 def test_what_is_no_script_is_told_what_to_write(command: list[str], message: str) -> None:
@@ -65,3 +76,21 @@ def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) 
     waiting = "import threading; threading.Event().wait()"
     assert watch_process([sys.executable, "-c", waiting], judge, patience_s=0) == -signal.SIGTERM
     assert judge.stopped_by == "VanishingGradient"
+
+
+def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
+    judge = LiveJudge(LocalStore(tmp_path / "out"), [], stops=lambda _: False)
+    ended = tmp_path / "ended"
+    script = (
+        "import os, pathlib, signal, sys, threading\n"
+        f"ended = pathlib.Path({str(ended)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(ended.write_text('')))\n"
+        "os.kill(os.getppid(), signal.SIGTERM)\n"
+        "threading.Event().wait()\n"
+    )
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as status:
+        watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert status.value.code == 128 + signal.SIGTERM
+    assert ended.exists()
+    assert signal.getsignal(signal.SIGTERM) is before
