@@ -80,8 +80,16 @@ def main() -> None:
     with counted_requests(aws):
         judge()
         rates = [len(bodies) / seconds(judge) for _ in range(rounds)]
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"steps_per_s": rates, "peak_mb": peak_mb}))
+    print(json.dumps({"steps_per_s": rates, "peak_mb": _peak_memory_kb() / 1024}))
+
+
+def _peak_memory_kb() -> int:
+    """Return the most memory that this program took; `getrusage` counts its parent's, too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @dataclass

@@ -19,6 +19,7 @@ from cfnlint.api import ManualArgs, lint
 from infra import packaging
 from infra.nag import acknowledge, attach_checks
 from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
+from lambdas.contracts.events import JOB_RULES
 from rule_runtime.configuration.packs import PACKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +53,7 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     variables = [function["Properties"]["Environment"]["Variables"] for function in functions]
     recommended = PACKS["recommended"]
     rules = [told[RULE_CONFIGURATION_NAME] for told in variables if RULE_CONFIGURATION_NAME in told]
-    assert sorted(rules) == sorted(recommended.parameters)
+    assert sorted(rules) == sorted([*recommended.parameters, JOB_RULES])
     (stopping,) = [told[STOP_RULES] for told in variables if STOP_RULES in told]
     assert set(stopping.split(",")) == recommended.stops
     assert re.search(

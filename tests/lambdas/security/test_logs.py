@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
     from tests.lambdas.conftest import Pipeline
 
 VALUE, SECRET = 424242.125, "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
+
+
+@pytest.fixture(autouse=True)
+def _logs_are_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    """Loggers of functions live as long as the process, with the output of an earlier test."""
+    for name in ("evaluate_rule", "stop_job"):
+        for handler in logging.getLogger(name).handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.stream = (
+                    sys.stdout
+                )  # to flush the earlier one, as setStream does, would fail
 
 
 @pytest.fixture
