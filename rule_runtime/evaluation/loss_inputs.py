@@ -1,7 +1,9 @@
 """What the inputs of a loss tell: of which kind it is, and what guessing gives.
 
 A loss is a module `X` of the training: its output `X_output_0`, what the model says `X_input_0`,
-and the targets `X_input_1`.
+and the targets `X_input_1`. A loss that is no module, `Loss_output_0`, has no inputs of its own:
+for them stand what the only model returns and the only `labels`, if these are numbers of its
+classes.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rule_runtime.configuration.collection_config import CollectionConfig
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["LOSS_INPUTS", "Input", "LossInputs", "LossKind", "size_of_error"]
+__all__ = ["LOSS_INPUTS", "Input", "LossInputs", "LossKind", "only_outputs", "size_of_error"]
 
 LOSS_INPUTS: Final = CollectionConfig(
     "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
@@ -24,6 +26,9 @@ LOSS_INPUTS: Final = CollectionConfig(
 """What the hook is to save for a rule that looks at the inputs of losses."""
 
 _OUTPUT: Final = "_output"
+_FUNCTION: Final = "Loss"
+_OF_FUNCTIONS: Final = f"{_FUNCTION}{_OUTPUT}_0"
+_OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _WHOLE: Final = ("int", "uint")
 _REAL: Final = ("float", "bfloat")
 _ROUNDING: Final = 1.05
@@ -88,14 +93,10 @@ class LossInputs:
     """
 
     def __init__(self, step: StepView) -> None:
-        rows = step.tensors(regex=(r"_input_[0-2]$",))
-        columns = [rows.column(name) for name in ("size", "min", "max", "mean", "std")]
-        self._inputs = {
-            (name, worker): Input(
-                rows.shapes[at], rows.dtypes[at] or "", *(float(column[at]) for column in columns)
-            )
-            for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True))
-        }
+        self._inputs = _described(step.tensors(regex=(r"_input_[0-2]$",)))
+        for worker, (_, *pair) in _only_outputs(step).items():
+            for number, described in enumerate(pair):
+                self._inputs.setdefault((f"{_FUNCTION}_input_{number}", worker), described)
 
     def of(self, loss: str, worker: str, number: int) -> Input | None:
         """Return an input of a loss, None if it was not saved.
@@ -217,3 +218,44 @@ def _num_classes(scores: Input, targets: Input) -> int | None:
             is_large = shape[axis] > 1 and targets.high < shape[axis]
             return shape[axis] if is_large else None
     return None
+
+
+def _described(rows: TensorRows) -> dict[tuple[str, str], Input]:
+    """Return tensors by name and worker."""
+    columns = [rows.column(name) for name in ("size", "min", "max", "mean", "std")]
+    shapes, dtypes = rows.shapes, rows.dtypes
+    return {
+        pair: Input(shapes[at], dtypes[at] or "", *(float(column[at]) for column in columns))
+        for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))
+    }
+
+
+def only_outputs(step: StepView) -> dict[str, str]:
+    """Return what the only model of each worker returns, where a loss is no module.
+
+    Args:
+        step: The step.
+
+    Returns:
+        Names of tensors by worker; of those only with a loss that is no module, one model with one
+        output, and whole numbers of `labels` that are classes of which this output has scores.
+    """
+    return {worker: name for worker, (name, _, _) in _only_outputs(step).items()}
+
+
+def _only_outputs(step: StepView) -> dict[str, tuple[str, Input, Input]]:
+    losses = step.tensors(collections=("losses",))
+    if _OF_FUNCTIONS not in losses.names:
+        return {}
+    of_losses = set(losses.names)
+    labels = _described(step.tensors(regex=("^labels$",)))
+    outputs = _described(step.tensors(regex=_OF_MODELS))
+    found = {}
+    for worker in step.workers:
+        own = [name for name, of in outputs if of == worker and name not in of_losses]
+        targets = labels.get(("labels", worker))
+        if len(own) == 1 and targets is not None:
+            scores = outputs[own[0], worker]
+            if _num_classes(scores, targets) is not None:
+                found[worker] = (own[0], scores, targets)
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from rule_runtime.evaluation.rule import (
     Unit,
 )
 from rule_runtime.numerics.class_pairs import class_pairs, true_classes
+from rule_runtime.numerics.label_tally import CHANCE, LabelTally
 from rule_runtime.numerics.repeated_rows import is_repeated
 
 if TYPE_CHECKING:
@@ -30,28 +31,10 @@ _MAX_CLASSES: Final = 1024
 _MAX_PAIRS: Final = 4
 """Pairs of labels and predictions, by mode; further ones are passed over."""
 
-_CHANCE: Final = 2
-
 _REMEDY: Final = (
     "Weigh the classes in the loss (XGBoost: scale_pos_weight), sample the rare ones more often, "
     "or get more data of them; judge by a metric that rare classes count in."
 )
-
-
-class _Tally(NamedTuple):
-    """What was counted so far of one tensor of labels.
-
-    Attributes:
-        classes: The classes seen [K].
-        labels: Labels of each [K].
-        predicted: Those of them that came with a prediction [K].
-        wrong: Those of them that were predicted wrongly [K].
-    """
-
-    classes: npt.NDArray[np.int64]
-    labels: npt.NDArray[np.int64]
-    predicted: npt.NDArray[np.int64]
-    wrong: npt.NDArray[np.int64]
 
 
 class ClassImbalance(Rule):
@@ -70,23 +53,27 @@ class ClassImbalance(Rule):
         the step before, 16 or more of several classes, are the same rows again, as the validation
         rows of boosted trees are in each round: they are not counted again, but do count for
         `samples` where predictions came with them; the rarest class of such a set of fewer rows
-        counts as two rows more. The ratio is that of
-        the largest count to the smallest of the classes seen. A class that never came cannot be
-        seen; but if only one came while the predictions tell of more classes, the ratio is
-        infinite. The mispredictions of a class are counted over all steps likewise. Strictly larger
-        fires. The ratio comes first as evidence, for it does not depend on the model. Labels are
-        the tensors that `labels_regex` finds, predictions those of `predictions_regex`; if there
-        are several, they are paired in the order of their names. Labels are classes or one-hot
-        rows; predictions are classes, probabilities (0.5 and more is class 1), or a number for each
-        class, of which the largest counts. Negative labels mark examples to ignore. Labels without
-        predictions are judged by the ratio alone; what is neither classes nor probabilities, like
-        the predictions of a regression, is not evaluated. Counted are at most 1,024 classes and 4
-        pairs of tensors, by mode.
+        counts as two rows more. The ratio is that of the largest count to the smallest of the
+        classes seen. A class that never came cannot be seen; but if only one came while the
+        predictions tell of more classes, the ratio is infinite. With `unlike_validation` the ratio
+        is judged in mode TRAIN only, of classes that are more than three times as rare, beside the
+        most frequent one, as among the labels of mode EVAL so far, two standard deviations of both
+        counts apart: what validation lacks as well is the nature of the task. Labels of mode GLOBAL
+        are judged by themselves. The mispredictions of a class are counted over all steps likewise.
+        Strictly larger fires. The ratio comes first as evidence, for it does not depend on the
+        model. Labels are the tensors that `labels_regex` finds, predictions those of
+        `predictions_regex`; if there are several, they are paired in the order of their names.
+        Labels are classes or one-hot rows; predictions are classes, probabilities (0.5 and more is
+        class 1), or a number for each class, of which the largest counts. Negative labels mark
+        examples to ignore. Labels without predictions are judged by the ratio alone; what is
+        neither classes nor probabilities, like the predictions of a regression, is not evaluated.
+        Counted are at most 1,024 classes and 4 pairs of tensors, by mode.
 
     Parameters:
         threshold_imbalance: The largest ratio of the counts of two classes that is no issue.
         threshold_misprediction: The largest share of wrong predictions of a class that is no issue.
         samples: Labels that must have been counted.
+        unlike_validation: True to compare the ratios of training with those of validation.
         argmax: True to take the largest number along the last axis of the predictions as the class
             even if labels have the same shape and are not one-hot.
         labels_regex: Regular expression of the labels.
@@ -96,8 +83,9 @@ class ClassImbalance(Rule):
         Weights for the classes, other sampling, more data of the rare ones.
 
     Known false alarms:
-        Data of rare events, where the imbalance is known and allowed for; the wrong predictions of
-        a model that has not learnt yet, if `samples` are counted early.
+        Data of rare events, where the imbalance is known and allowed for, unless
+        `unlike_validation` is set; the wrong predictions of a model that has not learnt yet, if
+        `samples` are counted early.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger, and its test of 2019.
@@ -106,6 +94,7 @@ class ClassImbalance(Rule):
     threshold_imbalance: Annotated[float, AtLeast(1)] = 10.0
     threshold_misprediction: Annotated[float, GreaterThan(0), AtMost(1)] = 0.7
     samples: Annotated[int, AtLeast(1), Unit("labels")] = 500
+    unlike_validation: bool = False
     argmax: bool = False
     labels_regex: Annotated[tuple[str, ...], Regex()] = (".*labels",)
     predictions_regex: Annotated[tuple[str, ...], Regex()] = (".*predictions",)
@@ -150,7 +139,7 @@ class ClassImbalance(Rule):
                     tally, num_classes = self._count(
                         step.values({labels, predictions} - {""}, worker),
                         (labels, predictions),
-                        _read(tallies.get(key)),
+                        LabelTally.read(tallies.get(key)),
                         memory.setdefault("latest", {}),
                         f"{key}/{worker}",
                     )
@@ -180,10 +169,10 @@ class ClassImbalance(Rule):
         self,
         values: dict[str, npt.NDArray[Any]],
         names: tuple[str, str],
-        tally: _Tally,
+        tally: LabelTally,
         latest: dict[str, int],
         key: str,
-    ) -> tuple[_Tally, int]:
+    ) -> tuple[LabelTally, int]:
         """Return a tally with the labels of one worker added, and of how many classes is known."""
         labels, predictions = names
         if labels not in values or (predictions and predictions not in values):
@@ -213,7 +202,7 @@ class ClassImbalance(Rule):
             column = now.astype(np.int64)
             column[where] += before
             columns.append(column)
-        return _Tally(classes, *columns), num_classes
+        return LabelTally(classes, *columns), num_classes
 
     def _judge(
         self,
@@ -225,13 +214,16 @@ class ClassImbalance(Rule):
         found = []
         most = 0
         for key, (labels, worker, num_classes) in counted.items():
-            tally = _read(tallies[key])
+            tally = LabelTally.read(tallies[key])
             total = int(max(tally.labels.sum(), tally.predicted.sum()))
             most = max(most, total)
             if total >= self.samples:
+                beside = self._beside(step, tallies.get(f"EVAL/{labels}"))
                 found += [
                     (rank, -value, labels, measure, value, threshold, told, worker)
-                    for rank, measure, value, threshold, told in self._findings(tally, num_classes)
+                    for rank, measure, value, threshold, told in self._findings(
+                        tally, num_classes, beside
+                    )
                 ]
         if found:
             _, _, labels, measure, value, threshold, told, worker = min(found)
@@ -254,18 +246,27 @@ class ClassImbalance(Rule):
             return NotEvaluated(f"only {most} of the {self.samples} labels were saved so far")
         return Passed()
 
+    def _beside(self, step: StepView, of_validation: list[list[int]] | None) -> LabelTally | None:
+        """Return the tally that one of training is compared with; None to take it as it is."""
+        if not self.unlike_validation or step.mode.name == "GLOBAL":
+            return None
+        return LabelTally.read(of_validation)
+
     def _findings(
-        self, tally: _Tally, num_classes: int
+        self, tally: LabelTally, num_classes: int, beside: LabelTally | None
     ) -> list[tuple[int, str, float, float, str]]:
         """Return rank, measure, value, threshold and words of what is wrong."""
         found = []
-        most, least = int(tally.labels.argmax()), int(tally.labels.argmin())
         is_alone = len(tally.classes) == 1 and num_classes > 1
+        most, labels = int(tally.labels.argmax()), tally.labels
+        if beside is not None and not is_alone:
+            labels = np.where(tally.rarer_than(beside), labels, labels[most])
+        least = int(labels.argmin())
         # A row or two more or less in the rarest class of a small set is chance.
-        chance = _CHANCE if tally.labels.sum() < self.samples else 0
-        ratio = np.inf if is_alone else tally.labels[most] / (tally.labels[least] + chance)
+        chance = CHANCE if tally.labels.sum() < self.samples else 0
+        ratio = np.inf if is_alone else labels[most] / (labels[least] + chance)
         if ratio > self.threshold_imbalance:
-            counted = f", taken for {_CHANCE} more" if chance else ""
+            counted = f", taken for {CHANCE} more" if chance else ""
             few = (
                 f"none of the other {num_classes - 1} classes has any"
                 if is_alone
@@ -284,7 +285,3 @@ class ClassImbalance(Rule):
             limit = self.threshold_misprediction
             found.append((1, "misprediction", float(shares[at]), limit, told))
         return found
-
-
-def _read(columns: list[list[int]] | None) -> _Tally:
-    return _Tally(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, only_outputs
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -29,6 +29,9 @@ _EXACT: Final = 1e-4
 _SLOWLY: Final = 10
 _SQUEEZED: Final = 3
 _NEAR: Final = 0.02
+_PEAKED: Final = 0.25
+_ON_LINE: Final = 0.01
+_UNSURE: Final = 1.3
 _SIGMOID_OF_1: Final = 1 / (1 + math.exp(-1))
 _HALF: Final = 0.5
 _RANGE_STEPS: Final = 50
@@ -60,15 +63,19 @@ class DoubleActivation(Rule):
         and reach below 0.1 and above 0.9 at the last of them. That of a loss of another name is
         suspect if it is what softmax gives while the loss is not below ln(e + C - 1) - 1, which is
         the least that cross entropy can be after a second softmax; ten times the patience is needed
-        then. Losses that take probabilities or numbers, such as BCELoss and MSELoss, are not judged
-        so. Of any loss the first input is suspect if it is what a second activation gives at both
-        ends of its range, at three times as many steps: the logarithm of a softmax of a softmax
-        lies between -ln(e + C - 1) and 1 more; a sigmoid of a sigmoid between 0.5 and 0.731; and
-        that of a ReLU is never below 0.5, and often exactly that; raw scores that went through a
-        sigmoid or tanh lie between 0 or -1 and 1. A layer's input is suspect if size, minimum,
-        maximum, mean, standard deviation and l2 norm equal those of the output of another layer, of
-        the collections `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no
-        harm and pass. It fires at the `patience`-th saved training step in a row.
+        then. What a model returns is judged likewise, if its loss is no module and the only
+        `labels` are numbers of classes: then the loss must also be more than 1.3 times the largest
+        entropy that probabilities with this mean square can have. Losses that take probabilities or
+        numbers, such as BCELoss and MSELoss, are not judged so. Of any loss the first input is
+        suspect if it is what a second activation gives at both ends of its range, at three times as
+        many steps: the logarithm of a softmax of a softmax lies between -ln(e + C - 1) and 1 more
+        (or up to 0.25 below the upper end, and then as far above the lower one as follows from
+        that, to 0.01, where one class has nearly all); a sigmoid of a sigmoid between 0.5 and
+        0.731; and that of a ReLU is never below 0.5, and often exactly that; raw scores that went
+        through a sigmoid or tanh lie between 0 or -1 and 1. A layer's input is suspect if size,
+        minimum, maximum, mean, standard deviation and l2 norm equal those of the output of another
+        layer, of the collections `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row
+        do no harm and pass. It fires at the `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -194,8 +201,20 @@ def _squeezed(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray
         for size in {*(shape or ())[1:2], *(shape or ())[-1:]} - {1}:
             lowest = -math.log(math.e + size - 1)
             found[at] |= bool(reaches(lowest, lowest + 1)[at])
+            found[at] |= _on_line(low[at] - lowest, lowest + 1 - high[at], size)
     found &= is_input
     return found
+
+
+def _on_line(above: float, below: float, num_classes: int) -> bool:
+    """Tell whether logarithms of a softmax of a softmax may be so far from both ends.
+
+    Of probabilities 1 - d, and d for the others, the lowest logarithm is d (e - 1) / (e + C - 1)
+    above its end, to first order, and the highest what is left of d below its own.
+    """
+    share = (math.e - 1) / (math.e + num_classes - 1)
+    is_within = above > -_EXACT and -_EXACT < below < _PEAKED
+    return is_within and abs(above - below * share / (1 - share)) < _ON_LINE
 
 
 def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
@@ -204,12 +223,15 @@ def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     known = dict(
         zip(zip(losses.names, losses.workers, strict=True), finite_means(losses), strict=True)
     )
-    low, high, mean = (rows.column(name) for name in ("min", "max", "mean"))
+    of_functions = only_outputs(step)
+    low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
     suspect = np.zeros(len(rows), dtype=bool)
     for at, (name, worker, shape) in enumerate(
         zip(rows.names, rows.workers, rows.shapes, strict=True)
     ):
-        loss = known.get((name.replace("_input_0", "_output_0"), worker), np.nan)
+        is_of_function = of_functions.get(worker) == name
+        of_loss = "Loss_output_0" if is_of_function else name.replace("_input_0", "_output_0")
+        loss = known.get((of_loss, worker), np.nan)
         if (
             not shape
             or shape[-1] <= 1
@@ -220,7 +242,17 @@ def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
         is_softmax = low[at] >= 0 and high[at] <= 1 + _CLOSE
         is_softmax &= abs(mean[at] * shape[-1] - 1) < _CLOSE
         suspect[at] = is_softmax and loss >= math.log(math.e + shape[-1] - 1) - 1
+        if is_of_function and is_softmax:
+            suspect[at] &= loss > _UNSURE * _entropy(mean[at] ** 2 + std[at] ** 2, shape[-1])
     return suspect
+
+
+def _entropy(mean_square: float, num_classes: int) -> float:
+    """Return the largest entropy of probabilities with a mean square: one, and all others alike."""
+    spread = max(num_classes**2 * mean_square - 1, 0.0)
+    first = min((1 + math.sqrt((num_classes - 1) * spread)) / num_classes, 1 - _EXACT)
+    other = (1 - first) / (num_classes - 1)
+    return -first * math.log(first) - (1 - first) * math.log(other)
 
 
 def _activated(
@@ -246,7 +278,9 @@ def _activated(
 
 
 def _inputs_of_losses(step: StepView) -> tuple[str, ...]:
-    """Return a regular expression for the first input of each loss."""
+    """Return regular expressions for the first input of each loss, and what stands for one."""
     outputs = {name for name in step.tensors(collections=("losses",)).names if "_output_" in name}
     names = sorted({re.escape(name.rpartition("_output_")[0]) for name in outputs})
-    return (f"^({'|'.join(names)})_input_0$",) if names else ("[Ll]oss_input_0$",)
+    of_functions = sorted({f"^{re.escape(name)}$" for name in only_outputs(step).values()})
+    found = f"^({'|'.join(names)})_input_0$" if names else "[Ll]oss_input_0$"
+    return (found, *of_functions)

@@ -54,14 +54,16 @@ class InitialLossMismatch(Rule):
         more than `max_ratio` times as large. The number of classes is the second dimension of the
         scores, `..._input_0`, or else the size of the largest bias that was saved. A loss of any
         other name is taken for a cross entropy if its targets, `..._input_1`, are whole numbers,
-        one for each row of its scores, and then twice as much is allowed. A loss that fits when it
-        is divided by the number of targets is a sum over the batch, and passes, unless the scores
-        are so large that they explain it as a mean; so does one that is larger than a mean can be,
-        by the sizes of outputs and targets. Losses of numbers are judged where the targets were
-        saved and vary. Of other losses nobody knows what guessing gives, and they are not compared.
-        A loss that cannot be negative by its name fires if it is below zero in one of the first
-        `num_points` saved training steps. Judged are steps at which gradients were saved too; a run
-        that does not begin at step 0 of its mode is judged for negative losses only.
+        one for each row of its scores, and then twice as much is allowed. A loss that is no module,
+        `Loss_output_0`, has what the only model returns for scores, and the only `labels` for
+        targets, if these are such numbers. A loss that fits when it is divided by the number of
+        targets is a sum over the batch, and passes, unless the scores are so large that they
+        explain it as a mean; so does one that is larger than a mean can be, by the sizes of outputs
+        and targets. Losses of numbers are judged where the targets were saved and vary. Of other
+        losses nobody knows what guessing gives, and they are not compared. A loss that cannot be
+        negative by its name fires if it is below zero in one of the first `num_points` saved
+        training steps. Judged are steps at which gradients were saved too; a run that does not
+        begin at step 0 of its mode is judged for negative losses only.
 
     Parameters:
         max_ratio: Times the loss of guessing.

@@ -59,23 +59,23 @@ class LossInputMismatch(Rule):
     How it decides:
         Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss or
         HuberLoss of different numbers of dimensions that together have more elements than each of
-        them, as [B, 1] and [B] have B x B.
-        Logarithms: outputs above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss
-        that are the exponentials of what went into the module ahead of it (by smallest and largest
-        element), if the loss is nearer to what it is of logarithms than of rates. Targets: below 0
-        or above 1 in BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and
-        HingeEmbeddingLoss. Signs, of losses of other names: scores of classes and no third input,
-        and a loss below -2 times that of guessing (-2 at least); or as many outputs as targets,
-        ten times as large, and a loss that is minus their distance or minus its square, by what
-        that can be with such sizes (and not below 0.3 of the least). Classes: the values of
-        `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
-        more than three times as often as another, among `samples` labels or more (the same rows
-        again, as boosted trees are validated by, count once), and the loss
-        compares one number with each of them: its targets have their mean, smallest and largest
-        element, its outputs are as many, and its name is that of a distance or unknown; with
-        XGBoost `train-rmse` and its like. Each is judged at training steps, labels in all, and
-        found at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are
-        judged, and of more than 4 tensors of labels the first 4.
+        them, as [B, 1] and [B] have B x B. Logarithms: outputs above 0.001 that go into NLLLoss or
+        KLDivLoss; outputs of PoissonNLLLoss that are the exponentials of what went into the module
+        ahead of it (by smallest and largest element), if the loss is nearer to what it is of
+        logarithms than of rates. Targets: below 0 or above 1 in BCELoss and BCEWithLogitsLoss, 0
+        and 1 in SoftMarginLoss and HingeEmbeddingLoss. Signs, of losses of other names: scores of
+        classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
+        loss that is no module what the only model returns is taken for scores, and the only
+        `labels` for classes); or as many outputs as targets, ten times as large, and a loss that is
+        minus their distance or minus its square, by what that can be with such sizes (and not below
+        0.3 of the least). Classes: the values of `labels` are the whole numbers from 0 to some
+        number from 2 to 31, all of them seen and none more than three times as often as another,
+        among `samples` labels or more (the same rows again, as boosted trees are validated by,
+        count once), and the loss compares one number with each of them: its targets have their
+        mean, smallest and largest element, its outputs are as many, and its name is that of a
+        distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at training
+        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
+        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.

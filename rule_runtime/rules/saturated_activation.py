@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SaturatedActivation"]
 
 _LAYERS: Final = ("tanh", "sigmoid")
+_RECURRENT: Final = ".weight_hh"
 
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
@@ -36,6 +39,7 @@ class SaturatedActivation(Rule):
     What it detects:
         A tanh or sigmoid layer of whose units more than `threshold_layer` percent are saturated:
         fewer than `threshold_inactivity` percent of their inputs at a step lie within the limits.
+        Or, with `threshold_slope`, a recurrent layer that is so before it has learned anything.
 
     Why it matters:
         Beyond the limits the activation is flat: its gradient is next to zero, so neither the unit
@@ -55,6 +59,11 @@ class SaturatedActivation(Rule):
         limits are those of the original; the gradient there is 2e-8 (tanh), 4e-8 and 1e-10
         (sigmoid), which is less than the 1e-7 that its documentation names.
 
+        What goes into the tanh of a recurrent layer no module gets. At step 0 of mode TRAIN or
+        GLOBAL, the outputs (`{layer}_output_...`) of each layer that has a `weight_hh` and lies
+        between -1 and 1 are judged instead, if `threshold_slope` is not 0: the slope of tanh where
+        it returns h is 1 - h^2, and its mean over all of them must not be below `threshold_slope`.
+
     Parameters:
         collection_names: Collections to look at besides `tanh_input` and `sigmoid_input`.
         tensor_regex: Regular expressions of further inputs to look at.
@@ -65,6 +74,8 @@ class SaturatedActivation(Rule):
         threshold_inactivity: Percentage of inputs within the limits below which a unit is
             saturated.
         threshold_layer: Share of saturated units above which a layer is an issue.
+        threshold_slope: Mean slope of the tanh of a recurrent layer at step 0 below which it is an
+            issue; 0 to leave such layers alone.
 
     What to try:
         A Xavier initialisation, normalisation of inputs and activations, a smaller learning rate,
@@ -86,6 +97,7 @@ class SaturatedActivation(Rule):
     threshold_sigmoid_max: Annotated[float, Unit("input")] = 16.99999
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
+    threshold_slope: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,7 +124,12 @@ class SaturatedActivation(Rule):
         named = [n for n in self.collection_names if n not in {c.name for c in of_layers}]
         regex = () if self.tensor_regex == _REGEX else self.tensor_regex
         values = {"save_interval": "500", "save_raw_tensor": "True"}
-        return (*of_layers, *selected_collections("SaturatedActivation", named, regex, values))
+        recurrent = (MODULE_IO, CollectionConfig("weights", {"save_interval": "500"}))
+        return (
+            *of_layers,
+            *selected_collections("SaturatedActivation", named, regex, values),
+            *(recurrent if self.threshold_slope else ()),
+        )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
         """Compare the largest share of saturated units of the step with the threshold.
@@ -123,6 +140,53 @@ class SaturatedActivation(Rule):
         """
         if not is_training(step):
             return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+        recurrent = self._of_recurrent(step)
+        of_layers = self._of_layers(step)
+        if isinstance(recurrent, IssueFound) and not isinstance(of_layers, IssueFound):
+            return recurrent
+        return recurrent or of_layers if isinstance(of_layers, NotEvaluated) else of_layers
+
+    def _of_recurrent(self, step: StepView) -> Outcome | None:
+        """Judge the recurrent layers of an untrained model; None if there are none."""
+        if not self.threshold_slope or step.mode_step:
+            return None
+        weights = step.tensors(regex=(re.escape(_RECURRENT),)).names
+        owners = {name.rpartition(_RECURRENT)[0] for name in weights}
+        rows = step.tensors(regex=(r"_output_[0-9]+$",)) if owners else None
+        if rows is None:
+            return None
+        low, high = rows.column("min"), rows.column("max")
+        slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
+        layers: dict[tuple[str, str], list[int]] = {}
+        for at in np.flatnonzero((low >= -1) & (high <= 1)):
+            layer = rows.names[at].rpartition("_output_")[0]
+            if any(owner == layer or owner.endswith(f"_{layer}") for owner in owners):
+                layers.setdefault((layer, rows.workers[at]), []).append(int(at))
+        if not layers:
+            return None
+        means = {layer: float(slopes[at].mean()) for layer, at in layers.items()}
+        least = min(means, key=lambda layer: (means[layer], layer))
+        if means[least] >= self.threshold_slope:
+            return Passed()
+        told = (
+            f"the mean slope of tanh is {means[least]:.3g} before the first step of training, less "
+            f"than {self.threshold_slope:g}"
+        )
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                layers[least][0],
+                measure="mean_slope",
+                value=means[least],
+                threshold=self.threshold_slope,
+                told=told,
+                remedy=_REMEDY,
+            )
+        )
+
+    def _of_layers(self, step: StepView) -> Outcome:
+        """Judge what goes into layers of tanh and sigmoid."""
         of_layers = tuple(f"{layer}_input" for layer in _LAYERS)
         rows = step.tensors(
             collections=(*of_layers, *self.collection_names), regex=self.tensor_regex

@@ -63,13 +63,13 @@ class WorseThanGuessing(Rule):
         gives. It fires if, from `num_steps` steps on, the median is more than `max_ratio` times
         that, `patience` saved steps in a row, and has not fallen so far since the beginning that,
         going on like this, it would be below within `num_steps` more; nor does it fall ever faster
-        (in the latter half of the 10 by 1.3 times as much as on average,
-        and by more than 1.6 times the noise). A loss of another name is
-        taken for a cross entropy if its targets are whole numbers, one for each row of its scores.
-        Losses that are sums over the batch, and those of yes and no (whose classes may be
-        weighted), are not judged: what is larger than a mean can be, by the sizes of outputs and
-        targets, is a sum; nor are targets that do not vary. Of more than 32 losses the first 32 are
-        judged.
+        (in the latter half of the 10 by 1.3 times as much as on average, and by more than 1.6 times
+        the noise). A loss of another name is taken for a cross entropy if its targets are whole
+        numbers, one for each row of its scores; those of a loss that is no module are what the only
+        model returns, and the only `labels`. Losses that are sums over the batch, and those of yes
+        and no (whose classes may be weighted), are not judged: what is larger than a mean can be,
+        by the sizes of outputs and targets, is a sum; nor are targets that do not vary. Of more
+        than 32 losses the first 32 are judged.
 
     Parameters:
         num_steps: Steps after which a model must be better than a constant.

@@ -255,3 +255,44 @@ def test_the_same_rows_in_each_round_are_counted_once() -> None:
     for step in range(30):
         shuffled.step(step, {"labels": np.roll(labels, step)})
     assert isinstance(shuffled.outcomes(ClassImbalance())[-1], IssueFound)
+
+
+RARE = labels_of(460, 440, 60, 8)
+"""One label in a hundred is of the last class."""
+
+
+def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outcome]:
+    trial = TrialBuilder()
+    trial.step(0, {"labels": training})
+    for step in range(1, 3):
+        trial.step(step, {"labels": validation}, mode=ModeKeys.EVAL)
+    trial.step(3, {"labels": training})
+    return trial.outcomes(ClassImbalance(threshold_imbalance=30, unlike_validation=True, **more))
+
+
+@pytest.mark.parametrize(
+    ("training", "validation", "fires"),
+    [
+        (RARE, RARE, False),
+        (RARE, np.tile(RARE, 4), False),
+        (labels_of(460, 440, 60, 1), labels_of(230, 220, 30, 4), False),  # by chance
+        (RARE, labels_of(250, 250, 250), False),  # a class that validation lacks
+        (RARE, labels_of(250, 250, 250, 250), True),
+        (RARE, labels_of(460, 440, 60, 100), True),
+        (labels_of(990, 10), labels_of(20, 20), True),
+        (labels_of(20, 20), labels_of(990, 10), False),  # training is balanced
+    ],
+)
+def test_an_imbalance_that_validation_has_too_is_the_nature_of_the_task(
+    training: Any, validation: Any, fires: bool
+) -> None:
+    *_, last = beside_validation(training, validation, samples=20)
+    assert isinstance(last, IssueFound if fires else Passed)
+    assert not isinstance(beside_validation(training, validation)[0], IssueFound)
+
+
+def test_labels_of_no_mode_are_judged_without_validation() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"labels": RARE}, mode=ModeKeys.GLOBAL)
+    rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
+    assert isinstance(trial.outcomes(rule)[0], IssueFound)

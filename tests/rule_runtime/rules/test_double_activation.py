@@ -161,3 +161,64 @@ def test_what_a_second_activation_gives_at_both_ends_of_its_range(
 ) -> None:
     trial = run(12, **{f"{loss}_input_0": value, f"{loss}_output_0": np.float64(2.0)})
     assert found_at(DoubleActivation(), trial) == ([8, 9, 10, 11] if fires else [])
+
+
+def log_softmax(scores: Any) -> Any:
+    return np.log(softmax(scores))
+
+
+@pytest.mark.parametrize(
+    ("surest", "num_classes", "is_double", "fires"),
+    [
+        (0.8, 10, True, True),
+        (0.88, 4, True, True),
+        (0.5, 10, True, False),
+        (0.8, 10, False, False),
+    ],
+)
+def test_logarithms_of_a_doubled_softmax_need_not_quite_reach_its_ends(
+    surest: float, num_classes: int, is_double: bool, fires: bool
+) -> None:
+    """The largest probability grows by 0.08 in 12 steps; a single softmax has small scores."""
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    rng = np.random.default_rng(0)
+    for step in range(12):
+        first = np.linspace(0.4, surest + step / 150, 32)[:, None]
+        rows = np.eye(num_classes)
+        probabilities = first * rows[0] + (1 - first) * rows[1]
+        scores = probabilities if is_double else rng.normal(0, 0.2, (32, num_classes))
+        tensors = {"NLLLoss_input_0": log_softmax(scores), "NLLLoss_output_0": np.float64(2.0)}
+        trial.step(step, tensors)
+    assert bool(found_at(DoubleActivation(), trial)) is fires
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels", "fires"),
+    [
+        (1.9, np.arange(32) % 10, True),
+        (0.2, np.arange(32) % 10, False),  # minus the logarithm of what it returns
+        (1.9, np.linspace(0, 1, 32), False),  # nobody knows what the loss is of
+    ],
+)
+def test_probabilities_that_a_model_returns_to_a_loss_that_is_no_module(
+    loss: float, labels: Any, fires: bool
+) -> None:
+    sure = softmax(np.eye(10)[np.arange(32) % 10] * 5)
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    for step in range(31):
+        tensors = {"Net_output_0": sure, "labels": labels, "Loss_output_0": np.float64(loss)}
+        trial.step(step, tensors)
+    assert found_at(DoubleActivation(), trial) == ([29, 30] if fires else [])
+
+
+def test_probabilities_that_are_not_sure_yet_may_have_a_large_loss() -> None:
+    unsure = softmax(np.random.default_rng(0).normal(0, 0.5, (32, 10)))
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    labels = np.arange(32) % 10
+    for step in range(50):
+        tensors = {"Net_output_0": unsure, "labels": labels, "Loss_output_0": np.float64(2.3)}
+        trial.step(step, tensors)
+    assert not found_at(DoubleActivation(), trial)

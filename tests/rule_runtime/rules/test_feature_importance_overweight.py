@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
@@ -68,7 +70,13 @@ def test_first_rounds_and_few_features_may_be_left_out() -> None:
     trial = TrialBuilder()
     for step in (0, 9, 10, 20):
         trial.step(step, importances([0.95] + [0.01] * 5, "total_gain"), mode_step=step)
-    rule = PACKS["recommended"].rules()["FeatureImportanceOverweight"]
+    rule = FeatureImportanceOverweight(
+        tensor_regex=(".*feature_importance/total_gain",),
+        nfeatures=1,
+        threshold=0.9,
+        start_step=10,
+        min_features=3,
+    )
     assert found_at(rule, trial) == [10, 20]
     few = TrialBuilder()
     few.step(30, importances([0.926, 0.074], "total_gain"), mode_step=30)
@@ -159,3 +167,39 @@ def test_parameters_may_be_strings() -> None:
     assert rule == FeatureImportanceOverweight(threshold=0.5, nfeatures=2)
     with pytest.raises(ParameterError, match="threshold is 80"):
         create_rule("FeatureImportanceOverweight", {"threshold": "80"})
+
+
+@pytest.mark.parametrize(
+    ("noise", "depth", "found"), [(0.2, 2, set()), (0.0, 5, {"SuspiciouslyGood"})]
+)
+def test_one_feature_that_tells_nearly_all_is_no_reason_to_accuse_a_run(
+    noise: float, depth: int, found: set[str], tmp_path: Path
+) -> None:
+    """It is where validation is next to perfect: then it is the target in another form."""
+    xgboost = pytest.importorskip("xgboost")
+    from hook_layer.xgboost import Hook
+
+    random = np.random.default_rng(0)
+    features = random.normal(size=(1200, 6))
+    target = features[:, 0] + noise * (features[:, 1:3].sum(1) + random.normal(size=1200))
+    sets = [xgboost.DMatrix(features[rows], target[rows]) for rows in np.split(np.arange(1200), 2)]
+    collections = [config.to_json() for config in PACKS["recommended"].collections()]
+    configuration = {"LocalPath": str(tmp_path / "run"), "CollectionConfigurations": collections}
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = Hook.create_from_json_file(tmp_path / "hook.json")
+    hook.validation_data = sets[1]
+    xgboost.train(
+        {"nthread": 1, "max_depth": depth},
+        sets[0],
+        61,
+        evals=list(zip(sets, ("train", "validation"), strict=True)),
+        verbose_eval=False,
+        callbacks=[hook],
+    )
+    states = evaluate_run(str(tmp_path / "run"), list(PACKS["recommended"].rules().items()))
+    assert {name for name, state in states.items() if state.evidence is not None} == found
+    share = FeatureImportanceOverweight(
+        tensor_regex=(".*feature_importance/total_gain",), nfeatures=1
+    )
+    states = evaluate_run(str(tmp_path / "run"), [("Share", share)])
+    assert states["Share"].evidence is not None

@@ -244,3 +244,17 @@ def test_an_exponential_ahead_of_a_loss_that_has_one() -> None:
     assert "gets the exponentials that 5 returns" in outcome.evidence.sentence
     assert not found_at(LossInputMismatch(), poisson(takes_logarithms=False, is_exponential=True))
     assert not found_at(LossInputMismatch(), poisson(takes_logarithms=True, is_exponential=False))
+
+
+@pytest.mark.parametrize(("loss", "fires"), [(-20.0, True), (-4.0, False), (0.1, False)])
+def test_a_loss_of_classes_that_is_no_module_must_not_fall_below_zero(
+    loss: float, fires: bool
+) -> None:
+    """What NLLLoss as a function gives of scores without log_softmax."""
+    trial = TrialBuilder()
+    for step in range(3):
+        scores = np.random.default_rng(step).normal(20, 1, (64, 10))
+        tensors = {"Net_output_0": scores, "labels": np.arange(64) % 10}
+        trial.step(step, {**tensors, "Loss_output_0": np.float64(loss)})
+    last = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(last, IssueFound) is fires

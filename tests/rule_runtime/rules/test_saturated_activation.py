@@ -156,3 +156,47 @@ def test_parameters() -> None:
     assert {config.parameters["save_raw_tensor"] for config in rule.requires()} == {"True"}
     with pytest.raises(ParameterError, match="threshold_tanh_min is 10, but must be less than"):
         SaturatedActivation(threshold_tanh_min=10)
+
+
+def recurrent(scale: float, *, mode_step: int = 0, threshold_slope: float = 0.07) -> Any:
+    """Judge a tanh layer whose weights have a standard deviation of `scale`."""
+    rng = np.random.default_rng(0)
+    weights = rng.normal(0, scale, (48, 48))
+    state = np.zeros((64, 48))
+    states = []
+    for _ in range(8):
+        state = np.tanh(rng.normal(0, scale, (64, 48)) + state @ weights)
+        states.append(state)
+    trial = TrialBuilder()
+    tensors = {"Net_layers.rnn.weight_hh_l0": weights, "layers.rnn_output_0": np.stack(states, 1)}
+    trial.step(mode_step, tensors, mode_step=mode_step, save_values=False)
+    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=threshold_slope))
+    return outcome
+
+
+def test_a_recurrent_layer_must_not_be_saturated_before_it_is_trained() -> None:
+    found = recurrent(5.0)
+    assert isinstance(found, IssueFound)
+    assert found.evidence.tensor == "layers.rnn_output_0"
+    assert found.evidence.measure == "mean_slope"
+    assert found.evidence.value < 0.07
+    assert isinstance(recurrent(48**-0.5), Passed)
+    # One that learned to be sure of its states is healthy.
+    assert isinstance(recurrent(5.0, mode_step=5), NotEvaluated)
+    assert isinstance(recurrent(5.0, threshold_slope=0.0), NotEvaluated)
+
+
+def test_what_is_not_recurrent_or_not_bounded_has_no_slope_of_tanh() -> None:
+    for name, value in (("gate_output_0", 1.0), ("rnn_output_0", 30.0)):
+        trial = TrialBuilder()
+        signs = value * np.sign(np.random.default_rng(0).normal(size=(8, 4)))
+        trial.step(0, {"Net_rnn.weight_hh_l0": np.ones((4, 4)), name: signs})
+        (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.07))
+        assert isinstance(outcome, NotEvaluated)
+
+
+def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
+    names = {config.name for config in SaturatedActivation().requires()}
+    assert names == {"tanh_input", "sigmoid_input"}
+    of_recurrent = {config.name for config in SaturatedActivation(threshold_slope=0.07).requires()}
+    assert of_recurrent == names | {"module_io", "weights"}

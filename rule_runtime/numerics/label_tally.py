@@ -1,0 +1,59 @@
+"""How many labels of each class there are, and which classes are rarer than elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["CHANCE", "LabelTally"]
+
+CHANCE: Final = 2
+"""Rows of a class more or less that are chance in any case."""
+
+_UNLIKE: Final = 3.0
+
+
+class LabelTally(NamedTuple):
+    """What was counted so far of one tensor of labels.
+
+    Attributes:
+        classes: The classes seen [K], in order.
+        labels: Labels of each [K].
+        predicted: Those of them that came with a prediction [K].
+        wrong: Those of them that were predicted wrongly [K].
+    """
+
+    classes: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    predicted: npt.NDArray[np.int64]
+    wrong: npt.NDArray[np.int64]
+
+    @classmethod
+    def read(cls, columns: list[list[int]] | None) -> LabelTally:
+        """Return a tally of remembered columns; an empty one of None.
+
+        Args:
+            columns: Lists of what the attributes hold.
+        """
+        return cls(*(np.array(column, np.int64) for column in columns or ([], [], [], [])))
+
+    def rarer_than(self, other: LabelTally) -> npt.NDArray[np.bool_]:
+        """Tell which classes [K] are more than three times as rare as in another tally.
+
+        Each is measured by the most frequent class of this tally. The counts may be off by two
+        standard deviations (of a Poisson distribution), for and against.
+
+        Args:
+            other: The other tally.
+        """
+        elsewhere = np.zeros(len(self.classes))
+        elsewhere[np.isin(self.classes, other.classes)] = other.labels[
+            np.isin(other.classes, self.classes)
+        ]
+        most = int(self.labels.argmax())
+        here = self.labels + 2 * np.sqrt(self.labels) + CHANCE
+        there = elsewhere - 2 * np.sqrt(elsewhere)
+        rarer: npt.NDArray[np.bool_] = there * self.labels[most] > _UNLIKE * here * elsewhere[most]
+        return rarer
