@@ -91,6 +91,10 @@ def imports(scale: Scale) -> list[Result]:
     if scale.peers:
         commands["smdebug.trials"] = "import smdebug.trials"
     works = {name: _process(code) for name, code in commands.items()}
+    # The peers' environment holds an old numpy; the layer has what the checkout's has.
+    own = ROOT / ".venv" / "bin" / "python"
+    if own.exists():
+        works["ours"] = _process(commands["ours"], own)
     times = in_turns(works, max(scale.rounds // 2, 3))
     bare = Measured.of(times.pop("")).median
     net = {n: Measured.of(1e3 * (time - bare) for time in found) for n, found in times.items()}
@@ -116,9 +120,9 @@ def _per_step(times: dict[str, list[float]], steps: int) -> dict[str, Measured]:
     }
 
 
-def _process(code: str) -> Callable[[], float]:
+def _process(code: str, python: str | Path = sys.executable) -> Callable[[], float]:
     """Return what runs a program; a first run, not measured, leaves the compiled modules behind."""
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"]
+    command = [str(python), "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {code}"]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def run() -> None:
