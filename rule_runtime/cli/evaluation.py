@@ -13,7 +13,7 @@ from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.run_files import current_run, read_end_marker
+from rule_runtime.trial.run_files import current_run, last_sequences
 
 __all__ = ["ExitStatus", "evaluate_run", "exit_status", "parse_rule"]
 
@@ -86,8 +86,7 @@ def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, E
     """
     store = open_store(path)
     run = current_run(store)
-    marker = read_end_marker(store)
-    last = marker.sequences if marker is not None and marker.run_id == run else None
+    last = last_sequences(store, run)
     initial = EvaluationState.initial()
     return {
         name: Reconciler(store, rule, run).advance(initial, (), ended=True, last_sequences=last)

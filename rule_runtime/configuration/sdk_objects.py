@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from rule_runtime.configuration.actions import (
     SMS,
@@ -23,6 +23,8 @@ from rule_runtime.configuration.debug_rule import Rule
 from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
 
 __all__ = ["as_actions", "as_collection", "as_hook_config", "as_rule", "as_tensorboard"]
+
+_Config = TypeVar("_Config", CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig)
 
 
 def as_rule(rule: object) -> Rule:
@@ -58,13 +60,7 @@ def as_hook_config(hook: object) -> DebuggerHookConfig:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
     """
-    if isinstance(hook, DebuggerHookConfig):
-        return hook
-    if isinstance(hook, Mapping):
-        return DebuggerHookConfig.from_json(hook)
-    if not hasattr(hook, "collection_configs") or not hasattr(hook, "hook_parameters"):
-        raise TypeError(f"{hook!r} is no DebuggerHookConfig")
-    return DebuggerHookConfig.from_json(_plain(_request_of(hook), "DebuggerHookConfig"))
+    return _taken(hook, DebuggerHookConfig, "collection_configs", "hook_parameters")
 
 
 def as_tensorboard(config: object) -> TensorBoardOutputConfig:
@@ -77,13 +73,7 @@ def as_tensorboard(config: object) -> TensorBoardOutputConfig:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
     """
-    if isinstance(config, TensorBoardOutputConfig):
-        return config
-    if isinstance(config, Mapping):
-        return TensorBoardOutputConfig.from_json(config)
-    if not hasattr(config, "s3_output_path"):
-        raise TypeError(f"{config!r} is no TensorBoardOutputConfig")
-    return TensorBoardOutputConfig.from_json(_plain(_request_of(config), "TensorBoardOutputConfig"))
+    return _taken(config, TensorBoardOutputConfig, "s3_output_path")
 
 
 def as_collection(collection: object) -> CollectionConfig:
@@ -96,13 +86,7 @@ def as_collection(collection: object) -> CollectionConfig:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
     """
-    if isinstance(collection, CollectionConfig):
-        return collection
-    if isinstance(collection, Mapping):
-        return CollectionConfig.from_json(collection)
-    if not hasattr(collection, "parameters"):
-        raise TypeError(f"{collection!r} is no CollectionConfig")
-    return CollectionConfig.from_json(_plain(_request_of(collection), "CollectionConfig"))
+    return _taken(collection, CollectionConfig, "parameters")
 
 
 def as_actions(actions: object) -> Action | ActionList | None:
@@ -152,9 +136,17 @@ def _rule_of_sdk(rule: Any) -> Rule:
     )
 
 
-def _request_of(config: Any) -> Any:
+def _taken(config: Any, kind: type[_Config], *attributes: str) -> _Config:
+    """Return a configuration as ours; the SDK's is known by its attributes."""
+    if isinstance(config, kind):
+        return config
+    if isinstance(config, Mapping):
+        return kind.from_json(config)
+    if not all(hasattr(config, name) for name in attributes):
+        raise TypeError(f"{config!r} is no {kind.__name__}")
     # It is private in the SDK, and the one way in which the SDK itself gets the JSON.
-    return config._to_request_dict()  # noqa: SLF001
+    request = config._to_request_dict()  # noqa: SLF001
+    return kind.from_json(_plain(request, kind.__name__))
 
 
 def _plain(request: Any, what: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.run_files import current_run, named_run, read_end_marker
+from rule_runtime.trial.run_files import current_run, last_sequences, named_run
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 
 __all__ = ["LiveJudge"]
@@ -78,8 +78,7 @@ class LiveJudge:
         files = self._new_files()
         if not (files or is_over):
             return False
-        marker = read_end_marker(self._store) if is_over else None
-        last = marker.sequences if marker is not None and marker.run_id == self._run else None
+        last = last_sequences(self._store, self._run) if is_over else None
         now = None if is_over else self._clock()
         self.states = {
             name: reconciler.advance(

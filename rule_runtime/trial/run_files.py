@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
@@ -14,7 +14,7 @@ from hook_layer.storage.base import ObjectNotFoundError, Store
 from hook_layer.storage.small_files import read_small
 from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 
-__all__ = ["current_run", "named_run", "newest_run", "read_end_marker"]
+__all__ = ["current_run", "last_sequences", "named_run", "newest_run", "read_end_marker"]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -64,6 +64,20 @@ def newest_run(files: Iterable[StepFile]) -> str | None:
             return None  # a client that writes RunIds writes job.json before its first index file
         newest = newest if run is None else max(newest or "", run)
     return newest
+
+
+def last_sequences(store: Store, run: str | None) -> Mapping[str, int] | None:
+    """Return the number of each worker's last index file, None where no end marker of a run says.
+
+    Args:
+        store: The trial's root.
+        run: RunId of the run.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    marker = read_end_marker(store)
+    return marker.sequences if marker is not None and marker.run_id == run else None
 
 
 def read_end_marker(store: Store) -> EndMarker | None:
