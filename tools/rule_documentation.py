@@ -16,15 +16,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import rule_runtime.rules
-from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.constraints import Regex
-from rule_runtime.evaluation.parameters import Parameter, ParameterError
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import Rule
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import rule_runtime.rules  # noqa: E402
+from rule_runtime.configuration.collection_config import CollectionConfig  # noqa: E402
+from rule_runtime.configuration.packs import PACKS  # noqa: E402
+from rule_runtime.evaluation.constraints import Regex  # noqa: E402
+from rule_runtime.evaluation.parameters import Parameter, ParameterError  # noqa: E402
+from rule_runtime.evaluation.registry import available_rules  # noqa: E402
+from rule_runtime.evaluation.rule import Rule  # noqa: E402
+from tools.generated_text import bring_up_to_date  # noqa: E402
+
 README = ROOT / "rule_runtime" / "rules" / "README.md"
 RESULTS = ROOT / "benchmarks" / "detection" / "RESULTS.md"
 BAR = "\\|"  # within a table
@@ -284,14 +287,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args(arguments).check
-    text = document()
-    if README.exists() and README.read_text(encoding="utf-8") == text:
-        return 0
-    if is_check:
-        print(f"{README.relative_to(ROOT)} is stale: run {COMMAND}", file=sys.stderr)
-        return 1
-    README.write_text(text, encoding="utf-8")
-    return 0
+    name = "rule_runtime/rules/README.md"
+    return bring_up_to_date(README, document(), name=name, command=COMMAND, is_check=is_check)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from infra.app import project_context  # noqa: E402
 from infra.config import PREFIX, StepwatchConfig  # noqa: E402
+from tools.generated_text import bring_up_to_date, replaced  # noqa: E402
 
 README = ROOT / "infra" / "README.md"
 COMMAND = "python tools/settings_documentation.py"
@@ -52,11 +53,7 @@ def document(text: str) -> str:
     Raises:
         ValueError: The marks are missing.
     """
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{README.name} lacks the lines {BEGIN} and {END}")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    return replaced(text, (BEGIN, END), table(), name=README.name)
 
 
 def _descriptions() -> dict[str, str]:
@@ -103,15 +100,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args(arguments).check
-    text = README.read_text(encoding="utf-8")
-    wanted = document(text)
-    if text == wanted:
-        return 0
-    if is_check:
-        print(f"{README.name} of infra is stale: run {COMMAND}", file=sys.stderr)
-        return 1
-    README.write_text(wanted, encoding="utf-8")
-    return 0
+    wanted = document(README.read_text(encoding="utf-8"))
+    name = f"{README.name} of infra"
+    return bring_up_to_date(README, wanted, name=name, command=COMMAND, is_check=is_check)
 
 
 if __name__ == "__main__":

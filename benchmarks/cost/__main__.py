@@ -29,6 +29,7 @@ from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.simulation import simulate, simulate_on_moto
 from benchmarks.cost.workload import Timing, Workload
 from infra.local.deployment import synthesise
+from tools.generated_text import bring_up_to_date
 
 __all__ = ["main"]
 
@@ -85,15 +86,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _document(deployment: Deployment, *, is_check: bool) -> int:
-    text = README.read_text(encoding="utf-8")
-    wanted = document(text, deployment)
-    if text == wanted:
-        return 0
-    if is_check:
-        print(f"{README.name} of infra is stale: run {COMMAND}", file=sys.stderr)
-        return 1
-    README.write_text(wanted, encoding="utf-8")
-    return 0
+    wanted = document(README.read_text(encoding="utf-8"), deployment)
+    name = f"{README.name} of infra"
+    return bring_up_to_date(README, wanted, name=name, command=COMMAND, is_check=is_check)
 
 
 def _print_bill(deployment: Deployment, workload: Workload) -> None:

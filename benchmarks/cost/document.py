@@ -14,6 +14,7 @@ from benchmarks.cost.bill import (
 from benchmarks.cost.deployment import Deployment
 from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.workload import Timing, Workload
+from tools.generated_text import replaced
 
 __all__ = ["BEGIN", "COMMAND", "END", "README", "document", "table"]
 
@@ -59,11 +60,7 @@ def document(text: str, deployment: Deployment) -> str:
     Raises:
         ValueError: The marks are missing.
     """
-    if BEGIN not in text or END not in text:
-        raise ValueError(f"{README.name} lacks the lines {BEGIN} and {END}")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table(deployment)}\n{END}{after}"
+    return replaced(text, (BEGIN, END), table(deployment), name=README.name)
 
 
 def _introduction(load: Workload) -> str:

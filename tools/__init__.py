@@ -1,0 +1,1 @@
+"""Programs that serve the development of the project."""

@@ -1,0 +1,47 @@
+"""Files, and parts of files, that are written from the code: bringing them up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+__all__ = ["bring_up_to_date", "replaced"]
+
+
+def replaced(text: str, marks: tuple[str, str], content: str, *, name: str) -> str:
+    """Return a text with new content in place of what stands between two marks.
+
+    Args:
+        text: The text.
+        marks: The line ahead of the content, and the one behind it.
+        content: The new content.
+        name: Name of the text in messages.
+
+    Raises:
+        ValueError: The marks are missing.
+    """
+    begin, end = marks
+    if begin not in text or end not in text:
+        raise ValueError(f"{name} lacks the lines {begin} and {end}")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{content}\n{end}{after}"
+
+
+def bring_up_to_date(file: Path, wanted: str, *, name: str, command: str, is_check: bool) -> int:
+    """Write what a file should say, unless it says so, and return the exit status.
+
+    Args:
+        file: The file.
+        wanted: What it should say.
+        name: Name of the file in messages.
+        command: What writes it.
+        is_check: True to write nothing, and to tell that the file is stale.
+    """
+    if file.exists() and file.read_text(encoding="utf-8") == wanted:
+        return 0
+    if is_check:
+        print(f"{name} is stale: run {command}", file=sys.stderr)
+        return 1
+    file.write_text(wanted, encoding="utf-8")
+    return 0
