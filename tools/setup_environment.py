@@ -23,7 +23,9 @@ ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
     "e2e": (".venv-e2e", ["-r", f"{NODE_PACKAGES}/requirements.txt"]),
+    "frameworks": (".venv-frameworks", [TORCH, "-r", "tests/frameworks/requirements.txt"]),
     "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
+    "mxnet": (".venv-mxnet", ["-r", "tests/frameworks/requirements-mxnet.txt"]),
     "oldest": (".venv-oldest", ["-r", "tests/architecture/oldest-requirements.txt"]),
     "peers": (".venv-peers", [TORCH, "-r", "benchmarks/peers-requirements.txt"]),
     "sagemaker2": (".venv-sagemaker2", ["-r", "tests/sagemaker_sdk/requirements-2.txt"]),
@@ -32,6 +34,8 @@ ENVIRONMENTS = {
 INPUTS = [
     "pyproject.toml",
     "constraints.txt",
+    "tests/frameworks/requirements.txt",
+    "tests/frameworks/requirements-mxnet.txt",
     "tests/interop/requirements.txt",
     "tests/architecture/oldest-requirements.txt",
     "benchmarks/peers-requirements.txt",
