@@ -1,10 +1,10 @@
-"""What is not installed with the package itself, but with its extra `report`."""
+"""What is not installed with the package itself, but with one of its extras."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-__all__ = ["require_report_extra"]
+__all__ = ["require_extra", "require_report_extra"]
 
 
 def require_report_extra(purpose: str, *modules: str) -> None:
@@ -17,11 +17,25 @@ def require_report_extra(purpose: str, *modules: str) -> None:
     Raises:
         ImportError: If one is not installed; names the extra.
     """
+    require_extra("report", purpose, *modules)
+
+
+def require_extra(extra: str, purpose: str, *modules: str) -> None:
+    """Import modules of an extra.
+
+    Args:
+        extra: Name of the extra.
+        purpose: What needs them, for the message.
+        modules: Their names.
+
+    Raises:
+        ImportError: If one is not installed; names the extra.
+    """
     module = ""
     try:
         for module in modules:
             import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"{purpose} needs {module}: pip install 'stepwatch[report]'", name=module
+            f"{purpose} needs {module}: pip install 'stepwatch[{extra}]'", name=module
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
 import aws_cdk as cdk
@@ -22,6 +23,7 @@ from infra.constructs.sweep import Sweep
 from infra.constructs.tensor_storage import TensorStorage
 from infra.constructs.watched_state import WatchedState
 from infra.packaging import stage_function, stage_layer
+from lambdas.contracts.events import JOB_RULES
 
 __all__ = ["StepwatchStack"]
 
@@ -150,6 +152,7 @@ class StepwatchStack(cdk.Stack):
                 self.alerts.topic.topic_arn,
                 "Topic of findings and alarms: subscribe to it",
             ),
+            "Version": (metadata.version("stepwatch"), "Version of Stepwatch that is deployed"),
             "DashboardUrl": (self.monitoring.dashboard.url, "Dashboard of this deployment"),
             "KeyArn": (
                 self._encryption.key.key_arn,
@@ -157,6 +160,12 @@ class StepwatchStack(cdk.Stack):
             ),
         }
         outputs |= self._outputs_of_functions()
+        if JOB_RULES in self.job_rules.evaluations:
+            evaluator = self.job_rules.evaluations[JOB_RULES].evaluator.function
+            outputs["JobRulesFunctionName"] = (
+                evaluator.function_name,
+                "Function that evaluates the rules that jobs configure",
+            )
         if self.job_rules.bucket is not None:
             bucket_name = self.job_rules.bucket.bucket_name
             outputs["CustomRuleBucketName"] = (bucket_name, "Bucket of the files of custom rules")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.trial.run_files import current_run, last_sequences
 
-__all__ = ["ExitStatus", "evaluate_run", "exit_status", "parse_rule"]
+__all__ = ["ExitStatus", "class_name", "evaluate_run", "exit_status", "parse_rule"]
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
 """A comma that a `key=` follows; other commas part the items of a list."""
@@ -53,12 +53,16 @@ def parse_rule(text: str) -> tuple[str, Rule]:
             raise ValueError(f"{text!r}: write parameters as NAME:key=value,key=value")
         parameters[key.strip()] = value
     if not source:
-        return text, create_rule(_class_name(name.strip()), parameters)
+        return text, create_rule(class_name(name.strip()), parameters)
     return text, _custom_rule(source, name.strip(), parameters)
 
 
-def _class_name(name: str) -> str:
-    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too."""
+def class_name(name: str) -> str:
+    """Return the name of a rule's class; `vanishing_gradient` is VanishingGradient, too.
+
+    Args:
+        name: What the user wrote.
+    """
     if name.lower() != name:
         return name
     return next((rule for rule in available_rules() if snake_case(rule) == name), name)
@@ -73,12 +77,18 @@ def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:
     return load_custom_rule(source, name, parameters, allowed=[folder], hide_smdebug=True)
 
 
-def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, EvaluationState]:
+def evaluate_run(
+    path: str,
+    rules: Sequence[tuple[str, Rule]],
+    *,
+    on_judged: Callable[[str], None] = lambda _: None,
+) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
 
     Args:
         path: Folder or URI of the trial's root.
         rules: The rules and the names under which to report them.
+        on_judged: Called with the name of each rule that has judged.
 
     Raises:
         ValueError: If the URI cannot be opened.
@@ -88,10 +98,12 @@ def evaluate_run(path: str, rules: Sequence[tuple[str, Rule]]) -> Mapping[str, E
     run = current_run(store)
     last = last_sequences(store, run)
     initial = EvaluationState.initial()
-    return {
-        name: Reconciler(store, rule, run).advance(initial, (), ended=True, last_sequences=last)
-        for name, rule in rules
-    }
+    states = {}
+    for name, rule in rules:
+        reconciler = Reconciler(store, rule, run)
+        states[name] = reconciler.advance(initial, (), ended=True, last_sequences=last)
+        on_judged(name)
+    return states
 
 
 def exit_status(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from rich.table import Table
@@ -13,13 +12,14 @@ from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["rules_table", "verdicts_json", "verdicts_table"]
+__all__ = ["STATUS_COLOURS", "rules_table", "verdicts_table"]
 
-_COLOURS = {
+STATUS_COLOURS = {
     RuleStatus.ISSUES_FOUND: "red",
     RuleStatus.NO_ISSUES_FOUND: "green",
     RuleStatus.ERROR: "yellow",
 }
+"""How each status is coloured; one that is not here is not."""
 
 
 def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
@@ -45,7 +45,7 @@ def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
     for name, state in states.items():
         evidence = state.evidence
         told = status_details(name, state).rpartition("\n")[2]
-        details = state.reason if _is_not_evaluated(state) else told
+        details = state.reason if state.has_found_nothing_to_judge else told
         if evidence is not None:
             details += (
                 f"\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
@@ -53,40 +53,15 @@ def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
             )
         table.add_row(
             Text(name),
-            Text(_status(state), style=_COLOURS.get(state.status, "")),
+            Text(_status(state), style=STATUS_COLOURS.get(state.status, "")),
             Text("" if evidence is None else str(evidence.step)),
             Text(details),
         )
     return table
 
 
-def verdicts_json(states: Mapping[str, EvaluationState]) -> str:
-    """Return verdicts as a JSON list, in the names of the training API where it has them.
-
-    Args:
-        states: The final states by the names of the rules.
-    """
-    verdicts = [
-        {
-            "RuleConfigurationName": name,
-            "RuleEvaluationStatus": state.status.value,
-            "StatusDetails": status_details(name, state),
-            "Evidence": None if state.evidence is None else state.evidence.to_json(),
-            "Counts": state.counts.to_json(),
-        }
-        for name, state in states.items()
-    ]
-    return json.dumps(verdicts, indent=2)
-
-
-def _is_not_evaluated(state: EvaluationState) -> bool:
-    """Tell whether a rule found nothing to judge, which is no mistake of anybody."""
-    has_failed = state.counts.failure or state.blocked_by
-    return state.status is RuleStatus.ERROR and not has_failed and bool(state.reason)
-
-
 def _status(state: EvaluationState) -> str:
-    return "not evaluated" if _is_not_evaluated(state) else state.status.value
+    return "not evaluated" if state.has_found_nothing_to_judge else state.status.value
 
 
 def _parameter(parameter: Parameter) -> str:

@@ -18,6 +18,8 @@ from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_
 
 __all__ = ["LiveJudge"]
 
+_MAX_FILES = 512
+"""Index files that are in memory at a time; those behind them are for the next look."""
 _STEPS_LOOKED_BACK = 100
 """Steps behind the newest one in which files of slower workers are looked for."""
 
@@ -31,6 +33,7 @@ class LiveJudge:
         stops: Tells of a rule's name whether its finding is to end the training.
         earlier_run: RunId of a run that was there before, and is not to be judged.
         clock: Seconds since the epoch.
+        on_files: Called with the index files that were read, of whichever run.
 
     Attributes:
         states: The state of each rule, by its name.
@@ -45,12 +48,14 @@ class LiveJudge:
         stops: Callable[[str], bool],
         earlier_run: str | None = None,
         clock: Callable[[], float] = time.time,
+        on_files: Callable[[Sequence[StepFile]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._rules = dict(rules)
         self._stops = stops
         self._earlier_run = earlier_run
         self._clock = clock
+        self._on_files = on_files
         self._run: str | None = None
         self._has_run = False
         self._reconcilers: dict[str, Reconciler] = {}
@@ -76,8 +81,22 @@ class LiveJudge:
         if not self._has_run and not self._find_run(is_over=is_over):
             return False
         files = self._new_files()
+        while is_over and len(files) == _MAX_FILES:
+            self._advance(files)
+            files = self._new_files()
         if not (files or is_over):
             return False
+        self._advance(files, is_over=is_over)
+        if not is_over:
+            self._ask_to_stop()
+        return True
+
+    @property
+    def run(self) -> str | None:
+        """RunId of the run that is judged; None before it was found, or if it has none."""
+        return self._run
+
+    def _advance(self, files: Sequence[StepFile], *, is_over: bool = False) -> None:
         last = last_sequences(self._store, self._run) if is_over else None
         now = None if is_over else self._clock()
         self.states = {
@@ -86,9 +105,6 @@ class LiveJudge:
             )
             for name, reconciler in self._reconcilers.items()
         }
-        if not is_over:
-            self._ask_to_stop()
-        return True
 
     def _find_run(self, *, is_over: bool) -> bool:
         """Begin to judge the run that `job.json` names; at the end whichever there is."""
@@ -109,12 +125,15 @@ class LiveJudge:
         found = {
             key: name.step for key, name in list_index_files(self._store, after_step=max(-1, first))
         }
-        files = load_step_files(self._store, [key for key in found if key not in self._seen])
+        unread = [key for key in found if key not in self._seen][:_MAX_FILES]
+        files = load_step_files(self._store, unread)
+        self._on_files(files)
         # Steps of an earlier run in the folder may be far ahead.
         ours = [f.step for f in files if f.index is not None and f.index.run == self._run]
         self._newest_step = max([self._newest_step, *ours])
         oldest = self._newest_step - 2 * _STEPS_LOOKED_BACK
-        self._seen = {k: step for k, step in {**self._seen, **found}.items() if step > oldest}
+        seen = {**self._seen, **{key: found[key] for key in unread}}
+        self._seen = {key: step for key, step in seen.items() if step > oldest}
         return files
 
     def _ask_to_stop(self) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "Outcome",
     "Passed",
     "RuleStatus",
+    "json_number",
     "status_details",
 ]
 
@@ -107,8 +108,8 @@ class Evidence:
             "worker": self.worker,
             "tensor": self.tensor,
             "measure": self.measure,
-            "value": _to_json_number(self.value),
-            "threshold": _to_json_number(self.threshold),
+            "value": json_number(self.value),
+            "threshold": json_number(self.threshold),
             "sentence": self.sentence,
             "first_step": self.first_step,
             "last_step": self.last_step,
@@ -219,7 +220,12 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     return text
 
 
-def _to_json_number(value: float) -> float | str:
+def json_number(value: float) -> float | str:
+    """Return a number as any JSON encoder takes it: one that is not finite becomes its name.
+
+    Args:
+        value: The number.
+    """
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

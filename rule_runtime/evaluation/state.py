@@ -125,6 +125,12 @@ class EvaluationState:
         return found or _NO_STEP
 
     @property
+    def has_found_nothing_to_judge(self) -> bool:
+        """True for an Error that is no mistake of anybody: nothing of the run fits the rule."""
+        has_failed = self.counts.failure or self.blocked_by
+        return self.status is RuleStatus.ERROR and not has_failed and bool(self.reason)
+
+    @property
     def is_given_up(self) -> bool:
         """True if no further step of this run is ever judged, though the run may go on."""
         return self.ended and bool(self.blocked_by or self.counts.failure)

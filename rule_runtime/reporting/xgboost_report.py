@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import json
 import os
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rule_runtime.optional_extra import require_report_extra
 
 require_report_extra("create_xgboost_report", "matplotlib", "jinja2")
 
-from jinja2 import Environment, StrictUndefined  # noqa: E402
 from markupsafe import Markup  # noqa: E402
 
 from hook_layer.storage.base import open_store  # noqa: E402
+from rule_runtime.reporting.pages import rendered  # noqa: E402
 from rule_runtime.reporting.svg import inline_svg  # noqa: E402
 from rule_runtime.reporting.xgboost_numbers import report_numbers  # noqa: E402
 from rule_runtime.reporting.xgboost_pictures import PICTURES  # noqa: E402
@@ -124,11 +123,8 @@ def _rendered(numbers: dict[str, Any]) -> str:
     notes = numbers["notes"]
     if len(notes) > _MAX_NOTES:
         notes = [*notes[:_MAX_NOTES], f"and {len(notes) - _MAX_NOTES} more notes"]
-    template = (
-        files("rule_runtime.reporting").joinpath("templates").joinpath(_TEMPLATE).read_text("utf-8")
-    )
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.from_string(template).render(
+    return rendered(
+        _TEMPLATE,
         report=numbers,
         notes=notes,
         shown=[section for section in sections if "missing" not in section["numbers"]],

@@ -1,0 +1,78 @@
+"""Deploy the stack on this machine and keep it running: `python -m infra.local`.
+
+What `cdk deploy` deploys, with the context of cdk.json, runs in an emulator on this machine until
+Ctrl-C. A training that is started with the printed variables is judged by it, and stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.local.deployment import DeploymentError
+from infra.local.target import LocalTarget
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the target until it is interrupted; return the exit status.
+
+    Args:
+        arguments: What stands behind the command's name; None: the process's own.
+    """
+    options = _parser().parse_args(arguments)
+    context = dict(item.split("=", 1) for item in options.context)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(number, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="stepwatch-local-") as folder:
+        sys.stderr.write("deploying on this machine ...\n")
+        try:
+            with LocalTarget(context, workdir=Path(folder)) as target:
+                sys.stdout.write(f"{_greeting(target)}\n")
+                sys.stdout.flush()
+                signal.pause()
+        except DeploymentError as error:
+            sys.stderr.write(f"{error}\n")
+            return 2
+        except KeyboardInterrupt:
+            sys.stderr.write("taken down\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.local", description=(__doc__ or "").partition("\n\n")[2]
+    )
+    parser.add_argument(
+        "--context",
+        "-c",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="CDK context that wins over cdk.json, e.g. stepwatch:stop_rules=NonFinite",
+    )
+    return parser
+
+
+def _greeting(target: LocalTarget) -> str:
+    exports = (
+        f"export {name}={shlex.quote(value)}" for name, value in target.environment().items()
+    )
+    lines = [
+        "# deployed; give these variables to a training, and to stepwatch:",
+        *exports,
+        f"export STEPWATCH_OUT_DIR=s3://{target.tensor_bucket}/my-job/debug-output",
+        "# then, for example:  TRAINING_JOB_NAME=my-job python -m hook_layer train.py",
+        f"# logs of the functions: {target.workdir / 'logs'}    Ctrl-C takes it down",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""The command `compare`: two runs beside each other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from rule_runtime.cli.options import (
+    OutputFormat,
+    OutputOption,
+    RegexOption,
+    RunArgument,
+    mistakes,
+    open_run,
+)
+from rule_runtime.evaluation.outcome import json_number
+from rule_runtime.trial.comparison import Comparison, compare_trials
+
+__all__ = ["compare"]
+
+_DIFFERENT = 1
+_MAX_ROWS = 40
+
+
+def compare(
+    first: RunArgument,
+    second: RunArgument,
+    regex: RegexOption = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Relative difference that is none.")
+    ] = 1e-6,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Tell where two runs part: of each tensor the first step whose statistics differ.
+
+    Exit status 0: they do not differ, 1: they do, 2: they could not be compared.
+    """
+    with mistakes():
+        found = compare_trials(open_run(first), open_run(second), regex=regex, tolerance=tolerance)
+    if output is OutputFormat.JSON:
+        described = {"is_same": found.is_same, **asdict(found)}
+        described["differences"] = [
+            {**asdict(each), "largest": json_number(each.largest)} for each in found.differences
+        ]
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        _print(found)
+    raise typer.Exit(0 if found.is_same else _DIFFERENT)
+
+
+def _print(found: Comparison) -> None:
+    console = Console()
+    table = Table(
+        Column("tensor", overflow="fold"),
+        "first difference",
+        "largest, relative",
+        "steps in common",
+    )
+    for each in found.differences[:_MAX_ROWS]:
+        is_same = each.first_step is None
+        first = "none" if is_same else f"{each.mode} step {each.first_step}"
+        style = "green" if is_same else "red"
+        cells = (each.tensor, first, f"{each.largest:.3g}", str(each.num_common))
+        table.add_row(*(Text(cell, style=style) for cell in cells))
+    console.print(table)
+    hidden = len(found.differences) - _MAX_ROWS
+    if hidden > 0:
+        console.print(f"... and {hidden} more; --regex chooses, --output json has all")
+    for told, names in (
+        ("only in the first", found.only_in_first),
+        ("only in the second", found.only_in_second),
+        ("never saved at the same step", found.not_in_common),
+    ):
+        if names:
+            console.print(f"{told}: {', '.join(names)}", markup=False, highlight=False)

@@ -1,0 +1,77 @@
+"""The command `doctor`: what keeps an installation or a deployment from working."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import cache
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hook_layer.storage.base import open_store
+from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.diagnosis.deployment import deployment_findings, place_findings
+from rule_runtime.diagnosis.finding import Finding, Verdict
+from rule_runtime.diagnosis.installation import installation_findings, library_version
+
+__all__ = ["doctor"]
+
+_PROBLEM = 1
+_COLOURS = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.PROBLEM: "red"}
+
+
+def doctor(
+    path: Annotated[
+        str | None,
+        typer.Argument(help="Where trainings write: a small object is written there, and removed."),
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(help="Name of the deployed stack, e.g. Stepwatch-dev, to look at it, too."),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Look for what keeps hooks, a bucket or the deployed stack from working, and say what to do.
+
+    Exit status 0: no problem, 1: a problem, 2: a mistake in the command line.
+    """
+    with mistakes():
+        findings = list(_findings(path, stack))
+    if output is OutputFormat.JSON:
+        typer.echo(json.dumps([asdict(each) for each in findings], indent=2))
+    else:
+        _print(findings)
+    has_problem = any(each.verdict is Verdict.PROBLEM for each in findings)
+    raise typer.Exit(_PROBLEM if has_problem else 0)
+
+
+def _findings(path: str | None, stack: str | None) -> Iterator[Finding]:
+    yield from installation_findings()
+    parts = urlsplit(path or "")
+    if stack is not None:
+        bucket = parts.netloc if parts.scheme == "s3" else ""
+        yield from deployment_findings(cache(_client), stack, library_version(), bucket)
+    if path is not None:
+        yield from place_findings(open_store(path))
+
+
+def _client(service: str) -> Any:
+    try:
+        import boto3  # noqa: PLC0415 - only who asks about a deployment needs it
+    except ImportError as error:
+        raise ImportError("--stack needs boto3: pip install 'stepwatch[aws]'") from error
+    return boto3.client(service)  # type: ignore[call-overload]  # its overloads are by literals
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table("", "what", "found", "what to do", show_lines=False)
+    for each in findings:
+        verdict = Text(each.verdict.value, style=_COLOURS[each.verdict])
+        table.add_row(verdict, Text(each.subject), Text(each.told), Text(each.remedy))
+    Console().print(table)

@@ -1,0 +1,52 @@
+"""The command `download`: a copy of a run, also of one that goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hook_layer.storage.base import open_store
+from hook_layer.storage.local import LocalStore
+from rule_runtime.cli.options import (
+    OutputFormat,
+    OutputOption,
+    RunArgument,
+    mistakes,
+    progress,
+)
+from rule_runtime.trial.snapshot import copy_run
+
+__all__ = ["download"]
+
+
+def download(
+    path: RunArgument,
+    folder: Annotated[Path, typer.Argument(help="Where the copy goes.")],
+    first_step: Annotated[int, typer.Option(min=0, help="Global step to begin with.")] = 0,
+    last_step: Annotated[
+        int | None, typer.Option(min=0, help="Global step to end with. Default: all.")
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Copy what a run has saved so far; once more copies only what came since."""
+    with mistakes(), progress() as bar:
+        snapshot = copy_run(
+            open_store(path),
+            LocalStore(folder),
+            first_step=first_step,
+            last_step=last_step,
+            on_start=bar.begin,
+            on_copied=bar.done,
+        )
+    if output is OutputFormat.JSON:
+        typer.echo(json.dumps(asdict(snapshot), indent=2))
+        return
+    state = "has ended" if snapshot.has_ended else "goes on"
+    typer.echo(
+        f"{folder}: {snapshot.num_files} files of steps, {snapshot.num_new} of them new; "
+        f"the training {state}"
+    )

@@ -1,0 +1,95 @@
+"""The commands about rules themselves: `rules`, and `rules explain NAME`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from rule_runtime.cli.evaluation import class_name
+from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.cli.output import rules_table
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.parameters import ParameterError, nearest
+from rule_runtime.evaluation.registry import UnknownRuleError, available_rules
+from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["rules_app"]
+
+rules_app = typer.Typer(name="rules", help="List the rules, or explain one.")
+
+
+@rules_app.callback(invoke_without_command=True)
+def rules(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
+    """List the rules with their parameters and defaults; `rules explain NAME` tells of one."""
+    if context.invoked_subcommand is not None:
+        return
+    found = available_rules()
+    if output is OutputFormat.JSON:
+        typer.echo(json.dumps([_described(rule) for rule in found.values()], indent=2))
+    else:
+        Console().print(rules_table(found))
+
+
+@rules_app.command()
+def explain(
+    name: Annotated[str, typer.Argument(help="VanishingGradient or vanishing_gradient.")],
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Tell what a rule finds, how it decides, what to try, and what it asks the hook to save."""
+    with mistakes():
+        rule = _find(name)
+    described = _described(rule)
+    documentation = inspect.getdoc(rule) or ""
+    if output is OutputFormat.JSON:
+        typer.echo(json.dumps({**described, "documentation": documentation}, indent=2))
+        return
+    told = Console(highlight=False)
+    told.print(rules_table({rule.__name__: rule}))
+    told.print(Text(documentation))
+    saved = ", ".join(described["saves"]) or "nothing of its own"
+    told.print(Text(f"\nAsks the hook to save:\n    {saved}"))
+    told.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
+
+
+def _find(name: str) -> type[Rule]:
+    found = available_rules()
+    try:
+        return found[class_name(name)]
+    except KeyError:
+        raise UnknownRuleError(f"there is no rule {name!r}{nearest(name, found)}") from None
+
+
+def _described(rule: type[Rule]) -> dict[str, Any]:
+    return {
+        "rule": rule.__name__,
+        "summary": rule.summary(),
+        "parameters": [
+            {
+                "name": parameter.name,
+                "is_required": parameter.is_required,
+                "default": None if parameter.is_required else parameter.default,
+                "unit": parameter.unit,
+                "constraints": [str(constraint) for constraint in parameter.constraints],
+            }
+            for parameter in rule.parameters()
+        ],
+        "saves": _saved(rule),
+        "packs": [
+            name
+            for name, pack in PACKS.items()
+            if any(type(own) is rule for own in pack.rules().values())
+        ],
+    }
+
+
+def _saved(rule: type[Rule]) -> list[str]:
+    """Return the names of the collections that a rule needs, at its defaults."""
+    try:
+        return [config.name for config in rule().requires()]
+    except ParameterError:  # what it needs is for its parameters to say
+        return []

@@ -1,0 +1,48 @@
+"""The commands `local ...`: the deployed stack, on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import runpy
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rule_runtime.cli.options import mistakes
+
+__all__ = ["local_app"]
+
+local_app = typer.Typer(
+    name="local", help="The deployed stack on this machine, to play with.", no_args_is_help=True
+)
+
+
+@local_app.callback()
+def _group() -> None:
+    """Keep `up` a command of its own."""
+
+
+@local_app.command()
+def up(
+    context: Annotated[
+        list[str] | None,
+        typer.Option("--context", "-c", help="KEY=VALUE of the CDK context; may be repeated."),
+    ] = None,
+) -> None:
+    """Deploy what `cdk deploy` deploys into an emulator here, and keep it running until Ctrl-C.
+
+    It prints the variables that a training needs to be judged by it. Needs a checkout of the
+    repository, as a deployment does.
+    """
+    with mistakes():
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
+        if importlib.util.find_spec("infra") is None:
+            raise ValueError(
+                "the stack is part of the repository, not of the installed package: run this in a "
+                "checkout, behind `make setup`"
+            )
+        options = [part for each in context or () for part in ("--context", each)]
+        sys.argv = ["stepwatch local up", *options]
+        runpy.run_module("infra.local", run_name="__main__", alter_sys=True)

@@ -1,0 +1,203 @@
+"""Arguments that several commands have, and how a mistake in them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from hook_layer.storage.base import StorageError, Store
+from rule_runtime.cli.evaluation import ExitStatus, parse_rule
+from rule_runtime.configuration.packs import PACKS, Pack, find_pack
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.opening import create_trial
+from rule_runtime.trial.trial import Trial
+
+__all__ = [
+    "Bar",
+    "ChosenRules",
+    "OutputFormat",
+    "OutputOption",
+    "PackOption",
+    "RegexOption",
+    "RuleOption",
+    "RunArgument",
+    "judged_or_stored",
+    "mistakes",
+    "open_run",
+    "progress",
+]
+
+_PACKS: Final = ", ".join(PACKS)
+
+RunArgument = Annotated[str, typer.Argument(help="Folder or s3:// URI of a stored run.")]
+RuleOption = Annotated[
+    list[str] | None,
+    typer.Option("--rule", help="NAME[:key=value,...] or FILE.py:NAME[:...]; may be repeated."),
+]
+PackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--pack",
+        help=f"Rules that belong together: {_PACKS}. Default without --rule: recommended.",
+    ),
+]
+RegexOption = Annotated[
+    list[str] | None,
+    typer.Option("--regex", help="Only tensors whose name has this; may be repeated."),
+]
+
+
+class OutputFormat(str, Enum):
+    """How something is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+OutputOption = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+
+
+@dataclass(frozen=True)
+class ChosenRules:
+    """The rules that a command is to judge by.
+
+    Attributes:
+        named: Those that were named, by the text that names each.
+        pack: The pack, if one was named, or else where nothing was.
+    """
+
+    named: Sequence[tuple[str, Rule]]
+    pack: Pack | None
+
+    @classmethod
+    def of(cls, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
+        """Return the rules of a command's options.
+
+        Args:
+            rules: What `--rule` said.
+            pack: What `--pack` said.
+
+        Raises:
+            ValueError: A rule, a parameter or a pack does not exist.
+            ImportError: The file of a rule cannot be imported.
+        """
+        named = [parse_rule(text) for text in rules or ()]
+        return cls(named, find_pack(pack or "recommended") if pack or not named else None)
+
+    @property
+    def all(self) -> list[tuple[str, Rule]]:
+        """Every rule, with the name under which it is told."""
+        return [*self.named, *(self.pack.rules().items() if self.pack else ())]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the rules that were named one by one."""
+        return [name for name, _ in self.named]
+
+    @property
+    def stops(self) -> frozenset[str]:
+        """Names of the rules whose findings are reason enough to stop a training."""
+        return frozenset(self.names) | (self.pack.stops if self.pack else frozenset())
+
+
+@contextmanager
+def mistakes() -> Iterator[None]:
+    """Print what the user can change, and end with the status for it."""
+    try:
+        yield
+    except (ValueError, TrialError, StorageError, ImportError, OSError) as error:
+        told = Console(stderr=True)
+        told.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(ExitStatus.NOT_JUDGED) from None
+
+
+def judged_or_stored(
+    store: Store, rules: Sequence[str] | None, pack: str | None
+) -> list[tuple[str, Rule]] | None:
+    """Return the rules to judge a run by; None where it was judged already, and none are named.
+
+    Args:
+        store: The trial's root.
+        rules: What `--rule` said.
+        pack: What `--pack` said.
+
+    Raises:
+        ValueError: A rule, a parameter or a pack does not exist.
+        StorageError: The storage cannot be read.
+    """
+    if not (rules or pack):
+        # Both load what few commands need.
+        from rule_runtime.reporting.job_verdicts import stored_verdicts  # noqa: PLC0415
+        from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415
+
+        if stored_verdicts(store.uri, current_run_of(store)):
+            return None
+    return ChosenRules.of(rules, pack).all
+
+
+def open_run(path: str) -> Trial:
+    """Return the trial at a path that must hold steps already.
+
+    Args:
+        path: Folder or URI of the trial's root.
+
+    Raises:
+        ValueError: No step is stored there, or it is no path of a trial.
+        StorageError: The storage cannot be read.
+    """
+    trial = create_trial(path)
+    if not trial.steps(show_incomplete_steps=True):
+        raise ValueError(
+            f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
+        )
+    return trial
+
+
+class Bar:
+    """A bar on a terminal that shows how far something long has got, and what was done last.
+
+    Args:
+        shown: The bars.
+    """
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+        self._task = shown.add_task("", total=None)
+
+    def begin(self, total: int) -> None:
+        """Tell how many things there are to do.
+
+        Args:
+            total: Their number.
+        """
+        self._shown.update(self._task, total=total)
+
+    def done(self, name: str) -> None:
+        """Tell of a thing that has been done.
+
+        Args:
+            name: Its name.
+        """
+        self._shown.update(self._task, advance=1, description=name)
+
+
+@contextmanager
+def progress() -> Iterator[Bar]:
+    """Show a bar while something goes on; none where nobody would see it."""
+    told = Console(stderr=True)
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
+    with Progress(*columns, console=told, transient=True, disable=not told.is_terminal) as shown:
+        yield Bar(shown)

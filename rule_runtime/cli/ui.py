@@ -1,0 +1,62 @@
+"""The command `ui`: a page that shows a run while it trains."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hook_layer.storage.base import open_store
+from rule_runtime.cli.options import (
+    PackOption,
+    RuleOption,
+    RunArgument,
+    judged_or_stored,
+    mistakes,
+)
+
+__all__ = ["ui"]
+
+_REMOTE_INTERVAL_S = 5.0
+_LOCAL_INTERVAL_S = 1.0
+
+
+def ui(  # noqa: PLR0917 - each is an option of the command
+    path: RunArgument,
+    rule: RuleOption = None,
+    pack: PackOption = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port; 0 for any that is free.")
+    ] = 8400,
+    host: Annotated[str, typer.Option(help="Where to listen; other machines need --expose.")] = (
+        "127.0.0.1"
+    ),
+    expose: Annotated[
+        bool,
+        typer.Option("--expose", help="Allow a host that others reach: whoever does sees the run."),
+    ] = False,
+) -> None:
+    """Show a run in the browser while it trains: verdicts, losses, gradients; ends with Ctrl-C.
+
+    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
+    there are none, the run is judged by the pack `recommended`. Nothing is written or stopped.
+    """
+    with mistakes():
+        from rule_runtime.live_page import server  # noqa: PLC0415 - needs the extra ui
+        from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415
+
+        if not (expose or server.is_loopback(host)):
+            raise ValueError(
+                f"{host} is reached by other machines, and whoever reaches the page sees the run: "
+                "say --expose if that is meant"
+            )
+        store = open_store(path)
+        follower = RunFollower(store, judged_or_stored(store, rule, pack))
+        is_near = store.uri.startswith("file:")
+        server.serve(
+            follower,
+            host=host,
+            port=port,
+            interval_s=_LOCAL_INTERVAL_S if is_near else _REMOTE_INTERVAL_S,
+            on_ready=lambda address: typer.echo(f"live page: {address}"),
+        )

@@ -1,0 +1,124 @@
+"""What there is to say of credentials, a bucket and the deployed stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from hook_layer.storage.base import StorageError, Store
+from rule_runtime.diagnosis.finding import Finding, Verdict
+
+__all__ = ["deployment_findings", "place_findings"]
+
+_TEST_KEY: Final = "stepwatch-doctor.txt"
+_TEST: Final = b"written, read and removed by `stepwatch doctor`\n"
+_STABLE: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE")
+
+Clients = Callable[[str], Any]
+"""Returns the boto3 client of a service."""
+
+
+def place_findings(store: Store) -> Iterator[Finding]:
+    """Yield whether a training could write to a place, and a rule read there.
+
+    A small object is written, read, found and removed: `stepwatch-doctor.txt`.
+
+    Args:
+        store: Where trials lie, or shall lie.
+    """
+    subject = store.uri
+    try:
+        store.put(_TEST_KEY, _TEST)
+        is_read = store.get(_TEST_KEY) == _TEST
+        is_found = _TEST_KEY in store.list(_TEST_KEY)
+        store.delete(_TEST_KEY)
+    except StorageError as error:
+        yield Finding(subject, Verdict.PROBLEM, str(error), "see the message")
+        return
+    if is_read and is_found:
+        yield Finding(subject, Verdict.OK, "an object was written, listed, read and removed")
+    else:
+        told = "an object that was written is not there"
+        yield Finding(subject, Verdict.PROBLEM, told, "see who changes this place")
+
+
+def deployment_findings(
+    clients: Clients, stack_name: str, version: str, bucket: str = ""
+) -> Iterator[Finding]:
+    """Yield what there is to say of the credentials, the stack, and whether it watches a bucket.
+
+    Args:
+        clients: Returns the boto3 client of a service.
+        stack_name: Name of the stack.
+        version: Version of the library here.
+        bucket: Bucket that trainings write to; empty: none is asked about.
+    """
+    identity, error = _asked(lambda: clients("sts").get_caller_identity())
+    if identity is None:
+        remedy = "set AWS_PROFILE, or give this machine a role"
+        yield Finding("credentials", Verdict.PROBLEM, error, remedy)
+        return
+    yield Finding("credentials", Verdict.OK, str(identity.get("Arn")))
+    described, error = _asked(
+        lambda: clients("cloudformation").describe_stacks(StackName=stack_name)
+    )
+    if described is None:
+        remedy = "deploy it (cdk deploy), or name it by --stack, and its Region by AWS_REGION"
+        yield Finding(f"stack {stack_name}", Verdict.PROBLEM, error, remedy)
+        return
+    stack = described["Stacks"][0]
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
+    yield _state(stack_name, str(stack["StackStatus"]))
+    yield _version(outputs.get("Version", ""), version)
+    if bucket:
+        yield _is_watched(bucket, outputs.get("TensorBucketNames", "").split(","))
+        yield _notifications(clients, bucket)
+
+
+def _state(name: str, status: str) -> Finding:
+    if status in _STABLE:
+        return Finding(f"stack {name}", Verdict.OK, status)
+    remedy = "wait until it is done, or see its events in CloudFormation"
+    return Finding(f"stack {name}", Verdict.PROBLEM, status, remedy)
+
+
+def _version(deployed: str, here: str) -> Finding:
+    if deployed == here:
+        return Finding("deployed version", Verdict.OK, f"{deployed}, as here")
+    told = f"{deployed or 'one that does not tell its version'}; here it is {here}"
+    remedy = "deploy the version that trainings use, or install the deployed one"
+    return Finding("deployed version", Verdict.NOTE, told, remedy)
+
+
+def _is_watched(bucket: str, watched: list[str]) -> Finding:
+    if bucket in watched:
+        return Finding(f"bucket {bucket}", Verdict.OK, "the stack watches it")
+    return Finding(
+        f"bucket {bucket}",
+        Verdict.PROBLEM,
+        f"the stack does not watch it, but {', '.join(watched)}",
+        "write there, or deploy with this bucket in stepwatch:buckets",
+    )
+
+
+def _notifications(clients: Clients, bucket: str) -> Finding:
+    subject = "events of the bucket"
+    found, error = _asked(
+        lambda: clients("s3").get_bucket_notification_configuration(Bucket=bucket)
+    )
+    if found is None:
+        return Finding(subject, Verdict.NOTE, error, "s3:GetBucketNotification is needed to tell")
+    if "EventBridgeConfiguration" in found:
+        return Finding(subject, Verdict.OK, "go to EventBridge")
+    remedy = "switch on Amazon EventBridge in the bucket's properties"
+    return Finding(subject, Verdict.PROBLEM, "do not go to EventBridge: no rule wakes up", remedy)
+
+
+def _asked(question: Callable[[], Any]) -> tuple[Any, str]:
+    """Return an answer of a service, or None and what was wrong."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - an extra
+
+    try:
+        return question(), ""
+    except (BotoCoreError, ClientError) as error:
+        return None, str(error)

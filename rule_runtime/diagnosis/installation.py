@@ -1,0 +1,123 @@
+"""What is installed here, and what the environment asks of hooks."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from typing import Final
+
+from hook_layer.autopatch.startup_file import is_on
+from hook_layer.config import hook_enabled
+from hook_layer.configuration.configuration_file import read_configuration_file
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from rule_runtime.diagnosis.finding import Finding, Verdict
+
+__all__ = ["installation_findings", "library_version"]
+
+_FRAMEWORKS: Final = (
+    ("torch",),
+    ("keras",),
+    ("tensorflow", "tensorflow-cpu"),
+    ("jax",),
+    ("xgboost", "xgboost-cpu"),
+    ("mxnet",),
+    ("lightning", "pytorch-lightning"),
+    ("transformers",),
+)
+"""Names of each framework's distributions, of which one is enough."""
+_EXTRAS: Final = {
+    "aws": ("boto3",),
+    "cli": ("rich", "typer"),
+    "report": ("jinja2", "matplotlib", "pandas"),
+}
+
+
+def library_version() -> str:
+    """Return the version of Stepwatch that is installed here."""
+    return metadata.version("stepwatch")
+
+
+def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+    """Yield what there is to say of this Python and its environment.
+
+    Args:
+        environ: The environment.
+    """
+    python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    yield Finding("stepwatch", Verdict.OK, f"{library_version()}, Python {python}")
+    yield _frameworks()
+    for extra, distributions in _EXTRAS.items():
+        missing = [name for name in distributions if _version(name) is None]
+        if missing:
+            yield Finding(
+                f"extra {extra}",
+                Verdict.NOTE,
+                f"{', '.join(missing)} not installed",
+                f"pip install 'stepwatch[{extra}]', if you need it",
+            )
+        else:
+            yield Finding(f"extra {extra}", Verdict.OK, "installed")
+    yield _original_client()
+    yield _kill_switch(environ)
+    yield _configuration(environ)
+    told = "on: unchanged scripts are watched" if is_on() else "off"
+    yield Finding("autopatch", Verdict.OK, told)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _frameworks() -> Finding:
+    found = [
+        f"{names[0]} {version}"
+        for names in _FRAMEWORKS
+        if (version := next(filter(None, map(_version, names)), None)) is not None
+    ]
+    if found:
+        return Finding("frameworks", Verdict.OK, ", ".join(found))
+    return Finding(
+        "frameworks",
+        Verdict.NOTE,
+        "none is installed: nothing can be captured here, stored runs can be judged",
+        "install stepwatch into the environment that trains",
+    )
+
+
+def _original_client() -> Finding:
+    version = _version("smdebug")
+    if version is None:
+        return Finding("smdebug", Verdict.OK, "not installed, nothing stands in the way")
+    return Finding(
+        "smdebug",
+        Verdict.NOTE,
+        f"the original client {version} is installed: `import smdebug` means that one",
+        "pip uninstall smdebug, or use our names (hook_layer.pytorch, rule_runtime)",
+    )
+
+
+def _kill_switch(environ: Mapping[str, str]) -> Finding:
+    if hook_enabled(environ):
+        return Finding("hooks", Verdict.OK, "on")
+    value = environ.get("USE_SMDEBUG", "")
+    return Finding(
+        "hooks", Verdict.PROBLEM, f"USE_SMDEBUG={value} switches all hooks off", "unset it"
+    )
+
+
+def _configuration(environ: Mapping[str, str]) -> Finding:
+    try:
+        name = read_configuration_file(environ=environ).name
+        load_hook_configuration(environ=environ)
+    except ConfigurationFileNotFoundError:
+        told = "none: hooks take what their arguments say"
+        return Finding("configuration file", Verdict.OK, told)
+    except HookConfigurationError as error:
+        return Finding("configuration file", Verdict.PROBLEM, str(error), "correct it")
+    return Finding("configuration file", Verdict.OK, name)

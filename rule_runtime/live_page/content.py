@@ -1,0 +1,38 @@
+"""The live page: as a whole, and those of its parts that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rule_runtime.reporting.job_numbers import JobNumbers
+from rule_runtime.reporting.job_pictures import JobPictures
+from rule_runtime.reporting.pages import rendered
+
+__all__ = ["page", "parts"]
+
+_PARTS: Final = ("heading", "findings", "curves", "maps", "rules")
+
+
+def parts(numbers: JobNumbers) -> dict[str, str]:
+    """Return the parts of the page as HTML, by the ids of their places.
+
+    Args:
+        numbers: What there is to show.
+    """
+    pictures = JobPictures.of(numbers)
+    return {
+        name: rendered("live_part.html.j2", part=name, numbers=numbers, pictures=pictures).strip()
+        for name in _PARTS
+    }
+
+
+def page(name: str, shown: Mapping[str, str], nonce: str) -> str:
+    """Return the page as it is at first.
+
+    Args:
+        name: Name of the job.
+        shown: Its parts.
+        nonce: What the policy of the answer calls its script and its style.
+    """
+    return rendered("live_page.html.j2", name=name, parts=shown, nonce=nonce)

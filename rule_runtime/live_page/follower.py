@@ -1,0 +1,173 @@
+"""Keeping up with a run: its numbers and verdicts, from no more than what was stored since."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from hook_layer.format.paths import job_name_of
+from hook_layer.storage.base import Store
+from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.reporting.finding_plot import WINDOW, finding_plot
+from rule_runtime.reporting.job_configuration import JobConfiguration
+from rule_runtime.reporting.job_numbers import JobNumbers, curves
+from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
+from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
+from rule_runtime.reporting.run_history import RunHistory
+from rule_runtime.reporting.run_reading import RunReading
+from rule_runtime.reporting.tensor_kinds import TensorKinds
+from rule_runtime.trial.run_files import read_end_marker
+from rule_runtime.trial.step_index import StepFile, iter_step_files
+
+__all__ = ["RunFollower"]
+
+_REFRESH_S = 30.0
+"""Seconds between two looks at collections and `job.json`, which may be written anew."""
+_VERDICTS_S = 10.0
+"""Seconds between two looks at stored verdicts."""
+_MAX_FINDINGS = 24
+
+
+class RunFollower:
+    """Brings what is known of a run up to date, whenever it is asked to.
+
+    Args:
+        store: The trial's root.
+        rules: The rules to judge by, with the names under which they are told; None to show the
+            verdicts that others write to `rule-output/`.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Sequence[tuple[str, Rule]] | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._judges = rules is not None
+        self._clock = clock
+        self._judge = LiveJudge(
+            store, rules or (), stops=lambda _: False, on_files=self._files_came
+        )
+        self._watched: dict[str, set[str]] = {}
+        self._history = RunHistory(TensorKinds(store), self._watched)
+        self._keys: dict[str, dict[int, str]] = {}
+        self._steps: set[int] = set()
+        self._found: set[tuple[str, str, int]] = set()
+        self._verdicts: list[JobVerdict] = []
+        self._refreshed_at = self._verdicts_at = clock()
+        self._configuration = JobConfiguration.read(store, self._history.kinds, ())
+        self.has_ended = False
+
+    def look(self) -> bool:
+        """Take in what was stored since; return whether there was anything new.
+
+        Raises:
+            StorageError: The storage cannot be read.
+        """
+        if self.has_ended:
+            return False
+        if self._clock() - self._refreshed_at >= _REFRESH_S:
+            self._refresh()
+        is_new = self._judge.look()
+        if not is_new and self._is_over():
+            self._judge.look(is_over=True)
+            self._refresh()
+            self.has_ended = is_new = True
+        if self._has_new_verdicts(is_new=is_new):
+            is_new = True
+        self._watch_findings()
+        return is_new
+
+    def numbers(self) -> JobNumbers:
+        """Return what there is to show."""
+        history, job = self._history, self._configuration.job
+        reading = RunReading(
+            self._judge.run,
+            self.has_ended,
+            history,
+            num_steps=len(self._steps),
+            num_steps_read=len(self._steps),
+            first_step=min(self._steps, default=None),
+            last_step=max(self._steps, default=None),
+            workers=sorted(self._keys),
+        )
+        found = [each for each in self._verdicts if each.evidence is not None][:_MAX_FINDINGS]
+        plots = {
+            each.name: plot
+            for each in found
+            if each.evidence is not None
+            and (plot := finding_plot(history, each.evidence)) is not None
+        }
+        uri = self._store.uri
+        return JobNumbers(
+            name=(job.training_job_name if job else "") or job_name_of(uri) or uri,
+            path=uri,
+            reading=reading,
+            verdicts=self._verdicts,
+            configuration=self._configuration,
+            plots=plots,
+            curves=curves(history),
+            gradients=gradient_norms(history),
+            updates=update_ratios(history),
+        )
+
+    def _files_came(self, files: Sequence[StepFile]) -> None:
+        for file in files:
+            if file.index is None or file.index.run == self._judge.run:
+                self._history.add(file)
+            if file.index is not None and file.index.run == self._judge.run:
+                self._keys.setdefault(file.worker, {})[file.step] = file.key
+                self._steps.add(file.step)
+
+    def _is_over(self) -> bool:
+        """Tell whether the run ended: its end marker is there, and every file was taken in.
+
+        A folder of the original client has no `job.json`: it is shown once it has ended.
+        """
+        marker = read_end_marker(self._store)
+        return marker is not None and (not self._steps or marker.run_id == self._judge.run)
+
+    def _refresh(self) -> None:
+        self._refreshed_at = self._clock()
+        self._history.kinds.refresh()
+        names = self._history.extremes.names
+        self._configuration = JobConfiguration.read(self._store, self._history.kinds, names)
+
+    def _has_new_verdicts(self, *, is_new: bool) -> bool:
+        """Bring the verdicts up to date; return whether they changed."""
+        before = self._verdicts
+        if self._judges:
+            if is_new or not before:
+                self._verdicts = verdicts_of(self._judge.states)
+        elif not before or self._clock() - self._verdicts_at >= _VERDICTS_S:
+            self._verdicts_at = self._clock()
+            self._verdicts = stored_verdicts(self._store.uri, self._judge.run)
+        return self._verdicts != before
+
+    def _watch_findings(self) -> None:
+        """Keep the numbers of findings' tensors: those before them are read once more."""
+        for verdict in self._verdicts:
+            found = verdict.evidence
+            if found is None or len(self._found) >= _MAX_FINDINGS:
+                continue
+            key = (found.worker, found.tensor, found.step)
+            if key not in self._found:
+                self._found.add(key)
+                self._watched.setdefault(found.worker, set()).add(found.tensor)
+                self._look_back(found)
+        for (worker, tensor), rows in self._history.rows.items():
+            if len(rows) > 2 * WINDOW * len(self._found):
+                self._watched.get(worker, set()).discard(tensor)
+
+    def _look_back(self, found: Evidence) -> None:
+        keys = self._keys.get(found.worker, {})
+        steps = sorted(keys)
+        at = bisect_left(steps, found.step)
+        near = steps[max(0, at - WINDOW) : at + WINDOW + 1]
+        for file in iter_step_files(self._store, [keys[step] for step in near]):
+            self._history.watch(file)

@@ -1,0 +1,114 @@
+"""How a run was configured: what `job.json` says of it, and its collections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hook_layer.format.errors import FormatError
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
+from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
+from rule_runtime.reporting.tensor_kinds import TensorKinds
+
+__all__ = ["JobConfiguration"]
+
+_MAX_COLLECTIONS: Final = 40
+_MAX_RULES: Final = 40
+_MAX_REGEXES: Final = 4
+
+
+@dataclass(frozen=True)
+class JobConfiguration:
+    """How a run was configured.
+
+    Attributes:
+        job: What `job.json` says; None if there is none, or it cannot be read.
+        problem: Why it cannot be read.
+        collections: The collections: name, number of tensors, patterns, when and what is saved.
+    """
+
+    job: JobFile | None
+    problem: str
+    collections: list[dict[str, Any]]
+
+    @classmethod
+    def read(cls, store: Store, kinds: TensorKinds, names: Iterable[str]) -> JobConfiguration:
+        """Return how a run was configured.
+
+        Args:
+            store: The trial's root.
+            kinds: What its tensors are.
+            names: The tensors that were saved.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        job, problem = None, ""
+        try:
+            job = read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
+        except ObjectNotFoundError:
+            problem = "there is no job.json"
+        except FormatError as error:
+            problem = str(error)
+        found = sorted(kinds.collections(names).items())
+        described = [
+            {
+                "name": name,
+                "tensors": len(entry.tensor_names),
+                "patterns": entry.include_regex[:_MAX_REGEXES],
+                "saved": _told(entry.save_config),
+                "reductions": _told(entry.reduction_config),
+            }
+            for name, entry in found
+            if entry.tensor_names or entry.include_regex
+        ]
+        return cls(job, problem, described[:_MAX_COLLECTIONS])
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is told of the job, by name."""
+        if self.job is None:
+            return {"job.json": self.problem}
+        facts = {
+            "job": self.job.training_job_name,
+            "run": self.job.run_id,
+            "platform": self.job.platform,
+            "started": self.job.started_at,
+            "ARN": self.job.training_job_arn or "",
+            "rules": ", ".join(self.rules),
+            "actions": ", ".join(str(action.get("name", "?")) for action in self.job.actions),
+            "stopping": "opted out" if self.job.opt_out_of_stop else "",
+        }
+        return {name: text for name, text in facts.items() if text}
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that the job itself asks for, with their parameters."""
+        configured = () if self.job is None else self.job.debug_rule_configurations or ()
+        told = []
+        for entry in configured[:_MAX_RULES]:
+            parameters = entry.get("RuleParameters")
+            shown = _told(parameters) if isinstance(parameters, dict) else ""
+            name = str(entry.get("RuleConfigurationName", "?"))
+            told.append(f"{name} ({shown})" if shown else name)
+        return told
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the configuration as JSON."""
+        return {"job": self.facts, "collections": self.collections}
+
+
+def _told(config: dict[str, Any] | None) -> str:
+    """Return a configuration in a line, without what is empty."""
+    told = []
+    for name, value in (config or {}).items():
+        inner = _told(value) if isinstance(value, dict) else value
+        if inner in (None, "", [], False):
+            continue
+        text = inner if isinstance(inner, str) else json.dumps(inner, default=str)
+        told.append(f"{name}: {text}" if not isinstance(value, dict) else f"{name}: ({text})")
+    return ", ".join(told)

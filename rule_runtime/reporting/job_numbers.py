@@ -1,0 +1,180 @@
+"""What a report of a job says, before it is a page: its parts, and the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hook_layer.format.paths import job_name_of
+from hook_layer.storage.base import Store
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
+from rule_runtime.reporting.job_configuration import JobConfiguration
+from rule_runtime.reporting.job_verdicts import JobVerdict
+from rule_runtime.reporting.layer_maps import LayerMap, gradient_norms, update_ratios
+from rule_runtime.reporting.line_chart import NUM_COLORS, Line
+from rule_runtime.reporting.run_history import RunHistory
+from rule_runtime.reporting.run_reading import RunReading
+
+__all__ = ["JobNumbers", "curves"]
+
+_SCHEMA_VERSION: Final = 1
+_MAX_PLOTS: Final = 24
+_MAX_CURVES: Final = 8
+_MAX_POINTS: Final = 1000
+_MAX_WORST: Final = 12
+_KINDS: Final = {"losses": "Losses", "metrics": "Metrics", "scalars": "Single numbers"}
+
+
+@dataclass(frozen=True, eq=False)
+class JobNumbers:
+    """The parts of a report.
+
+    Attributes:
+        name: Name of the job.
+        path: Where its tensors are.
+        reading: What was read of the run.
+        verdicts: What rules found, findings first.
+        plots: What to draw of findings, by the name of the rule.
+        curves: Lines by heading: losses, metrics, single numbers.
+        gradients: The norms of gradients.
+        updates: The sizes of updates.
+        worst: The tensors that look worst.
+        num_more_worst: How many more look bad.
+        configuration: How the run was configured.
+    """
+
+    name: str
+    path: str
+    reading: RunReading
+    verdicts: Sequence[JobVerdict]
+    configuration: JobConfiguration
+    plots: Mapping[str, FindingPlot] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[Line]] = field(default_factory=dict)
+    gradients: LayerMap | None = None
+    updates: LayerMap | None = None
+    worst: Sequence[Mapping[str, Any]] = ()
+    num_more_worst: int = 0
+
+    @classmethod
+    def of(cls, store: Store, reading: RunReading, verdicts: Sequence[JobVerdict]) -> JobNumbers:
+        """Return the parts of a report.
+
+        Args:
+            store: The trial's root.
+            reading: What was read of it.
+            verdicts: What rules found.
+
+        Raises:
+            StorageError: If the storage fails otherwise than by a missing object.
+        """
+        history = reading.history
+        configuration = JobConfiguration.read(store, history.kinds, history.extremes.names)
+        named = None if configuration.job is None else configuration.job.training_job_name
+        found = {
+            verdict.name: finding_plot(history, verdict.evidence)
+            for verdict in verdicts[:_MAX_PLOTS]
+            if verdict.evidence is not None
+        }
+        worst, num_more_worst = history.extremes.worst(_MAX_WORST)
+        return cls(
+            name=named or job_name_of(store.uri) or store.uri,
+            path=store.uri,
+            reading=reading,
+            verdicts=verdicts,
+            configuration=configuration,
+            plots={name: plot for name, plot in found.items() if plot is not None},
+            curves=curves(history),
+            gradients=gradient_norms(history),
+            updates=update_ratios(history),
+            worst=worst,
+            num_more_worst=num_more_worst,
+        )
+
+    @property
+    def findings(self) -> list[JobVerdict]:
+        """The verdicts of rules that found issues."""
+        return [each for each in self.verdicts if each.status is RuleStatus.ISSUES_FOUND]
+
+    @property
+    def not_judged(self) -> list[JobVerdict]:
+        """The verdicts of rules that could not judge, or failed."""
+        return [each for each in self.verdicts if each.status is RuleStatus.ERROR]
+
+    @property
+    def others(self) -> list[JobVerdict]:
+        """The verdicts of the other rules."""
+        told = (RuleStatus.ISSUES_FOUND, RuleStatus.ERROR)
+        return [each for each in self.verdicts if each.status not in told]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all numbers of the report as JSON without NaN."""
+        reading = self.reading
+        return {
+            "schema_version": _SCHEMA_VERSION,
+            "job": self.name,
+            "path": self.path,
+            "run": reading.run,
+            "has_ended": reading.has_ended,
+            "steps": {
+                "saved": reading.num_steps,
+                "looked_at": reading.num_steps_read,
+                "first": reading.first_step,
+                "last": reading.last_step,
+            },
+            "workers": list(reading.workers),
+            "tensors": len(reading.history.extremes.names),
+            "notes": reading.notes,
+            "verdicts": [
+                {
+                    **verdict.to_json(),
+                    "Plot": plot.to_json() if (plot := self.plots.get(verdict.name)) else None,
+                }
+                for verdict in self.verdicts
+            ],
+            "curves": {
+                heading: [
+                    {"name": line.name, "steps": list(line.steps), "values": list(line.numbers)}
+                    for line in lines
+                ]
+                for heading, lines in self.curves.items()
+            },
+            "gradients": None if self.gradients is None else self.gradients.to_json(),
+            "updates": None if self.updates is None else self.updates.to_json(),
+            "worst_tensors": [dict(row) for row in self.worst],
+            "num_more_worst_tensors": self.num_more_worst,
+            "configuration": self.configuration.to_json(),
+        }
+
+
+def curves(history: RunHistory) -> dict[str, list[Line]]:
+    """Return the curves of a run by heading; those of evaluations are dashed.
+
+    Args:
+        history: The run.
+    """
+    found: dict[str, list[Line]] = {}
+    for kind, heading in _KINDS.items():
+        keys = sorted(key for key in history.scalars if key.kind == kind)
+        tensors = list(dict.fromkeys(key.tensor for key in keys))
+        has_modes = len({key.mode for key in keys}) > 1
+        lines = []
+        for key in keys:
+            color = tensors.index(key.tensor)
+            if color >= _MAX_CURVES:
+                continue
+            points = sorted(history.scalars[key].items())
+            each = -(-len(points) // _MAX_POINTS) or 1
+            lines.append(
+                Line(
+                    f"{key.tensor} ({key.mode})" if has_modes else key.tensor,
+                    [step for step, _ in points[::each]],
+                    [number for _, number in points[::each]],
+                    color % NUM_COLORS,
+                    is_dashed=has_modes and key.mode in {"EVAL", "PREDICT"},
+                )
+            )
+        if lines:
+            found[heading] = lines
+    return found

@@ -1,0 +1,205 @@
+"""Verdicts of rules, from whoever has them: states, the training API's JSON, or stored files."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from hook_layer.format.errors import FormatError
+from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
+from hook_layer.storage.small_files import read_small
+from rule_runtime.evaluation.outcome import Evidence, RuleStatus, status_details
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.result_file import (
+    MAX_RESULT_BYTES,
+    RESULTS_PREFIX,
+    parse_result,
+    result_place,
+)
+from rule_runtime.evaluation.rule import Rule, snake_case
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["JobVerdict", "Verdicts", "stored_verdicts", "verdicts_of"]
+
+Verdicts: TypeAlias = (
+    "Mapping[str, EvaluationState] | Iterable[JobVerdict] | Iterable[Mapping[str, Any]]"
+)
+"""What verdicts can be given as; of JSON the entries of `stepwatch evaluate --output json`."""
+
+_logger: Final = logging.getLogger(__name__)
+
+_RESULT: Final = "/status.json"
+_MAX_FILES: Final = 200
+_ORDER: Final = (
+    *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
+    *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
+)
+_NOTHING_TO_JUDGE: Final = re.compile(
+    "^InsufficientInformationForRuleInvocation: Insufficient information to invoke rule .*?: "
+)
+_HEADING: Final = re.compile(r"^(\S[^\n]*):$", re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobVerdict:
+    """What one rule found.
+
+    Attributes:
+        name: Name of the rule's configuration.
+        status: Its status.
+        details: What is told of it, in a line.
+        evidence: What a finding rests on.
+        is_not_judged: Whether it could judge nothing, which is no mistake of the rule.
+        summary: What the rule finds, if it is one that is known here.
+        advice: What its documentation says to try.
+    """
+
+    name: str
+    status: RuleStatus
+    details: str
+    evidence: Evidence | None = None
+    is_not_judged: bool = False
+    summary: str = ""
+    advice: str = ""
+
+    @classmethod
+    def of_state(cls, name: str, state: EvaluationState) -> JobVerdict:
+        """Return the verdict that a state holds.
+
+        Args:
+            name: Name of the rule's configuration.
+            state: The state.
+        """
+        is_not_judged = state.has_found_nothing_to_judge
+        summary, advice = _documentation(name)
+        told = status_details(name, state).rpartition("\n")[2]
+        return cls(
+            name=name,
+            status=state.status,
+            details=state.reason if is_not_judged else told,
+            evidence=state.evidence,
+            is_not_judged=is_not_judged,
+            summary=summary,
+            advice=advice,
+        )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobVerdict:
+        """Return the verdict of an entry of `DebugRuleEvaluationStatuses`, with its `Evidence`.
+
+        Args:
+            data: The decoded JSON object.
+
+        Raises:
+            ValueError: It is none.
+        """
+        try:
+            name, status = str(data["RuleConfigurationName"]), data["RuleEvaluationStatus"]
+            evidence = data.get("Evidence")
+            found = None if evidence is None else Evidence.from_json(evidence)
+            details = str(data.get("StatusDetails") or "")
+            told, replaced = _NOTHING_TO_JUDGE.subn("", details.rpartition("\n")[2])
+            summary, advice = _documentation(name)
+            return cls(
+                name=name,
+                status=RuleStatus(status),
+                details=told,
+                evidence=found,
+                is_not_judged=bool(replaced),
+                summary=summary,
+                advice=advice,
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"no verdict of a rule: {type(error).__name__}: {error}; give entries as "
+                "`stepwatch evaluate --output json` prints them"
+            ) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON."""
+        return {
+            "RuleConfigurationName": self.name,
+            "RuleEvaluationStatus": self.status.value,
+            "Details": self.details,
+            "NotJudged": self.is_not_judged,
+            "Evidence": None if self.evidence is None else self.evidence.to_json(),
+        }
+
+
+def verdicts_of(given: Verdicts) -> list[JobVerdict]:
+    """Return verdicts in the order in which they are read: findings first.
+
+    Args:
+        given: States by name, verdicts, or their JSON.
+
+    Raises:
+        ValueError: An entry is no verdict.
+    """
+    if isinstance(given, Mapping):
+        found = [JobVerdict.of_state(name, state) for name, state in given.items()]
+    else:
+        found = [
+            entry if isinstance(entry, JobVerdict) else JobVerdict.from_json(entry)
+            for entry in given
+        ]
+    return sorted(found, key=_rank)
+
+
+def stored_verdicts(root: str, run: str | None) -> list[JobVerdict]:
+    """Return the verdicts that were written beside the tensors, in `rule-output/`; perhaps none.
+
+    Files that are no verdicts, or are those of another run, are left out with a warning.
+
+    Args:
+        root: The trial's root, ending in "/".
+        run: RunId of the run; None for one that has none.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    folder, _ = result_place(root, "")
+    store = open_store(folder)
+    keys = [key for key in store.list(RESULTS_PREFIX) if key.endswith(_RESULT)]
+    if len(keys) > _MAX_FILES:
+        _logger.warning("read %s of %s files of verdicts", _MAX_FILES, len(keys))
+    found = (_read(store, key, run or "") for key in keys[:_MAX_FILES])
+    return sorted(filter(None, found), key=_rank)
+
+
+def _read(store: Store, key: str, run: str) -> JobVerdict | None:
+    try:
+        result = read_small(store, key, MAX_RESULT_BYTES, parse_result)
+        if result.run_id != run:
+            return None
+        content = result.to_json()
+        (status,) = content["DebugRuleEvaluationStatuses"]
+        return JobVerdict.from_json({**status, "Evidence": content.get("Evidence")})
+    except ObjectNotFoundError:
+        return None  # removed since it was listed
+    except (FormatError, ValueError) as error:
+        _logger.warning("ignored %s: %s", key, error)
+        return None
+
+
+def _rank(verdict: JobVerdict) -> tuple[int, bool, str]:
+    return _ORDER.index(verdict.status), verdict.is_not_judged, verdict.name
+
+
+def _documentation(name: str) -> tuple[str, str]:
+    """Return what a rule finds and what to try, from its docstring; nothing for unknown rules."""
+    rule = _rules().get(snake_case(name.partition(":")[0]))
+    if rule is None:
+        return "", ""
+    parts = _HEADING.split(inspect.getdoc(rule) or "")
+    sections = dict(zip(parts[1::2], parts[2::2], strict=False))
+    return rule.summary(), " ".join(sections.get("What to try", "").split())
+
+
+@cache
+def _rules() -> Mapping[str, type[Rule]]:
+    return {snake_case(name): rule for name, rule in available_rules().items()}

@@ -1,0 +1,65 @@
+"""Verdicts as JUnit's XML, which continuous integration systems show as tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from xml.etree import ElementTree as ET
+
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["junit_xml"]
+
+_NOT_OF_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(path: str, states: Mapping[str, EvaluationState]) -> str:
+    """Return verdicts as a test suite with one test for each rule.
+
+    A finding is a failure; a rule that failed, or that something was in the way of, is an error; a
+    rule that found nothing to judge is skipped, with the reason.
+
+    Args:
+        path: Folder or URI of the trial's root: the name of the suite.
+        states: The final states by the names of the rules.
+    """
+    tests = [_test(name, state) for name, state in states.items()]
+    kinds = [test[0].tag if len(test) else "" for test in tests]
+    counts = {
+        "tests": str(len(tests)),
+        "failures": str(kinds.count("failure")),
+        "errors": str(kinds.count("error")),
+        "skipped": str(kinds.count("skipped")),
+    }
+    root = ET.Element("testsuites", {"name": "stepwatch", **counts})
+    suite = ET.SubElement(root, "testsuite", {"name": _text(path), **counts})
+    suite.extend(tests)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _test(name: str, state: EvaluationState) -> ET.Element:
+    test = ET.Element("testcase", {"classname": "stepwatch", "name": _text(name)})
+    details = _text(status_details(name, state))
+    evidence = state.evidence
+    if evidence is not None:
+        told = ET.SubElement(test, "failure", {"type": name, "message": _text(evidence.line)})
+        told.text = (
+            f"{details}\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
+            f"{evidence.remedy}"
+        )
+    elif state.has_found_nothing_to_judge:
+        ET.SubElement(test, "skipped", {"message": _text(state.reason)})
+    elif state.status is RuleStatus.ERROR:
+        told = ET.SubElement(test, "error", {"type": name, "message": _text(state.reason)})
+        told.text = details
+    else:
+        ET.SubElement(test, "system-out").text = details
+    return test
+
+
+def _text(text: str) -> str:
+    """Return a text less the characters that XML cannot hold; names come out of files."""
+    return _NOT_OF_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,186 @@
+"""Norms of layers over the steps, binned so that a heat map of them can be read.
+
+Shape legend: R = rows, C = columns, S = steps, G = gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.reporting.heat_map import HeatMap
+from rule_runtime.reporting.run_history import RunHistory, StepNorms
+from rule_runtime.reporting.tensor_kinds import GRADIENT
+
+__all__ = ["LayerMap", "gradient_norms", "update_ratios"]
+
+_MAX_ROWS: Final = 40
+_MAX_COLUMNS: Final = 120
+_HELD_COLUMNS: Final = 3
+"""Empty columns in a row that show what is before them: steps are not always evenly apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerMap:
+    """A heat map, and what it shows.
+
+    Attributes:
+        data: The numbers.
+        what: What they are, in a few words.
+        note: How they were come by.
+    """
+
+    data: HeatMap
+    what: str
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the map as JSON."""
+        return {"what": self.what, "note": self.note, **self.data.to_json()}
+
+
+def gradient_norms(history: RunHistory) -> LayerMap | None:
+    """Return the norms of the gradients; None if none were saved.
+
+    Args:
+        history: The run.
+    """
+    found = [each for each in _of_training(history) if len(each.gradients)]
+    if not found:
+        return None
+    rows = {
+        name: name.removeprefix(GRADIENT) for each in found for name in each.group.gradient_names
+    }
+    order = history.extremes.names  # gradients come in the order of the backward pass
+    rows = dict(sorted(rows.items(), key=lambda row: order.get(row[1], len(order))))
+    data = _binned(found, rows, lambda each: (each.group.gradient_names, each.gradients))
+    note = "the largest in each cell"
+    if len(data.rows) < len(rows):
+        note += f"; {len(rows)} gradients in {len(data.rows)} rows, each with the norm of all of it"
+    return LayerMap(data, "L2 norm of the gradient", note)
+
+
+def update_ratios(history: RunHistory) -> LayerMap | None:
+    """Return how large updates are relative to weights; None if that cannot be told.
+
+    An update by gradient descent is the learning rate times the gradient. Where no learning rate
+    was saved, gradients are compared with weights; and where no gradients were, how much the norm
+    of a weight changed is the least that the weight itself changed.
+
+    Args:
+        history: The run.
+    """
+    found = [each for each in _of_training(history) if len(each.weights)]
+    with_gradients = [each for each in found if len(each.gradients)]
+    rows = {name: name for each in found for name in each.group.weight_names}
+    if with_gradients:
+        has_rate = all(each.learning_rate is not None for each in with_gradients)
+        data = _binned(with_gradients, rows, _ratios)
+        what = "learning rate * gradient / weight" if has_rate else "gradient / weight"
+        note = "norms; exact for plain gradient descent, about a thousandth is usual"
+        if not has_rate:
+            note = (
+                "norms; times the learning rate it is the update of plain gradient descent, of "
+                "which about a thousandth is usual. Save the learning rate as a scalar to see it"
+            )
+        return LayerMap(data, what, note)
+    if len(found) < 2:  # noqa: PLR2004 - a change is between two
+        return None
+    previous = dict(zip([each.step for each in found[1:]], found, strict=False))
+    data = _binned(found[1:], rows, lambda each: _changes(each, previous[each.step]))
+    note = "a step, by the norms: a weight changed at least as much. Save gradients to see more"
+    return LayerMap(data, "relative change of the weight's norm", note)
+
+
+def _of_training(history: RunHistory) -> list[StepNorms]:
+    return [each for _, each in sorted(history.norms.items())]
+
+
+def _ratios(each: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
+    """Return the weights that have gradients, and the ratio of each."""
+    gradients = dict(zip(each.group.gradient_names, each.gradients.tolist(), strict=True))
+    rate = 1.0 if each.learning_rate is None else abs(each.learning_rate)
+    names, ratios = [], []
+    for name, weight in zip(each.group.weight_names, each.weights.tolist(), strict=True):
+        gradient = gradients.get(GRADIENT + name)
+        if gradient is not None:
+            is_sound = np.isfinite(weight) and np.isfinite(gradient)
+            names.append(name)
+            ratios.append(
+                np.inf if not is_sound else rate * gradient / weight if weight else np.nan
+            )
+    return names, np.array(ratios, np.float64)
+
+
+def _changes(each: StepNorms, before: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
+    earlier = dict(zip(before.group.weight_names, before.weights.tolist(), strict=True))
+    names = each.group.weight_names
+    then = np.array([earlier.get(name, np.nan) for name in names], np.float64)
+    now = each.weights.astype(np.float64)
+    with np.errstate(all="ignore"):
+        change = np.abs(now - then) / then / (each.step - before.step)
+    change[np.isinf(now)] = np.inf
+    return names, np.where(then == 0, np.nan, change)
+
+
+def _binned(
+    found: Sequence[StepNorms],
+    rows: Mapping[str, str],
+    numbers: Callable[[StepNorms], tuple[Sequence[str], npt.NDArray[Any]]],
+) -> HeatMap:
+    """Return numbers by rows of tensors and columns of steps; of each cell the largest.
+
+    Several tensors in a row count as one: their squares are added up.
+    """
+    labels, row_of = _row_groups(list(rows))
+    first, last = found[0].step, found[-1].step
+    num_columns = min(len(found), _MAX_COLUMNS)
+    scale = (num_columns - 1) / (last - first) if last > first else 0.0
+    cells = np.full((len(labels), num_columns), np.nan)
+    known: dict[int, npt.NDArray[np.intp]] = {}
+    for each in found:
+        names, values = numbers(each)
+        places = known.get(id(each.group)) if len(values) else None
+        if places is None or len(places) != len(names):
+            places = known[id(each.group)] = np.array([row_of[n] for n in names], np.intp)
+        squares = np.full(len(labels), np.nan)
+        is_known = ~np.isnan(values)
+        squares[places[is_known]] = 0.0
+        np.add.at(squares, places[is_known], np.square(values[is_known].astype(np.float64)))
+        column = round((each.step - first) * scale)
+        cells[:, column] = np.fmax(cells[:, column], np.sqrt(squares))
+    _hold(cells)
+    return HeatMap([rows.get(label, label) for label in labels], first, last, cells)
+
+
+def _hold(cells: npt.NDArray[np.float64]) -> None:
+    """Show in empty columns what is before them, if that is near."""
+    is_empty = [bool(column.all()) for column in np.isnan(cells).T]
+    last = 0
+    for column in range(cells.shape[1]):
+        if not is_empty[column]:
+            last = column
+        elif column - last < _HELD_COLUMNS:
+            cells[:, column] = cells[:, last]
+
+
+def _row_groups(names: Sequence[str]) -> tuple[list[str], dict[str, int]]:
+    """Return labels of rows, and the row of each name: a layer, or several, where they are many."""
+    if len(names) <= _MAX_ROWS:
+        return list(names), {name: at for at, name in enumerate(names)}
+    layers = {name: name.removeprefix(GRADIENT).rpartition(".")[0] or name for name in names}
+    order = {layer: at for at, layer in enumerate(dict.fromkeys(layers.values()))}
+    count = min(len(order), _MAX_ROWS)
+    row_of_layer = {layer: at * count // len(order) for layer, at in order.items()}
+    members: dict[int, list[str]] = {}
+    for layer, row in row_of_layer.items():
+        members.setdefault(row, []).append(layer)
+    labels = [
+        of_row[0] if len(of_row) == 1 else f"{of_row[0]} \u2026 {of_row[-1]}"
+        for _, of_row in sorted(members.items())
+    ]
+    return labels, {name: row_of_layer[layer] for name, layer in layers.items()}

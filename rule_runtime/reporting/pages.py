@@ -1,0 +1,48 @@
+"""Pages from templates; texts are escaped, and a page needs no other file."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from rule_runtime.optional_extra import require_report_extra
+
+require_report_extra("a report", "jinja2")
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: E402
+
+from rule_runtime.reporting.axes import number_text  # noqa: E402
+from rule_runtime.reporting.shown_text import shown_text  # noqa: E402
+
+__all__ = ["rendered"]
+
+_FOLDER: Final = "templates"
+
+
+def rendered(template: str, **content: Any) -> str:
+    """Return a page, or a part of one.
+
+    Args:
+        template: Name of the template's file.
+        content: What it shows.
+    """
+    return _environment().get_template(template).render(**content)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_source),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["shown"] = shown_text
+    environment.filters["number"] = number_text
+    return environment
+
+
+def _source(name: str) -> str:
+    return files("rule_runtime.reporting").joinpath(_FOLDER).joinpath(name).read_text("utf-8")

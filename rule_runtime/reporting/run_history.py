@@ -1,0 +1,188 @@
+"""What the statistics of a run's index files tell over its steps, taken in file by file.
+
+No event file is read. What is kept of a file is a number for each loss, gradient and weight; when
+that is many files, every second one is forgotten, so the memory is bounded however long a run is.
+
+Shape legend: G = gradients, W = weights, T = tensors, C = statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS, Statistics
+from rule_runtime.reporting.tensor_extremes import TensorExtremes
+from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
+from rule_runtime.trial.step_index import StepFile
+
+__all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms"]
+
+MAX_POINTS: Final = 2000
+"""Files of which norms are kept; of each loss twice as many numbers."""
+_MAX_SCALARS: Final = 64
+"""Losses, metrics and single numbers whose curves are kept."""
+_MAX_NORMS: Final = 24 << 20
+"""Norms that are kept: about 100 MB."""
+
+Rows = npt.NDArray[np.float64]
+
+
+class ScalarKey(NamedTuple):
+    """A curve: what it is, of which tensor and mode."""
+
+    kind: str
+    tensor: str
+    mode: str
+
+
+@dataclass(frozen=True, eq=False)
+class StepNorms:
+    """Norms of one step.
+
+    Attributes:
+        step: The global step.
+        group: Which tensors there are.
+        gradients: Norm of each gradient [G]; Inf where an element is not finite.
+        weights: Norm of each weight [W], likewise.
+        learning_rate: The learning rate, None if it was not saved.
+    """
+
+    step: int
+    group: TensorGroup
+    gradients: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32]
+    learning_rate: float | None
+
+
+@dataclass
+class RunHistory:
+    """The numbers of a run over its steps.
+
+    Attributes:
+        kinds: What the tensors are.
+        watched: Tensors by worker all of whose statistics are kept: those of findings.
+        worker: The worker whose curves are kept; the first whose file comes, unless given.
+        scalars: Step and number of each curve, None where it is not finite.
+        norms: The norms by step.
+        rows: Step, mode and statistics [C] of the watched tensors, by worker and tensor.
+        extremes: The worst that was seen of each tensor, on all workers.
+        modes: How many files of each mode were taken in.
+        num_files: How many files were taken in.
+        num_bytes: How long they were.
+        without_statistics: How many of them hold no statistics.
+        problems: What is wrong with files that cannot be parsed, the first few.
+    """
+
+    kinds: TensorKinds
+    watched: Mapping[str, Collection[str]] = field(default_factory=dict)
+    worker: str | None = None
+    scalars: dict[ScalarKey, dict[int, float | None]] = field(default_factory=dict)
+    norms: dict[int, StepNorms] = field(default_factory=dict)
+    rows: dict[tuple[str, str], dict[int, tuple[str, Rows]]] = field(default_factory=dict)
+    extremes: TensorExtremes = field(default_factory=TensorExtremes)
+    modes: dict[str, int] = field(default_factory=dict)
+    workers: set[str] = field(default_factory=set)
+    num_files: int = 0
+    num_bytes: int = 0
+    without_statistics: int = 0
+    problems: list[str] = field(default_factory=list)
+    left_out_scalars: set[str] = field(default_factory=set)
+
+    def add(self, file: StepFile) -> None:
+        """Take in what one worker wrote at one step; in any order of steps.
+
+        Args:
+            file: The file, of this run.
+        """
+        self.num_bytes += file.num_bytes
+        if file.index is None:
+            self.problems += [file.problem or file.key] if len(self.problems) < 5 else []  # noqa: PLR2004 - a few tell what it is
+            return
+        self.num_files += 1
+        self.workers.add(file.worker)
+        mode = file.index.mode.name
+        self.modes[mode] = self.modes.get(mode, 0) + 1
+        block = file.index.statistics
+        if block is None or not len(block.tensors):
+            self.without_statistics += 1
+            return
+        group = self.kinds.group(block.tensors)
+        rows = _rows(block, group)
+        self.extremes.add(file.step, group.names, rows)
+        self.worker = self.worker or file.worker
+        if file.worker == self.worker:
+            self._add_scalars(file.step, mode, group, rows)
+            self._add_norms(file.step, group, rows)
+        self._keep_watched(file, mode, group, rows)
+
+    def watch(self, file: StepFile) -> None:
+        """Keep what a file tells of the watched tensors, and nothing else of it.
+
+        Args:
+            file: A file that may have been taken in already, before the tensors were watched.
+        """
+        block = None if file.index is None else file.index.statistics
+        if file.index is not None and block is not None and len(block.tensors):
+            group = self.kinds.group(block.tensors)
+            self._keep_watched(file, file.index.mode.name, group, _rows(block, group))
+
+    def _keep_watched(self, file: StepFile, mode: str, group: TensorGroup, rows: Rows) -> None:
+        for tensor in self.watched.get(file.worker, ()):
+            if tensor in group.places:
+                row = rows[group.places[tensor]].copy()
+                self.rows.setdefault((file.worker, tensor), {})[file.step] = mode, row
+
+    def _add_scalars(self, step: int, mode: str, group: TensorGroup, rows: Rows) -> None:
+        for kind, places in group.scalars.items():
+            for at in places:
+                key = ScalarKey(kind, group.names[at], mode)
+                if key not in self.scalars and len(self.scalars) >= _MAX_SCALARS:
+                    self.left_out_scalars.add(key.tensor)
+                    continue
+                curve = self.scalars.setdefault(key, {})
+                curve[step] = number_of(rows[at])
+                if len(curve) > 2 * MAX_POINTS:
+                    self.scalars[key] = {s: curve[s] for s in sorted(curve)[::2]}
+
+    def _add_norms(self, step: int, group: TensorGroup, rows: Rows) -> None:
+        if not len(group.gradients) and not len(group.weights):
+            return
+        norms = rows[:, _AT["l2"]].astype(np.float32)
+        norms[(rows[:, _AT["nan"]] > 0) | (rows[:, _AT["inf"]] > 0)] = np.inf
+        rates = [number_of(rows[at]) for at in group.learning_rates]
+        rate = next((rate for rate in rates if rate is not None), None)
+        self.norms[step] = StepNorms(
+            step, group, norms[group.gradients], norms[group.weights], rate
+        )
+        kept = len(self.norms)
+        each = len(group.gradients) + len(group.weights)
+        if kept > 2 * MAX_POINTS or (kept > 2 and kept * each > _MAX_NORMS):  # noqa: PLR2004 - the first and the last
+            self.norms = {s: self.norms[s] for s in sorted(self.norms)[::2]}
+
+
+def number_of(row: npt.NDArray[np.float64]) -> float | None:
+    """Return the value of a tensor with one element, of others their mean; None if not finite.
+
+    Args:
+        row: Its statistics [C].
+    """
+    if row[_AT["nan"]] or row[_AT["inf"]]:
+        return None
+    number = float(row[_AT["min"] if row[_AT["size"]] == 1 else _AT["mean"]])
+    return number if np.isfinite(number) else None
+
+
+def _rows(block: Statistics, group: TensorGroup) -> Rows:
+    """Return the statistics of a group's tensors in the order of `STATISTICS_COLUMNS` [T, C]."""
+    if block.columns[: len(STATISTICS_COLUMNS)] == STATISTICS_COLUMNS:
+        return block.values[group.rows, : len(STATISTICS_COLUMNS)]
+    columns = [block.column(name)[group.rows] for name in STATISTICS_COLUMNS]
+    return np.stack(columns, axis=1)
+
+
+_AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}

@@ -1,0 +1,247 @@
+"""Reading as much of a run as a report needs: steps evenly over it, and those around findings.
+
+Which files there are is known by one listing. They are read in an order in which every beginning is
+spread evenly over the run, so that reading can end at any time: coarse first, then finer.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Final
+
+from hook_layer.storage.base import Store
+from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.reporting.run_history import RunHistory
+from rule_runtime.reporting.tensor_kinds import TensorKinds
+from rule_runtime.trial.run_files import named_run, read_end_marker
+from rule_runtime.trial.step_index import iter_step_files, list_index_files
+
+__all__ = ["ReadLimits", "RunReading", "current_run_of", "read_run"]
+
+_WINDOW: Final = 40
+"""Saved steps before, and behind, a finding that are all read."""
+_MAX_WINDOWS: Final = 24
+_MAX_WORKERS: Final = 8
+_SHARE_OF_FINDINGS: Final = 0.5
+"""Share of what may be read that may be around findings."""
+_PORTION: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadLimits:
+    """How much of a run is read.
+
+    Attributes:
+        steps: Steps, evenly over the run.
+        bytes: Bytes of index files after which nothing more is begun.
+        seconds: Seconds after which nothing more is begun.
+    """
+
+    steps: int = 1000
+    bytes: int = 2 << 30
+    seconds: float = 60.0
+
+
+@dataclass
+class RunReading:
+    """A run as far as it was read.
+
+    Attributes:
+        run: Its RunId; None for files of the original client.
+        has_ended: Whether it said that it ended.
+        history: The numbers.
+        num_steps: How many steps have index files.
+        num_steps_read: How many of them were read.
+        first_step: The first of them.
+        last_step: The last.
+        workers: Who wrote them.
+        windows: Step of each finding by worker around which every step was read.
+        notes: What was left out, and why.
+    """
+
+    run: str | None
+    has_ended: bool
+    history: RunHistory
+    num_steps: int = 0
+    num_steps_read: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    workers: Sequence[str] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+def read_run(
+    store: Store,
+    evidence: Sequence[Evidence] = (),
+    limits: ReadLimits | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> RunReading:
+    """Read the index files of a run, no event file, and no more of them than a report needs.
+
+    Args:
+        store: The trial's root.
+        evidence: Findings; the steps around them are read first.
+        limits: How much is read.
+        clock: Seconds.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    limits = limits or ReadLimits()
+    began = clock()
+    files = _FilesOfRun.listed(store)
+    run = current_run_of(store, files.last_key)
+    marker = read_end_marker(store)
+    history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
+    reading = RunReading(run, marker is not None and marker.run_id == run, history)
+    reading.num_steps, reading.workers = len(files.steps), sorted(files.by_worker)
+    if not files.steps:
+        return reading
+    reading.first_step, reading.last_step = files.steps[0], files.steps[-1]
+    seen: set[int] = set()
+
+    def read(keys: Iterable[str], share: float) -> bool:
+        """Read files while there is a share of the limits left; return whether all were read."""
+        left = iter(keys)
+        while portion := list(islice(left, _PORTION)):
+            is_late = clock() - began >= share * limits.seconds
+            if seen and (is_late or history.num_bytes >= share * limits.bytes):
+                return False
+            for file in iter_step_files(store, portion):
+                if file.index is None or file.index.run == run:
+                    history.add(file)
+                    seen.add(file.step)
+        return True
+
+    around = list(dict.fromkeys(files.around(evidence[:_MAX_WINDOWS])))
+    history.watched = _tensors_by_worker(evidence)
+    is_all = read(around, _SHARE_OF_FINDINGS)
+    history.watched = {}  # of these only what is around the findings is drawn
+    known, workers = set(around), {found.worker for found in evidence}
+    rest = (key for key in files.sampled(limits.steps, workers) if key not in known)
+    is_all = read(rest, 1.0) and is_all
+    reading.num_steps_read = len(seen)
+    _note(reading, files, is_cut=not is_all)
+    return reading
+
+
+def _tensors_by_worker(evidence: Sequence[Evidence]) -> dict[str, set[str]]:
+    tensors: dict[str, set[str]] = {}
+    for found in evidence:
+        tensors.setdefault(found.worker, set()).add(found.tensor)
+    return tensors
+
+
+def current_run_of(store: Store, last_key: str | None = None) -> str | None:
+    """Return the RunId of the run that a folder is about: the named one, or that of its last file.
+
+    Other than `current_run` it reads one index file at most.
+
+    Args:
+        store: The trial's root.
+        last_key: Key of its last index file, if that is known already.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    run = named_run(store)
+    if run is not None:
+        return run
+    if last_key is None:
+        last_key = next((key for key, _ in deque(list_index_files(store), maxlen=1)), None)
+    files = iter_step_files(store, [] if last_key is None else [last_key])
+    last = next(files, None)
+    return None if last is None or last.index is None else last.index.run
+
+
+def _note(reading: RunReading, files: _FilesOfRun, *, is_cut: bool) -> None:
+    history = reading.history
+    if reading.num_steps_read < reading.num_steps:
+        why = ", for there was no time for more" if is_cut else ""
+        reading.notes.append(
+            f"{reading.num_steps_read} of {reading.num_steps} saved steps were looked at, evenly "
+            f"over the run and around findings{why}"
+        )
+    if len(files.by_worker) > 1:
+        reading.notes.append(f"curves and heat maps are those of {history.worker}")
+    if len(files.by_worker) > _MAX_WORKERS:
+        reading.notes.append(
+            f"{_MAX_WORKERS} of {len(files.by_worker)} workers and those of findings were looked at"
+        )
+    if history.without_statistics:
+        reading.notes.append(
+            f"{history.without_statistics} files hold no statistics, as those of the original "
+            "client; rule_runtime.create_trial(path).plot() reads the values instead"
+        )
+    reading.notes += [f"an index file cannot be read: {text}" for text in history.problems]
+    if history.left_out_scalars:
+        reading.notes.append(f"{len(history.left_out_scalars)} further curves were left out")
+
+
+@dataclass(frozen=True)
+class _FilesOfRun:
+    """The index files of a folder by step; those of other runs are among them."""
+
+    steps: Sequence[int]
+    by_worker: Mapping[str, Mapping[int, str]]
+    last_key: str | None
+
+    @classmethod
+    def listed(cls, store: Store) -> _FilesOfRun:
+        by_worker: dict[str, dict[int, str]] = {}
+        last_key = None
+        for key, name in list_index_files(store):
+            by_worker.setdefault(name.worker, {})[name.step] = key
+            last_key = key
+        steps = sorted({step for of_worker in by_worker.values() for step in of_worker})
+        return cls(steps, by_worker, last_key)
+
+    def around(self, evidence: Sequence[Evidence]) -> list[str]:
+        """Return keys of the steps around findings, of the worker of each."""
+        keys = []
+        for found in evidence:
+            of_worker = self.by_worker.get(found.worker, {})
+            at = bisect_left(self.steps, found.step)
+            near = self.steps[max(0, at - _WINDOW) : at + _WINDOW + 1]
+            keys += [of_worker[step] for step in near if step in of_worker]
+        return keys
+
+    def sampled(self, limit: int, wanted: set[str]) -> Iterator[str]:
+        """Yield keys of no more steps than a limit, of a few workers, coarse first."""
+        workers = sorted(self.by_worker)
+        chosen = [*workers[:_MAX_WORKERS], *sorted(wanted.intersection(workers[_MAX_WORKERS:]))]
+        for step in _spread(self.steps, limit):
+            for worker in chosen:
+                if step in self.by_worker[worker]:
+                    yield self.by_worker[worker][step]
+
+
+def _spread(steps: Sequence[int], limit: int) -> Iterator[int]:
+    """Yield steps, the first and the last among them, so that every beginning is spread evenly.
+
+    Where there are more than the limit, one is taken of each of as many equal portions, not always
+    at the same place of it: an evaluation at every hundredth step must neither be always met nor
+    always missed.
+    """
+    count = min(len(steps), max(limit, 2))
+    portions = [at * len(steps) // count for at in range(count + 1)]
+    picked = [
+        steps[low + int((high - low) * (at * _GOLDEN % 1.0))]
+        for at, (low, high) in enumerate(pairwise(portions))
+    ]
+    picked[0], picked[-1] = steps[0], steps[-1]
+    yield picked[0]
+    yield picked[-1]
+    bits = max(count - 1, 1).bit_length()
+    for number in range(1 << bits):
+        at = int(f"{number:0{bits}b}"[::-1], 2)
+        if 0 < at < count - 1:
+            yield picked[at]
+
+
+_GOLDEN: Final = 0.6180339887498949

@@ -1,0 +1,101 @@
+"""Verdicts as SARIF 2.1.0, the format of code scanning services for findings of analysis tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from hook_layer.format.paths import index_key
+from rule_runtime.evaluation.outcome import Evidence, RuleStatus
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.rule import snake_case
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["sarif_json"]
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_ROOT: Final = "TRIAL"
+
+
+def sarif_json(path: str, states: Mapping[str, EvaluationState]) -> str:
+    """Return verdicts as a SARIF log: findings as results, what could not be judged as notices.
+
+    A finding is located in the index file of its step, relative to the trial's root.
+
+    Args:
+        path: Folder or URI of the trial's root.
+        states: The final states by the names of the rules.
+    """
+    names = list(states)
+    results = [
+        _result(name, names.index(name), state.evidence)
+        for name, state in states.items()
+        if state.evidence is not None
+    ]
+    notices = [
+        {
+            "level": "note" if state.has_found_nothing_to_judge else "error",
+            "message": {"text": state.reason},
+            "associatedRule": {"id": name, "index": names.index(name)},
+        }
+        for name, state in states.items()
+        if state.status is RuleStatus.ERROR
+    ]
+    root = path if "://" in path else Path(path).absolute().as_uri()
+    run = {
+        "tool": {
+            "driver": {
+                "name": "stepwatch",
+                "version": metadata.version("stepwatch"),
+                "rules": [_rule(name) for name in names],
+            }
+        },
+        "originalUriBaseIds": {_ROOT: {"uri": f"{root.rstrip('/')}/"}},
+        "invocations": [
+            {
+                "executionSuccessful": not any(notice["level"] == "error" for notice in notices),
+                "toolExecutionNotifications": notices,
+            }
+        ],
+        "results": results,
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rule(name: str) -> dict[str, Any]:
+    """Return the descriptor of a rule, whose name may have parameters behind it."""
+    rules = available_rules()
+    by_any_name = {**{snake_case(rule): rules[rule] for rule in rules}, **rules}
+    known = by_any_name.get(name.partition(":")[0])
+    if known is None:
+        return {"id": name}
+    return {"id": name, "name": known.__name__, "shortDescription": {"text": known.summary()}}
+
+
+def _result(name: str, index: int, evidence: Evidence) -> dict[str, Any]:
+    described = evidence.to_json()
+    return {
+        "ruleId": name,
+        "ruleIndex": index,
+        "level": "error",
+        "message": {"text": f"{evidence.line}\n{evidence.remedy}"},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {
+                        "uri": quote(index_key(evidence.step, evidence.worker)),
+                        "uriBaseId": _ROOT,
+                    }
+                },
+                "logicalLocations": [{"fullyQualifiedName": evidence.tensor, "kind": "tensor"}],
+            }
+        ],
+        "properties": {
+            key: described[key]
+            for key in ("step", "mode", "worker", "measure", "value", "threshold", "count")
+        },
+    }

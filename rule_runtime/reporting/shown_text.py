@@ -1,0 +1,25 @@
+"""Texts out of files as a page shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["shown_text"]
+
+_MAX_LENGTH: Final = 160
+
+
+def shown_text(value: object, max_length: int = _MAX_LENGTH) -> str:
+    """Return a text without what cannot be printed, shortened in its middle if it is long.
+
+    Names come out of files: they must not turn the writing direction, nor fill a page.
+
+    Args:
+        value: A name, or anything else.
+        max_length: The most characters that are returned.
+    """
+    text = "".join(c if c.isprintable() else "?" for c in str(value)[: 4 * max_length])
+    if len(text) <= max_length:
+        return text
+    half = (max_length - 1) // 2
+    return f"{text[:half]}\u2026{text[-half:]}"

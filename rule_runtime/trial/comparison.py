@@ -1,0 +1,123 @@
+"""Comparing two trials by the statistics of what both saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from rule_runtime.trial.trial import Trial
+
+__all__ = ["Comparison", "TensorDifference", "compare_trials"]
+
+_KEYS: Final = ("mode", "mode_step", "worker", "tensor")
+_STATISTICS: Final = ("size", "nan", "inf", "min", "max", "mean", "std", "abs_mean", "l2")
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How a tensor differs between two trials.
+
+    Attributes:
+        tensor: Its name.
+        num_common: Number of steps, times workers, at which both saved it.
+        first_step: The first mode step of these at which it differs; None if it never does.
+        mode: The name of that step's mode; empty if it never differs.
+        largest: The largest relative difference of a statistic; inf where one alone is finite.
+    """
+
+    tensor: str
+    num_common: int
+    first_step: int | None
+    mode: str
+    largest: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two trials have in common, and what not.
+
+    Attributes:
+        only_in_first: Names of tensors that only the first saved.
+        only_in_second: Names of tensors that only the second saved.
+        not_in_common: Names of tensors that both saved, but never at the same step.
+        differences: Of the others, those that differ first at the top, then by name.
+    """
+
+    only_in_first: Sequence[str]
+    only_in_second: Sequence[str]
+    not_in_common: Sequence[str]
+    differences: Sequence[TensorDifference]
+
+    @property
+    def is_same(self) -> bool:
+        """True if both saved the same tensors, and these do not differ where both have them."""
+        has_others = self.only_in_first or self.only_in_second or self.not_in_common
+        return not has_others and all(each.first_step is None for each in self.differences)
+
+
+def compare_trials(
+    first: Trial,
+    second: Trial,
+    *,
+    regex: str | Sequence[str] | None = None,
+    tolerance: float = 1e-6,
+) -> Comparison:
+    """Compare the statistics of the tensors that two trials saved at the same steps of a mode.
+
+    Two numbers a and b differ by |a - b| / max(|a|, |b|); what is below 1e-12 counts as zero.
+
+    Args:
+        first: A trial.
+        second: Another.
+        regex: Regular expressions, one of which must be found in a tensor's name.
+        tolerance: Relative difference up to which two numbers are the same.
+
+    Raises:
+        ImportError: If pandas is not installed.
+        re.error: If `regex` is no regular expression.
+        ValueError: If the tolerance is negative.
+    """
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance is {tolerance}, but must be 0 or more")
+    names = [set(trial.select_tensors(regex)) for trial in (first, second)]
+    tables = [trial.to_dataframe(regex=regex, statistics=_STATISTICS) for trial in (first, second)]
+    joined = tables[0].merge(tables[1], on=list(_KEYS), suffixes=("", "_second"))
+    found = [_difference(name, rows, tolerance) for name, rows in joined.groupby("tensor")]
+    common = names[0] & names[1]
+    return Comparison(
+        only_in_first=sorted(names[0] - names[1]),
+        only_in_second=sorted(names[1] - names[0]),
+        not_in_common=sorted(common - {each.tensor for each in found}),
+        differences=sorted(found, key=_by_first_step),
+    )
+
+
+def _by_first_step(found: TensorDifference) -> tuple[float, str]:
+    return (np.inf if found.first_step is None else found.first_step, found.tensor)
+
+
+def _difference(name: Any, rows: Any, tolerance: float) -> TensorDifference:
+    sizes = np.max(
+        [_relative(rows[each], rows[f"{each}_second"]) for each in _STATISTICS], axis=0, initial=0.0
+    )
+    differ = rows[sizes > tolerance].sort_values("step")
+    at = None if differ.empty else differ.iloc[0]
+    return TensorDifference(
+        tensor=str(name),
+        num_common=len(rows),
+        first_step=None if at is None else int(at["mode_step"]),
+        mode="" if at is None else str(at["mode"]),
+        largest=float(sizes.max(initial=0.0)),
+    )
+
+
+def _relative(first: Any, second: Any) -> Any:
+    """Return |a - b| / max(|a|, |b|) [rows], 0 where both are NaN and inf where one is."""
+    a, b = (np.asarray(column, np.float64) for column in (first, second))
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(a - b) / np.maximum(np.maximum(np.abs(a), np.abs(b)), 1e-12)
+    is_same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(is_same, 0.0, np.where(np.isfinite(sizes), sizes, np.inf))

@@ -1,0 +1,88 @@
+"""`stepwatch evaluate` for machines: JUnit's XML and SARIF."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from hook_layer.storage.local import LocalStore
+from rule_runtime.trial.step_index import list_index_files
+from tests.rule_runtime.cli.invoking import invoke, trial_in
+
+RULES = ("--rule", "vanishing_gradient", "--rule", "NonFinite", "--rule", "Overfit")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    trial_in(folder).step(500, {"gradient/a\x07<&>": np.float32([1e-9]), "a_weight": [1.0]})
+    return folder
+
+
+def test_junit_has_a_test_for_each_rule(run: Path) -> None:
+    status, output = invoke("evaluate", run, *RULES, "--output", "junit")
+    assert status == 1
+    (suite,) = ET.fromstring(output)
+    assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    found, passed, skipped = suite
+    assert (found.get("name"), found[0].tag) == ("vanishing_gradient", "failure")
+    assert "gradient/a\N{REPLACEMENT CHARACTER}<&>: mean(|g|) 1e-09" in str(found[0].get("message"))
+    assert "at step 500 resulted in the condition being met" in str(found[0].text)
+    assert passed[0].tag == "system-out"
+    assert skipped[0].tag == "skipped"
+    assert "no loss was saved" in str(skipped[0].get("message"))
+
+
+def test_junit_tells_an_error_from_a_rule_with_nothing_to_judge(run: Path, tmp_path: Path) -> None:
+    rule = tmp_path / "mine.py"
+    rule.write_text(
+        "from rule_runtime import Rule\n"
+        "class Mine(Rule):\n"
+        '    """Is broken."""\n'
+        "    def check(self, step, memory):\n"
+        "        return 1 / 0\n"
+    )
+    status, output = invoke("evaluate", run, "--rule", f"{rule}:Mine", "--output", "junit")
+    assert status == 2
+    ((test,),) = ET.fromstring(output)
+    assert test[0].tag == "error"
+    assert "ZeroDivisionError" in str(test[0].get("message"))
+
+
+def test_sarif_names_rule_tensor_and_an_index_file_that_exists(run: Path) -> None:
+    status, output = invoke("evaluate", run, *RULES, "--output", "sarif")
+    assert status == 1
+    log = json.loads(output)
+    (scan,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    rules = scan["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == ["vanishing_gradient", "NonFinite", "Overfit"]
+    (result,) = scan["results"]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "vanishing_gradient"
+    assert result["properties"]["step"] == 500
+    (location,) = result["locations"]
+    place = location["physicalLocation"]["artifactLocation"]
+    root = scan["originalUriBaseIds"][place["uriBaseId"]]["uri"]
+    assert root == f"{run.as_uri()}/"
+    ((key, _),) = list_index_files(LocalStore(run))
+    assert place["uri"] == key
+    assert location["logicalLocations"][0]["fullyQualifiedName"] == "gradient/a\x07<&>"
+    (notice,) = scan["invocations"][0]["toolExecutionNotifications"]
+    assert (notice["level"], notice["associatedRule"]["id"]) == ("note", "Overfit")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "junit", "sarif"])
+def test_verdicts_go_to_a_file(run: Path, tmp_path: Path, form: str) -> None:
+    file = tmp_path / "verdicts"
+    status, output = invoke("evaluate", run, *RULES, "--output", form, "--output-file", file)
+    assert (status, output) == (1, "")
+    assert "vanishing_gradient" in file.read_text()

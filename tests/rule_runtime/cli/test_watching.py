@@ -1,0 +1,99 @@
+"""`stepwatch watch`: a run on the terminal, while it trains and behind it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from hook_layer.format.job_file import JobFile
+from rule_runtime.cli.watching import sparkline, watch_run
+from rule_runtime.live_page.follower import RunFollower
+from rule_runtime.rules.non_finite import NonFinite
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
+
+
+def begin(trial: TrialBuilder) -> None:
+    job = JobFile(
+        training_job_name="mnist-7",
+        run_id=trial.run,
+        platform="local",
+        started_at="2026-01-01T00:00:00Z",
+    )
+    trial.store.put("job.json", job.encode())
+    trial.collections(losses=("loss",))
+
+
+def test_how_a_run_stands(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    for step in range(3):
+        trial.step(step * 10, {"loss": np.float32([1.0 - step / 10])})
+    status, output = invoke("watch", tmp_path / "run", "--once", "--rule", "non_finite")
+    assert status == 0
+    assert "mnist-7: step 20, 3 saved, goes on" in output
+    assert "InProgress" in output
+    assert "█▄▁" in output
+    trial.step(30, {"loss": [np.nan]})
+    trial.end()
+    status, found = invoke_json("watch", tmp_path / "run", "--once", "--rule", "non_finite")
+    assert status == 1
+    assert found["has_ended"]
+    (verdict,) = found["verdicts"]
+    assert verdict["RuleEvaluationStatus"] == "IssuesFound"
+
+
+def test_it_is_shown_until_the_training_has_ended() -> None:
+    trial = TrialBuilder()
+    begin(trial)
+    trial.step(0, {"loss": [1.0]})
+    follower = RunFollower(trial.store, [("NonFinite", NonFinite())])
+    steps = iter([1, 2])
+
+    def train_on() -> None:
+        step = next(steps, None)
+        if step is None:
+            trial.end()
+        else:
+            trial.step(step, {"loss": [1.0 / step]})
+
+    written = io.StringIO()
+    numbers = watch_run(
+        follower.look,
+        follower.numbers,
+        has_ended=lambda: follower.has_ended,
+        console=Console(file=written, width=120, force_terminal=True),
+        pause=train_on,
+    )
+    assert numbers.reading.has_ended
+    assert numbers.reading.last_step == 2
+    text = written.getvalue()
+    assert "step 0, 1 saved, goes on" in text
+    assert "step 2, 3 saved, has ended" in text
+    assert "NoIssuesFound" in text
+
+
+def test_an_interruption_ends_it() -> None:
+    trial = TrialBuilder()
+    begin(trial)
+    trial.step(0, {"loss": [1.0]})
+    follower = RunFollower(trial.store, [])
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    numbers = watch_run(
+        follower.look, follower.numbers, has_ended=lambda: False, console=None, pause=interrupt
+    )
+    assert numbers.reading.num_steps == 1
+
+
+def test_curves_of_one_line() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([5.0, 5.0]) == "▁▁"
+    assert sparkline([0.0, None, 7.0]) == "▁×█"  # noqa: RUF001 - the sign that is shown
+    long = sparkline([float(number) for number in range(1000)], width=8)
+    assert long == "▁▂▃▄▅▆▇█"
