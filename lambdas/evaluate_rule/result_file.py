@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from hook_layer.storage.base import StorageError
 from lambdas.shared.status_event import status_detail
+from rule_runtime.evaluation.result_file import result_place
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
@@ -16,11 +16,7 @@ if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
     from lambdas.shared.state_table import StoredState
 
-__all__ = ["ResultFiles", "result_place"]
-
-_TENSORS: Final = "debug-output/"
-_OUTPUT: Final = "rule-output/"
-_FILE: Final = "status.json"
+__all__ = ["ResultFiles"]
 
 
 class ResultFiles:
@@ -46,17 +42,3 @@ class ResultFiles:
         except (StorageError, ValueError) as error:
             self._telemetry.count("ResultsNotWritten")
             self._telemetry.warning("the verdict is not written as a file", problem=str(error))
-
-
-def result_place(root_uri: str, rule_configuration_name: str) -> tuple[str, str]:
-    """Return the folder of a job, and the key of a rule's result below it.
-
-    Args:
-        root_uri: The trial's root; its last part `debug-output` is left off, as in the original's
-            layout, and other roots are the job's folder themselves.
-        rule_configuration_name: The rule; what cannot be part of a name is escaped.
-    """
-    folder = root_uri
-    if root_uri.endswith(f"/{_TENSORS}"):
-        folder = root_uri.removesuffix(_TENSORS)
-    return folder, f"{_OUTPUT}{quote(rule_configuration_name, safe=' ')}/{_FILE}"

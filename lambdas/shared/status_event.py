@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SCHEMA_VERSION, STATUS_SOURCE
+from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
 from rule_runtime.evaluation.outcome import MAX_STATUS_DETAILS_LENGTH, status_details
+from rule_runtime.evaluation.result_file import RuleResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,34 +69,24 @@ class EventBridgeAnnouncer:
 def status_detail(registration: Registration, stored: StoredState) -> dict[str, Any]:
     """Return the detail of the event that tells the status of `stored`.
 
-    An event that is sent again for the same transition has the same status and time. Keys whose
-    value is not known (`TrainingJobArn`, `Evidence`) are absent, as in SageMaker's events.
+    An event that is sent again for the same transition has the same status and time.
 
     Args:
         registration: The job; its run is not looked at, `stored` says which one is meant.
         stored: The state after the transition.
     """
     state = stored.state
-    detail: dict[str, Any] = {
-        "SchemaVersion": STATUS_SCHEMA_VERSION,
-        "TrainingJobName": registration.training_job_name,
-        "RunId": stored.key.run_id,
-        "TrainingJobStatus": "InProgress",
-        "DebugOutputUri": stored.key.root_uri,
-        "DebugRuleEvaluationStatuses": [
-            {
-                "RuleConfigurationName": stored.key.rule,
-                "RuleEvaluationStatus": state.status.value,
-                "LastModifiedTime": stored.status_changed_at_ms,
-                "StatusDetails": _details(stored),
-            }
-        ],
-    }
-    if registration.training_job_arn is not None:
-        detail["TrainingJobArn"] = registration.training_job_arn
-    if state.evidence is not None:
-        detail["Evidence"] = _bounded(state.evidence)
-    return detail
+    return RuleResult(
+        training_job_name=registration.training_job_name,
+        run_id=stored.key.run_id,
+        root_uri=stored.key.root_uri,
+        rule=stored.key.rule,
+        status=state.status,
+        details=_details(stored),
+        changed_at_ms=stored.status_changed_at_ms,
+        training_job_arn=registration.training_job_arn,
+        evidence=None if state.evidence is None else _bounded(state.evidence),
+    ).to_json()
 
 
 def _details(stored: StoredState) -> str:

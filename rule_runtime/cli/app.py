@@ -15,6 +15,7 @@ from rule_runtime.cli.judging import evaluate, run
 from rule_runtime.cli.local_target import local_app
 from rule_runtime.cli.looking import plot, tensors
 from rule_runtime.cli.report import report
+from rule_runtime.cli.status import status
 from rule_runtime.cli.ui import ui
 from rule_runtime.cli.watching import watch
 
@@ -34,7 +35,19 @@ app = typer.Typer(
 )
 
 app.command(context_settings={"allow_interspersed_args": False})(run)
-for _command in (watch, evaluate, compare, tensors, plot, report, ui, download, autopatch, doctor):
+for _command in (
+    watch,
+    evaluate,
+    status,
+    compare,
+    tensors,
+    plot,
+    report,
+    ui,
+    download,
+    autopatch,
+    doctor,
+):
     app.command()(_command)
 app.add_typer(rules_app)
 app.add_typer(local_app)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import cache
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -19,6 +18,7 @@ from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.diagnosis.deployment import deployment_findings, place_findings
 from rule_runtime.diagnosis.finding import Finding, Verdict
 from rule_runtime.diagnosis.installation import installation_findings, library_version
+from rule_runtime.jobs.aws import Aws
 
 __all__ = ["doctor"]
 
@@ -56,17 +56,9 @@ def _findings(path: str | None, stack: str | None) -> Iterator[Finding]:
     parts = urlsplit(path or "")
     if stack is not None:
         bucket = parts.netloc if parts.scheme == "s3" else ""
-        yield from deployment_findings(cache(_client), stack, library_version(), bucket)
+        yield from deployment_findings(Aws(), stack, library_version(), bucket)
     if path is not None:
         yield from place_findings(open_store(path))
-
-
-def _client(service: str) -> Any:
-    try:
-        import boto3  # noqa: PLC0415 - only who asks about a deployment needs it
-    except ImportError as error:
-        raise ImportError("--stack needs boto3: pip install 'stepwatch[aws]'") from error
-    return boto3.client(service)  # type: ignore[call-overload]  # its overloads are by literals
 
 
 def _print(findings: list[Finding]) -> None:

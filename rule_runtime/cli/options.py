@@ -16,6 +16,8 @@ from hook_layer.storage.base import StorageError, Store
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.evaluation.rule import Rule
+from rule_runtime.jobs.aws import AwsRequestError
+from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
 from rule_runtime.trial.opening import create_trial
 from rule_runtime.trial.trial import Trial
@@ -108,12 +110,18 @@ class ChosenRules:
         return frozenset(self.names) | (self.pack.stops if self.pack else frozenset())
 
 
+_MISTAKES: Final = (
+    *(ValueError, ImportError, OSError, TimeoutError),
+    *(TrialError, StorageError, AwsRequestError, DeploymentError),
+)
+
+
 @contextmanager
 def mistakes() -> Iterator[None]:
     """Print what the user can change, and end with the status for it."""
     try:
         yield
-    except (ValueError, TrialError, StorageError, ImportError, OSError) as error:
+    except _MISTAKES as error:
         told = Console(stderr=True)
         told.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(ExitStatus.NOT_JUDGED) from None

@@ -104,8 +104,18 @@ class WatchedRun:
     def _configuration(self) -> dict[str, Any]:
         pack = find_pack("recommended").with_interval(self._options.save_interval)
         collections = pack.collections_for(rule for _, rule in self._rules)
+        rules = [
+            {
+                "RuleConfigurationName": name,
+                "RuleParameters": {"rule_to_invoke": type(rule).__name__},
+            }
+            for name, rule in self._rules
+        ]
+        # Elsewhere than here a deployment may judge the job, and by rules of its own.
+        is_here = "://" not in self._options.out_dir
         return {
             "TrainingJobName": Path(self._options.out_dir).name,
+            **({"DebugRuleConfigurations": rules} if is_here else {}),
             "DebugHookConfig": {
                 "LocalPath": self._options.out_dir,
                 "HookParameters": {

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from hook_layer.storage.base import StorageError, Store
 from rule_runtime.diagnosis.finding import Finding, Verdict
+from rule_runtime.jobs.aws import Aws, AwsRequestError
 
 __all__ = ["deployment_findings", "place_findings"]
 
 _TEST_KEY: Final = "stepwatch-doctor.txt"
 _TEST: Final = b"written, read and removed by `stepwatch doctor`\n"
 _STABLE: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE")
-
-Clients = Callable[[str], Any]
-"""Returns the boto3 client of a service."""
 
 
 def place_findings(store: Store) -> Iterator[Finding]:
@@ -43,25 +41,23 @@ def place_findings(store: Store) -> Iterator[Finding]:
 
 
 def deployment_findings(
-    clients: Clients, stack_name: str, version: str, bucket: str = ""
+    aws: Aws, stack_name: str, version: str, bucket: str = ""
 ) -> Iterator[Finding]:
     """Yield what there is to say of the credentials, the stack, and whether it watches a bucket.
 
     Args:
-        clients: Returns the boto3 client of a service.
+        aws: The account.
         stack_name: Name of the stack.
         version: Version of the library here.
         bucket: Bucket that trainings write to; empty: none is asked about.
     """
-    identity, error = _asked(lambda: clients("sts").get_caller_identity())
+    identity, error = _asked(aws, "sts", "get_caller_identity")
     if identity is None:
         remedy = "set AWS_PROFILE, or give this machine a role"
         yield Finding("credentials", Verdict.PROBLEM, error, remedy)
         return
     yield Finding("credentials", Verdict.OK, str(identity.get("Arn")))
-    described, error = _asked(
-        lambda: clients("cloudformation").describe_stacks(StackName=stack_name)
-    )
+    described, error = _asked(aws, "cloudformation", "describe_stacks", StackName=stack_name)
     if described is None:
         remedy = "deploy it (cdk deploy), or name it by --stack, and its Region by AWS_REGION"
         yield Finding(f"stack {stack_name}", Verdict.PROBLEM, error, remedy)
@@ -72,7 +68,7 @@ def deployment_findings(
     yield _version(outputs.get("Version", ""), version)
     if bucket:
         yield _is_watched(bucket, outputs.get("TensorBucketNames", "").split(","))
-        yield _notifications(clients, bucket)
+        yield _notifications(aws, bucket)
 
 
 def _state(name: str, status: str) -> Finding:
@@ -101,11 +97,9 @@ def _is_watched(bucket: str, watched: list[str]) -> Finding:
     )
 
 
-def _notifications(clients: Clients, bucket: str) -> Finding:
+def _notifications(aws: Aws, bucket: str) -> Finding:
     subject = "events of the bucket"
-    found, error = _asked(
-        lambda: clients("s3").get_bucket_notification_configuration(Bucket=bucket)
-    )
+    found, error = _asked(aws, "s3", "get_bucket_notification_configuration", Bucket=bucket)
     if found is None:
         return Finding(subject, Verdict.NOTE, error, "s3:GetBucketNotification is needed to tell")
     if "EventBridgeConfiguration" in found:
@@ -114,11 +108,9 @@ def _notifications(clients: Clients, bucket: str) -> Finding:
     return Finding(subject, Verdict.PROBLEM, "do not go to EventBridge: no rule wakes up", remedy)
 
 
-def _asked(question: Callable[[], Any]) -> tuple[Any, str]:
-    """Return an answer of a service, or None and what was wrong."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - an extra
-
+def _asked(aws: Aws, service: str, operation: str, **arguments: Any) -> tuple[Any, str]:
+    """Return the answer of a service, or None and what was wrong."""
     try:
-        return question(), ""
-    except (BotoCoreError, ClientError) as error:
+        return aws.call(service, operation, **arguments), ""
+    except AwsRequestError as error:
         return None, str(error)

@@ -28,6 +28,7 @@ __all__ = [
 TERMINAL_STATUSES = frozenset({"Completed", "Failed", "Stopped"})
 
 _create_training_job = SageMakerModelBackend.create_training_job
+_respond_to_create = SageMakerResponse.create_training_job
 _describe_training_job = SageMakerModelBackend.describe_training_job
 _put_events = EventsBackend.put_events
 
@@ -36,7 +37,8 @@ _put_events = EventsBackend.put_events
 def patch_training_job_life() -> None:
     """Let a training job run until it is finished, and be stopped; tell EventBridge of both.
 
-    Without it a job is Completed as soon as it is created, and StopTrainingJob does not exist.
+    Without it a job is Completed as soon as it is created, StopTrainingJob does not exist, and
+    DescribeTrainingJob does not tell the job's Environment.
     """
 
     def create_training_job(self: Any, **arguments: Any) -> Any:
@@ -47,6 +49,12 @@ def patch_training_job_life() -> None:
         job.final_metric_data_list = None
         _enter(self, job, "InProgress", "Training")
         return job
+
+    def respond_to_create(self: Any) -> Any:
+        answer = _respond_to_create(self)
+        job = self.sagemaker_backend.training_jobs[self._get_param("TrainingJobName")]
+        job.environment = self._get_param("Environment") or {}
+        return answer
 
     def stop_training_job(self: Any) -> Any:
         backend = self.sagemaker_backend
@@ -63,6 +71,7 @@ def patch_training_job_life() -> None:
         return ActionResult({})
 
     SageMakerModelBackend.create_training_job = create_training_job
+    SageMakerResponse.create_training_job = respond_to_create
     SageMakerResponse.stop_training_job = stop_training_job
 
 

@@ -9,8 +9,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from hook_layer.storage.base import check_key
-from lambdas.evaluate_rule.result_file import result_place
 from lambdas.shared import clients
+from rule_runtime.evaluation.result_file import result_place
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import Pipeline

@@ -14,6 +14,7 @@ from moto import mock_aws
 
 from rule_runtime.diagnosis.deployment import deployment_findings
 from rule_runtime.diagnosis.finding import Verdict
+from rule_runtime.jobs.aws import Aws
 from tests.rule_runtime.cli.invoking import invoke, invoke_json
 
 BUCKET = "tensors"
@@ -81,8 +82,9 @@ def test_a_stack_that_watches_the_bucket() -> None:
         stubber.add_response(
             "get_bucket_notification_configuration", {"EventBridgeConfiguration": {}}
         )
-        clients = {"s3": s3, **{name: boto3.client(name) for name in ("sts", "cloudformation")}}
-        found = list(deployment_findings(clients.__getitem__, "Stepwatch-dev", version, BUCKET))
+        aws = Aws()
+        aws._clients["s3"] = s3
+        found = list(deployment_findings(aws, "Stepwatch-dev", version, BUCKET))
     assert {each.verdict for each in found} == {Verdict.OK}
     assert [each.told for each in found][1:] == [
         "CREATE_COMPLETE",

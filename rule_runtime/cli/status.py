@@ -1,0 +1,81 @@
+"""The command `status`: a job from its submission on."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from rule_runtime.cli.evaluation import ExitStatus
+from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.cli.output import STATUS_COLOURS
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.jobs import DebugJob
+
+__all__ = ["status"]
+
+
+def status(  # noqa: PLR0917 - each is an option of the command
+    job: Annotated[str, typer.Argument(help="Name of the training job.")],
+    output_path: Annotated[
+        str | None,
+        typer.Option(help="Where jobs write, s3:// or a folder. Default: what SageMaker says."),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until every rule has ended.")] = False,
+    logs: Annotated[bool, typer.Option("--logs", help="Tell where the rules' logs are.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Ask the job to stop first.")] = False,
+    stage: Annotated[str, typer.Option(help="Stage of the deployment that judges it.")] = "dev",
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Tell how a job and its rules stand.
+
+    Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, or it cannot be told.
+    """
+    with mistakes():
+        found = DebugJob(job, output_path, stage=stage)
+        if stop:
+            found.stop()
+        if wait:
+            # Progress goes where verdicts do not: those may be read by a program.
+            found.wait_for_rules(out=lambda line: typer.echo(line, err=True))
+        described = found.describe()
+        urls = found.rule_log_urls() if logs else {}
+    rules: list[dict[str, Any]] = described["DebugRuleEvaluationStatuses"]
+    if output is OutputFormat.JSON:
+        told = {**described, "RuleLogUrls": urls} if logs else described
+        typer.echo(json.dumps(told, indent=2, default=str))
+    else:
+        _print(job, described, rules, urls)
+    raise typer.Exit(_exit_status({rule["RuleEvaluationStatus"] for rule in rules}))
+
+
+def _exit_status(statuses: set[str]) -> ExitStatus:
+    if RuleStatus.ISSUES_FOUND.value in statuses:
+        return ExitStatus.ISSUE_FOUND
+    has_failed = RuleStatus.ERROR.value in statuses
+    return ExitStatus.NOT_JUDGED if has_failed else ExitStatus.NO_ISSUE
+
+
+def _print(
+    job: str, described: dict[str, Any], rules: list[dict[str, Any]], urls: dict[str, str]
+) -> None:
+    console = Console()
+    secondary = described.get("SecondaryStatus")
+    told = described["TrainingJobStatus"] + (f", {secondary}" if secondary else "")
+    console.print(Text(f"{job}: {told}", style="bold"))
+    table = Table("rule", "status", "since", Column("details", ratio=1))
+    for rule in rules:
+        state = rule["RuleEvaluationStatus"]
+        table.add_row(
+            Text(rule["RuleConfigurationName"]),
+            Text(state, style=STATUS_COLOURS.get(RuleStatus(state), "")),
+            Text(f"{rule['LastModifiedTime']:%Y-%m-%d %H:%M:%S}"),
+            Text((rule.get("StatusDetails") or "").strip().rpartition("\n")[2]),
+        )
+    console.print(table)
+    for name, url in urls.items():
+        console.print(f"{name}: {url}", markup=False, highlight=False, soft_wrap=True)

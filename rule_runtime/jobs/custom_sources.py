@@ -1,0 +1,108 @@
+"""The files of custom rules: those of this machine go where the deployment runs them from.
+
+A deployment runs only the files that whoever deployed it pinned by their SHA-256. So a file of this
+machine is uploaded if it is one of those, and to the key that it is pinned under.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hook_layer.storage.base import ObjectNotFoundError
+from rule_runtime.custom_rules.loader import MAX_SOURCE_BYTES
+
+if TYPE_CHECKING:
+    from rule_runtime.configuration.debug_rule import Rule
+    from rule_runtime.jobs.aws import Aws
+    from rule_runtime.jobs.deployment import CustomRuleFiles, Deployment
+
+__all__ = ["with_absolute_sources", "with_uploaded_sources"]
+
+
+def with_absolute_sources(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return rules whose files are named by absolute paths, for jobs of this machine.
+
+    Args:
+        rules: The rules.
+
+    Raises:
+        ValueError: A file does not exist.
+    """
+    return tuple(
+        rule.with_source(str(_existing(rule, source)))
+        if (source := _local_source(rule)) is not None
+        else rule
+        for rule in rules
+    )
+
+
+def with_uploaded_sources(
+    rules: Sequence[Rule], deployment: Deployment, aws: Aws
+) -> tuple[Rule, ...]:
+    """Return rules whose files lie where the deployment runs them from.
+
+    Args:
+        rules: The rules; those of the deployment and files in S3 stay as they are.
+        deployment: The deployment; asked only if a file of this machine is among them.
+        aws: The account.
+
+    Raises:
+        ValueError: A file does not exist, or is none that the deployment runs.
+        DeploymentError: There is no deployment, or it may not be looked at.
+        StorageError: A file cannot be uploaded.
+    """
+    return tuple(
+        _uploaded(rule, source, deployment.custom_rules, aws)
+        if (source := _local_source(rule)) is not None
+        else rule
+        for rule in rules
+    )
+
+
+def _local_source(rule: Rule) -> str | None:
+    return rule.source if rule.source and "://" not in rule.source else None
+
+
+def _existing(rule: Rule, source: str) -> Path:
+    path = Path(source).expanduser().resolve()
+    if not path.is_file():
+        raise ValueError(f"rule {rule.name!r}: source={source!r} is no file of this machine")
+    return path
+
+
+def _uploaded(rule: Rule, source: str, files: CustomRuleFiles, aws: Aws) -> Rule:
+    path = _existing(rule, source)
+    if path.stat().st_size > MAX_SOURCE_BYTES:
+        raise ValueError(
+            f"rule {rule.name!r}: {path} has {path.stat().st_size} bytes; a rule's file may have "
+            f"{MAX_SOURCE_BYTES}"
+        )
+    data = path.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    keys = [key for key, sha256 in files.sha256_by_key.items() if sha256.lower() == digest]
+    if not keys:
+        raise ValueError(_not_pinned(rule, path, digest, files))
+    key = next((key for key in keys if key.rpartition("/")[2] == path.name), keys[0])
+    store = aws.open_store(files.uri(""))
+    try:
+        is_there = store.get(key, 0, MAX_SOURCE_BYTES + 1) == data
+    except ObjectNotFoundError:
+        is_there = False
+    if not is_there:
+        store.put(key, data)
+    return rule.with_source(files.uri(key))
+
+
+def _not_pinned(rule: Rule, path: Path, digest: str, files: CustomRuleFiles) -> str:
+    pinned = {**files.sha256_by_key, path.name: digest}
+    was = files.sha256_by_key.get(path.name)
+    what = f"is pinned as {was} there" if was else "is not pinned there"
+    return (
+        f"rule {rule.name!r}: the deployment runs only files that whoever deploys it pinned, and "
+        f"{path.name} with the SHA-256 {digest} {what}; after a review: "
+        f"cdk deploy -c stepwatch:custom_rules='{json.dumps(pinned)}'"
+    )

@@ -1,0 +1,299 @@
+"""A job from its submission on, as its owner sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.format.job_file import StopFile
+from rule_runtime.jobs.aws import Aws, Session
+from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment, DeploymentError
+from rule_runtime.jobs.job_files import JobFiles
+from rule_runtime.jobs.job_location import find_location
+from rule_runtime.jobs.native_job import (
+    described_training_job,
+    is_terminal,
+    native_statuses,
+    stop_training_job,
+)
+from rule_runtime.jobs.places import is_in_s3, tensorboard_root
+from rule_runtime.jobs.rule_logs import native_log_urls, our_log_urls
+from rule_runtime.jobs.summary import RuleSummary, failure_of, moment_of_start
+from rule_runtime.jobs.waiting import Patience, wait_for_rules
+from rule_runtime.trial.trial import Trial
+
+if TYPE_CHECKING:
+    from hook_layer.format.job_file import JobFile
+
+__all__ = ["DebugJob"]
+
+logger = logging.getLogger("stepwatch")
+
+_SAGEMAKER: Final = "sagemaker"
+_STOP_REASON: Final = "its owner called DebugJob.stop()"
+
+
+class DebugJob:
+    """A training job, from its submission on.
+
+    Whether the job runs on SageMaker, elsewhere, or by `stepwatch run` in a folder: the verdicts
+    come from the results that the evaluators leave beside its tensors
+    (`rule-output/<rule>/status.json`), so `s3:GetObject` on the job's folder and `s3:ListBucket`
+    are all that is needed, beside `sagemaker:DescribeTrainingJob` for jobs of SageMaker. Those of
+    SageMaker's own Debugger come from its description of the job.
+
+    Args:
+        name: Name of the job.
+        output_path: Where its output goes below, as it was prepared; None to ask SageMaker.
+        configuration: URI of the hook's configuration, where it is not in the job's folder.
+        earlier_run: RunId of a run in the folder that is not meant.
+        stage: The deployment that judges the job; asked for log groups, and for the names of its
+            rules where the job asks for none.
+        session: A boto3 session; None for the credentials and the Region of this environment.
+        clock: Seconds since the epoch.
+        sleep: Waits for a number of seconds.
+
+    Raises:
+        ValueError: No output path is given, and SageMaker runs no job of this name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        output_path: str | os.PathLike[str] | None = None,
+        *,
+        configuration: str | None = None,
+        earlier_run: str | None = None,
+        stage: str = DEFAULT_STAGE,
+        session: Session | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._name = name
+        self._aws = Aws(session)
+        self._clock, self._sleep = clock, sleep
+        self._deployment = Deployment(self._aws, stage)
+        self._known_at = datetime.fromtimestamp(clock(), timezone.utc)
+        path = None if output_path is None else os.fspath(output_path)
+        location = find_location(name, path, self._aws)
+        self._is_in_s3 = is_in_s3(location.places.root)
+        self._files = JobFiles(
+            location.places,
+            self._aws.open_store,
+            configuration or location.configuration,
+            earlier_run,
+        )
+
+    def __repr__(self) -> str:
+        return f"DebugJob({self.name!r}, {self.debug_output!r})"
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self._name
+
+    @property
+    def debug_output(self) -> str:
+        """Where the job's tensors lie, ending in "/"."""
+        return self._files.root.uri
+
+    @property
+    def tensorboard_output(self) -> str | None:
+        """Where the job's TensorBoard files lie, ending in "/"; None if there are none."""
+        found = (self._files.configuration() or {}).get("TensorBoardOutputConfig")
+        if found is None:
+            described = self._described(self._files.job_file()) or {}
+            found = described.get("TensorBoardOutputConfig")
+        path = (found or {}).get("S3OutputPath")
+        return None if path is None else tensorboard_root(path, self.name)
+
+    def latest_job_debugger_artifacts_path(self) -> str:
+        """Return `debug_output`, under the name of the SageMaker SDK."""
+        return self.debug_output
+
+    def latest_job_tensorboard_artifacts_path(self) -> str | None:
+        """Return `tensorboard_output`, under the name of the SageMaker SDK."""
+        return self.tensorboard_output
+
+    def trial(self) -> Trial:
+        """Return the job's tensors; there may be none yet."""
+        return Trial(self._files.root, name=self.name)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is known of the job, in the names of DescribeTrainingJob.
+
+        `TrainingJobStatus`, `SecondaryStatus`, `DebugHookConfig` and `DebugRuleEvaluationStatuses`
+        are there for every job. For one of SageMaker all the rest is, too. For others the files
+        tell: a job is `InProgress` until its hook has written the end marker, so one that was
+        killed stays so.
+        """
+        job = self._files.job_file()
+        described = self._described(job)
+        configuration = self._files.configuration() or {}
+        told = dict(described) if described is not None else self._files.life(job).to_json()
+        told["TrainingJobName"] = self.name
+        if "DebugHookConfig" not in told:
+            told["DebugHookConfig"] = configuration.get("DebugHookConfig")
+        told["DebugRuleEvaluationStatuses"] = self._summary(job, described)
+        return told
+
+    def rule_job_summary(self) -> list[dict[str, Any]]:
+        r"""Return the status of every rule of the job, in the order in which they are configured.
+
+        Each rule is there from the submission on, as `InProgress` before its first verdict. Rules
+        of SageMaker's own Debugger, where the job has them, come after ours.
+
+        Returns:
+            For each rule `RuleConfigurationName`, `RuleEvaluationJobArn`, `RuleEvaluationStatus`,
+            `StatusDetails` (ends in a newline, as the original's) and `LastModifiedTime` (a
+            datetime in UTC). No processing job evaluates a rule here, so `RuleEvaluationJobArn` is
+            the ARN of the object in S3 that holds the rule's result, for a job in a folder the
+            URI of that file; it need not exist yet.
+
+        Raises:
+            StorageError: The job's files cannot be read.
+            AwsRequestError: SageMaker does not answer.
+        """
+        job = self._files.job_file()
+        return self._summary(job, self._described(job))
+
+    def wait_for_rules(
+        self,
+        *,
+        poll_s: float = 5.0,
+        timeout_s: float | None = None,
+        out: Callable[[str], None] = print,
+    ) -> list[Mapping[str, Any]]:
+        """Wait until every rule has ended: without an issue, with one, or with an error.
+
+        Prints `<rule>: <status>` for each rule, and again whenever its status changes.
+
+        Args:
+            poll_s: Seconds between two looks.
+            timeout_s: Longest wait in seconds; None for no limit. A rule stays `InProgress` while
+                the job trains, and for ever where no deployment watches the bucket.
+            out: Prints a line.
+
+        Returns:
+            The last `rule_job_summary`.
+
+        Raises:
+            TimeoutError: A rule has not ended in time.
+            StorageError: The job's files cannot be read.
+            AwsRequestError: SageMaker does not answer.
+        """
+        patience = Patience(poll_s, timeout_s, self._clock, self._sleep)
+        return list(wait_for_rules(self._look, patience, out))
+
+    def rule_log_urls(self) -> dict[str, str]:
+        """Return where the console shows what the evaluator of each rule logged about this job.
+
+        Needs the rights of `Deployment`. Rules of SageMaker's own Debugger log to their processing
+        jobs. A job in a folder has no such pages: its rules run where `stepwatch run` does.
+
+        Raises:
+            DeploymentError: The deployment may not be looked at.
+            ValueError: Nothing says the Region.
+        """
+        if not self._is_in_s3:
+            return {}
+        region = self._aws.region
+        if region is None:
+            raise ValueError("no Region is known: give a session that has one, or set AWS_REGION")
+        job = self._files.job_file()
+        native = native_log_urls(self.name, native_statuses(self._described(job)), region)
+        asked = {
+            rule["RuleConfigurationName"]: rule.get("RuleParameters") or {}
+            for rule in self._files.rule_configurations(job) or ()
+        }
+        rules = {name: asked.get(name, {}) for name in self._our_rules(job)}
+        return {**native, **our_log_urls(self.name, rules, self._deployment, region)}
+
+    def stop(self) -> None:
+        """Ask the job to stop: SageMaker by StopTrainingJob, then its loop by `stop.json`.
+
+        The hook sees `stop.json` within seconds and ends the loop before its next step. A job that
+        has ended stays as it is. Needs `sagemaker:StopTrainingJob` for a job of SageMaker, and
+        `s3:PutObject` on its `stop.json`.
+
+        Raises:
+            ValueError: The job has not begun, and SageMaker does not run it: there is no run to
+                stop.
+            AwsRequestError: SageMaker refuses.
+            StorageError: `stop.json` cannot be written.
+        """
+        job = self._files.job_file()
+        described = self._described(job)
+        if described is not None:
+            stop_training_job(self._aws, self.name)
+        elif job is None:
+            raise ValueError(
+                f"{self.name} has not begun, so nobody would see that it is to stop: there is no "
+                f"job.json in {self.debug_output}"
+            )
+        if job is None or self._files.life(job).has_ended:
+            return
+        moment = datetime.fromtimestamp(self._clock(), timezone.utc)
+        requested_at = moment.isoformat(timespec="seconds")
+        self._files.ask_to_stop(StopFile(_STOP_REASON, requested_at, run_id=job.run_id))
+
+    @cached_property
+    def _deployed_rules(self) -> tuple[str, ...]:
+        """Names of the deployed rules; none where nobody tells."""
+        if not self._is_in_s3:
+            return ()
+        try:
+            names = tuple(self._deployment.log_groups)
+        except DeploymentError as error:
+            logger.warning("%s is judged by the rules that are deployed: %s", self.name, error)
+            return ()
+        return tuple(name for name in names if not name.startswith("#"))
+
+    def _look(self) -> tuple[list[dict[str, Any]], bool]:
+        """Return the summary, and whether no further rule can come to be known."""
+        job = self._files.job_file()
+        described = self._described(job)
+        summary = self._summary(job, described)
+        is_known = bool(summary) or self._files.rule_configurations(job) is not None
+        has_ended = self._files.life(job).has_ended or is_terminal(described)
+        return summary, is_known or has_ended
+
+    def _our_rules(self, job: JobFile | None) -> list[str]:
+        """Return the names of the rules that our evaluators judge the job by."""
+        asked = self._files.rule_configurations(job)
+        if asked is not None:
+            return [rule["RuleConfigurationName"] for rule in asked]
+        told = [result.rule for result in self._files.results(job)]
+        if job is None and self._files.configuration() is None:
+            return told  # perhaps a job of SageMaker's own Debugger, with nothing of ours
+        return list(dict.fromkeys([*self._deployed_rules, *told]))
+
+    def _summary(
+        self, job: JobFile | None, described: Mapping[str, Any] | None
+    ) -> list[dict[str, Any]]:
+        summary = RuleSummary(
+            root_uri=self.debug_output,
+            region=self._aws.region if self._is_in_s3 else None,
+            began_at=moment_of_start(job, described, self._known_at),
+            failure=failure_of(job, described, self.debug_output),
+        )
+        ours = self._our_rules(job)
+        members = [summary.of(name, self._files.result(name, job)) for name in ours]
+        return members + [
+            status
+            for status in native_statuses(described)
+            if status["RuleConfigurationName"] not in ours
+        ]
+
+    def _described(self, job: JobFile | None) -> Mapping[str, Any] | None:
+        """Return what SageMaker says of the job; None if it runs elsewhere."""
+        if not self._is_in_s3:
+            return None
+        if job is not None and job.platform.lower() != _SAGEMAKER:
+            return None
+        return described_training_job(self._aws, self.name)

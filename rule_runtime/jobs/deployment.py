@@ -1,0 +1,136 @@
+"""What a deployment says of itself: its outputs, its log groups, the custom rules that it runs.
+
+Whoever asks needs the rights `cloudformation:DescribeStacks` on the stack, and for log groups and
+custom rules `lambda:GetFunctionConfiguration` on its functions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from rule_runtime.jobs.aws import Aws, AwsRequestError
+
+__all__ = [
+    "CUSTOM_RULES_GROUP",
+    "DEFAULT_STAGE",
+    "JOB_RULES_GROUP",
+    "CustomRuleFiles",
+    "Deployment",
+    "DeploymentError",
+]
+
+DEFAULT_STAGE: Final = "dev"
+"""Stage of a deployment that names none."""
+
+# Names that infra and the functions share; lambdas.contracts has them for those.
+JOB_RULES_GROUP: Final = "#job-rules"
+CUSTOM_RULES_GROUP: Final = "#custom-rules"
+_LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
+_CUSTOM_RULES: Final = "STEPWATCH_CUSTOM_RULES"
+_CUSTOM_RULE_BUCKET: Final = "STEPWATCH_CUSTOM_RULE_BUCKET"
+_NOTIFY_FUNCTION: Final = "NotifyFunctionName"
+_JOB_RULES_FUNCTION: Final = "JobRulesFunctionName"
+
+
+class DeploymentError(Exception):
+    """There is no such deployment, or it does not say what is needed of it."""
+
+
+@dataclass(frozen=True)
+class CustomRuleFiles:
+    """The files of custom rules that a deployment runs.
+
+    Attributes:
+        bucket: Bucket that they lie in; empty if there are none.
+        sha256_by_key: The pinned SHA-256 of each, by its key.
+    """
+
+    bucket: str = ""
+    sha256_by_key: Mapping[str, str] = field(default_factory=dict)
+
+    def uri(self, key: str) -> str:
+        """Return the URI of a file."""
+        return f"s3://{self.bucket}/{key}"
+
+    def runs(self, source: str) -> bool:
+        """Tell whether the file at a URI is one of them."""
+        return source in map(self.uri, self.sha256_by_key)
+
+
+class Deployment:
+    """A deployed stack, asked when something of it is needed.
+
+    Args:
+        aws: The account and Region.
+        stage: The deployment's `stepwatch:stage`.
+    """
+
+    def __init__(self, aws: Aws, stage: str = DEFAULT_STAGE) -> None:
+        self._aws = aws
+        self.stack_name = f"Stepwatch-{stage}"
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """Outputs of the stack.
+
+        Raises:
+            DeploymentError: There is no such stack, or it may not be described.
+        """
+        try:
+            answer = self._aws.call("cloudformation", "describe_stacks", StackName=self.stack_name)
+        except AwsRequestError as error:
+            raise DeploymentError(
+                f"the stack {self.stack_name} cannot be described in {self._aws.region}: deploy "
+                f"it, or name the stage of another one by stage=..., or its Region ({error})"
+            ) from error
+        (stack,) = answer["Stacks"]
+        return {out["OutputKey"]: out["OutputValue"] for out in stack.get("Outputs", ())}
+
+    @cached_property
+    def log_groups(self) -> Mapping[str, str]:
+        """Names of the evaluators' log groups by the rules' configuration names, in their order.
+
+        Raises:
+            DeploymentError: There is no deployment, or its function may not be looked at.
+        """
+        return _texts(self._environment(_NOTIFY_FUNCTION).get(_LOG_GROUPS))
+
+    @cached_property
+    def custom_rules(self) -> CustomRuleFiles:
+        """The files of custom rules that it runs.
+
+        Raises:
+            DeploymentError: There is no deployment, or its function may not be looked at.
+        """
+        if _JOB_RULES_FUNCTION not in self.outputs:
+            return CustomRuleFiles()
+        variables = self._environment(_JOB_RULES_FUNCTION)
+        return CustomRuleFiles(
+            variables.get(_CUSTOM_RULE_BUCKET, ""), _texts(variables.get(_CUSTOM_RULES))
+        )
+
+    def _environment(self, output: str) -> Mapping[str, str]:
+        """Return the environment of the function that an output names."""
+        name = self.outputs.get(output)
+        if name is None:
+            raise DeploymentError(
+                f"the stack {self.stack_name} has no output {output}: deploy this version"
+            )
+        try:
+            answer = self._aws.call("lambda", "get_function_configuration", FunctionName=name)
+        except AwsRequestError as error:
+            raise DeploymentError(
+                f"the function {name} of {self.stack_name} cannot be looked at: allow "
+                f"lambda:GetFunctionConfiguration on it ({error})"
+            ) from error
+        variables: Mapping[str, str] = answer.get("Environment", {}).get("Variables", {})
+        return variables
+
+
+def _texts(text: str | None) -> dict[str, str]:
+    members: Any = json.loads(text) if text else {}
+    return {str(key): str(value) for key, value in members.items()}

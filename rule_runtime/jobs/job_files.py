@@ -1,0 +1,198 @@
+"""What the files of a job say of it: what was asked for, which run there is, what rules found."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.format.errors import FormatError, JobFileError
+from hook_layer.format.job_file import (
+    MAX_JOB_FILE_BYTES,
+    JobFile,
+    StopFile,
+    parse_job_file,
+    parse_stop_file,
+)
+from hook_layer.format.paths import JOB_FILE, STOP_FILE
+from hook_layer.storage.base import ObjectNotFoundError
+from hook_layer.storage.small_files import read_small
+from rule_runtime.evaluation.result_file import (
+    MAX_RESULT_BYTES,
+    RESULTS_PREFIX,
+    RuleResult,
+    parse_result,
+    result_place,
+)
+from rule_runtime.jobs.job_location import read_configuration
+from rule_runtime.trial.run_files import read_end_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hook_layer.storage.base import Store
+    from rule_runtime.jobs.places import JobPlaces
+
+__all__ = ["JobFiles", "RunLife"]
+
+logger = logging.getLogger("stepwatch")
+
+_RESULT: Final = "/status.json"
+
+
+@dataclass(frozen=True)
+class RunLife:
+    """How far a run has come, by its files.
+
+    Attributes:
+        has_begun: Whether its hook has written anything.
+        has_ended: Whether its hook has written the end marker.
+        is_asked_to_stop: Whether somebody asked this run to stop.
+    """
+
+    has_begun: bool = False
+    has_ended: bool = False
+    is_asked_to_stop: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this as DescribeTrainingJob would."""
+        if not self.has_begun:
+            status, secondary = "InProgress", "Starting"
+        elif self.is_asked_to_stop:
+            status = secondary = "Stopped" if self.has_ended else "Stopping"
+        elif self.has_ended:
+            status = secondary = "Completed"
+        else:
+            status, secondary = "InProgress", "Training"
+        return {"TrainingJobStatus": status, "SecondaryStatus": secondary}
+
+
+class JobFiles:
+    """The files of one job.
+
+    Args:
+        places: Where they are.
+        open_store: Returns the store at a place.
+        configuration: URI of the hook's configuration, where it is not in the job's folder.
+        earlier_run: RunId of a run that was there before, and is not meant.
+    """
+
+    def __init__(
+        self,
+        places: JobPlaces,
+        open_store: Callable[[str], Store],
+        configuration: str | None = None,
+        earlier_run: str | None = None,
+    ) -> None:
+        self._places = places
+        self._open_store = open_store
+        self._configuration_uri = configuration or places.configuration
+        self._earlier_run = earlier_run
+        self._root: Store | None = None
+        self._configuration: Mapping[str, Any] | None = None
+
+    @property
+    def root(self) -> Store:
+        """The trial's root.
+
+        `stepwatch run` writes into the job's folder itself.
+        """
+        if self._root is not None:
+            return self._root
+        root = self._open_store(self._places.root)
+        if not root.exists(JOB_FILE):
+            folder = self._open_store(self._places.folder)
+            if not folder.exists(JOB_FILE):
+                return root  # it has not begun
+            root = folder
+        self._root = root
+        return root
+
+    def job_file(self) -> JobFile | None:
+        """Return `job.json` of the run that is meant; None while it has not begun."""
+        try:
+            job = read_small(self.root, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
+        except ObjectNotFoundError:
+            return None
+        except JobFileError as error:
+            logger.warning("%s", error)
+            return None
+        return None if job.run_id == self._earlier_run else job
+
+    def configuration(self) -> Mapping[str, Any] | None:
+        """Return the hook's configuration as `prepare` stored it; None if there is none."""
+        if self._configuration is None:
+            self._configuration = read_configuration(self._configuration_uri, self._open_store)
+        return self._configuration
+
+    def rule_configurations(self, job: JobFile | None) -> list[Mapping[str, Any]] | None:
+        """Return the rules that the job asks for; None where the deployed ones apply.
+
+        Args:
+            job: The run's `job.json`; None while it has not begun.
+        """
+        if job is not None:
+            asked = job.debug_rule_configurations
+            return None if asked is None else list(asked)
+        found = (self.configuration() or {}).get("DebugRuleConfigurations")
+        return found if isinstance(found, list) else None
+
+    def result(self, rule_configuration_name: str, job: JobFile | None) -> RuleResult | None:
+        """Return what a rule came to in a run; None while it has come to nothing.
+
+        Args:
+            rule_configuration_name: The rule.
+            job: The run's `job.json`; None for a run of the original client, or before it begins.
+        """
+        folder, key = result_place(self.root.uri, rule_configuration_name)
+        return self._result(self._open_store(folder), key, job)
+
+    def results(self, job: JobFile | None) -> list[RuleResult]:
+        """Return what rules came to in a run, in the order of their names.
+
+        Args:
+            job: As for `result`.
+        """
+        folder, _ = result_place(self.root.uri, "")
+        store = self._open_store(folder)
+        keys = [key for key in store.list(RESULTS_PREFIX) if key.endswith(_RESULT)]
+        found = (self._result(store, key, job) for key in keys)
+        return [result for result in found if result is not None]
+
+    def life(self, job: JobFile | None) -> RunLife:
+        """Return how far a run has come.
+
+        Args:
+            job: The run's `job.json`; None while it has not begun.
+        """
+        if job is None:
+            return RunLife()
+        marker, stop = read_end_marker(self.root), self._stop_file()
+        return RunLife(
+            has_begun=True,
+            has_ended=marker is not None and marker.run_id in (None, job.run_id),
+            is_asked_to_stop=stop is not None and stop.run_id in (None, job.run_id),
+        )
+
+    def ask_to_stop(self, request: StopFile) -> None:
+        """Write `stop.json`."""
+        self.root.put(STOP_FILE, request.encode())
+
+    def _stop_file(self) -> StopFile | None:
+        try:
+            return read_small(self.root, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
+        except (ObjectNotFoundError, JobFileError):
+            return None
+
+    @staticmethod
+    def _result(store: Store, key: str, job: JobFile | None) -> RuleResult | None:
+        try:
+            result = read_small(store, key, MAX_RESULT_BYTES, parse_result)
+        except ObjectNotFoundError:
+            return None
+        except FormatError as error:
+            logger.warning("%s", error)
+            return None
+        run = "" if job is None else job.run_id
+        return result if result.run_id == run else None

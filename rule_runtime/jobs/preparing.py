@@ -1,0 +1,224 @@
+"""Preparing a job: its configuration, checked and stored where its hook reads it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from hook_layer.configuration.configuration_file import (
+    MAX_CONFIGURATION_BYTES,
+    OWN_VARIABLE,
+    ConfigurationFile,
+)
+from hook_layer.configuration.hook_json import parse_hook_configuration
+from rule_runtime.configuration.actions import ActionList
+from rule_runtime.configuration.debug_configuration import DebugConfiguration
+from rule_runtime.configuration.sdk_objects import as_actions
+from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
+from rule_runtime.jobs.aws import Aws, Session
+from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
+from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
+from rule_runtime.jobs.places import (
+    CONFIGURATION_FILE,
+    JobPlaces,
+    absolute_output_path,
+    bucket_of,
+    checked_job_name,
+    is_in_s3,
+    unique_job_name,
+)
+from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
+from rule_runtime.trial.run_files import named_run
+
+if TYPE_CHECKING:
+    from rule_runtime.configuration.debug_rule import Rule
+
+__all__ = ["prepare"]
+
+logger = logging.getLogger("stepwatch")
+
+_SWITCH: Final = "USE_SMDEBUG"
+
+
+def prepare(
+    *,
+    output_path: str | os.PathLike[str],
+    job_name: str | None = None,
+    base_job_name: str | None = None,
+    hook_config: object | Literal[False] = None,
+    rules: Iterable[object] | None = None,
+    actions: object = None,
+    tensorboard: object = None,
+    checkpoint_s3_uri: str | None = None,
+    checkpoint_local_path: str | None = None,
+    stage: str = DEFAULT_STAGE,
+    session: Session | None = None,
+    clock: Callable[[], float] = time.time,
+) -> PreparedJob:
+    """Prepare a training job: check its configuration, and store it where the job's hook reads it.
+
+    Tensors go to `{output_path}/{job_name}/debug-output/`, TensorBoard's files to
+    `{output_path}/{job_name}/tensorboard-output/`, the configuration to
+    `{output_path}/{job_name}/stepwatch.json`. Objects of the SageMaker SDK and JSON of
+    CreateTrainingJob are taken wherever ours are.
+
+    In S3 this needs the right `s3:PutObject` on the configuration; a custom rule in a file of this
+    machine needs those of `Deployment`, `s3:GetObject` and `s3:PutObject` on the file's object too.
+
+    Args:
+        output_path: S3 URI or folder below which the job's output goes.
+        job_name: Name of the job; or give `base_job_name`.
+        base_job_name: Beginning of a name that no other job has.
+        hook_config: What the hook saves; None for its defaults and what rules ask for; False for no
+            hook at all.
+        rules: The rules that judge the job; None for those that are deployed, with the parameters
+            they are deployed with; an empty list for none.
+        actions: What is done on a finding of a rule that has no actions of its own.
+        tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
+            None for no such files.
+        checkpoint_s3_uri: Where checkpoints are kept.
+        checkpoint_local_path: Folder of the checkpoints in the training container.
+        stage: The deployment that judges the job; asked only about custom rules.
+        session: A boto3 session; None for the credentials and the Region of this environment.
+        clock: Seconds since the epoch.
+
+    Raises:
+        TypeError: An object is nothing of the kind.
+        ValueError: A name or path is wrong; rules ask for what cannot be had together, take no such
+            parameter, or would have nothing to judge; a bucket is in another Region than the
+            session; the hook would refuse the configuration (`HookConfigurationError`).
+        DeploymentError: A custom rule is given as a file, and no deployment tells which it runs.
+        StorageError: The configuration cannot be stored.
+    """
+    now = clock()
+    name = _name(job_name, base_job_name, now)
+    output = absolute_output_path(output_path)
+    configuration = DebugConfiguration.of(
+        output,
+        hook_config=hook_config,
+        rules=() if rules is None else rules,
+        actions=actions,
+        tensorboard=tensorboard,
+    )
+    if configuration.hook is None and configuration.tensorboard is not None:
+        raise ValueError(
+            "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
+            "hook_config"
+        )
+    for rule in configuration.rules:
+        _check_rule(rule)
+    hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
+    aws = Aws(session)
+    checkpoint = Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path)
+    job = PreparedJob(
+        job_name=name,
+        output_path=output,
+        places=JobPlaces.of(hook_output, name),
+        configuration=configuration,
+        environment=MappingProxyType({_SWITCH: "0"}),
+        checkpoint=checkpoint,
+        prepared_at=now,
+        stage=stage,
+        session=session,
+    )
+    _check_regions(job, aws)
+    if configuration.hook is None:
+        return job
+    job = _with_sources(job, aws)
+    _store(job, _document(job, rules=rules, actions=actions), aws)
+    return replace(
+        job,
+        environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
+        # A run that is resumed keeps its id: it is no earlier one.
+        earlier_run=None if checkpoint else named_run(aws.open_store(job.places.root)),
+    )
+
+
+def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
+    if (job_name is None) == (base_job_name is None):
+        raise ValueError(
+            f"job_name is {job_name!r} and base_job_name is {base_job_name!r}: give one of them"
+        )
+    if job_name is not None:
+        return checked_job_name(job_name)
+    return unique_job_name(base_job_name or "", now)
+
+
+def _check_rule(rule: Rule) -> None:
+    """Refuse parameters that the evaluators would refuse when the job runs."""
+    if rule.source:
+        return
+    invoked = rule.rule_to_invoke or rule.name
+    try:
+        create_rule(invoked, rule.rule_parameters)
+    except UnknownRuleError as error:
+        # It may be one of a distribution that only the deployment has.
+        logger.warning("rule %s: %s here, so nothing of it is checked", rule.name, error)
+    except ValueError as error:
+        raise ValueError(f"rule {rule.name!r}: {error}") from error
+
+
+def _check_regions(job: PreparedJob, aws: Aws) -> None:
+    """Refuse buckets of another Region, whose events reach no evaluator of this one."""
+    board, checkpoint = job.configuration.tensorboard, job.checkpoint
+    given = {
+        "output_path": job.output_path,
+        "hook_config.s3_output_path": job.places.root,
+        "tensorboard.s3_output_path": board and board.s3_output_path,
+        "checkpoint_s3_uri": checkpoint and checkpoint.s3_uri,
+    }
+    regions: dict[str, str | None] = {}
+    for field, uri in given.items():
+        if not uri or not is_in_s3(uri) or aws.region is None:
+            continue
+        bucket = bucket_of(uri)
+        if bucket not in regions:
+            regions[bucket] = aws.region_of_bucket(bucket)
+        found = regions[bucket]
+        if found is not None and found != aws.region:
+            raise ValueError(
+                f"{field}: the bucket {bucket} is in {found}, and the session in {aws.region}: "
+                "give a bucket there, or a session of the bucket's Region; deployments and "
+                "training jobs take buckets of their own Region only"
+            )
+
+
+def _with_sources(job: PreparedJob, aws: Aws) -> PreparedJob:
+    rules = job.configuration.rules
+    if is_in_s3(job.places.root):
+        rules = with_uploaded_sources(rules, Deployment(aws, job.stage), aws)
+    else:
+        rules = with_absolute_sources(rules)
+    return replace(job, configuration=replace(job.configuration, rules=rules))
+
+
+def _document(job: PreparedJob, *, rules: object, actions: object) -> dict[str, Any]:
+    """Return the configuration as the hook reads it."""
+    document = {"TrainingJobName": job.job_name, **job.configuration.to_json(job.job_name)}
+    if rules is not None:
+        document.setdefault("DebugRuleConfigurations", [])
+    elif (asked := as_actions(actions)) is not None:
+        asked.update_training_job_prefix_if_not_specified(job.job_name)
+        listed = asked.actions if isinstance(asked, ActionList) else (asked,)
+        document["Actions"] = [dict(action.action_parameters) for action in listed]
+    if job.checkpoint is not None:
+        document["CheckpointConfig"] = job.checkpoint.to_json()
+    return document
+
+
+def _store(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> None:
+    """Store the configuration, if the hook will take it."""
+    parse_hook_configuration(ConfigurationFile(document, job.places.configuration, is_own=True))
+    data = json.dumps(document, indent=2).encode()
+    if len(data) > MAX_CONFIGURATION_BYTES:
+        raise ValueError(
+            f"the configuration has {len(data)} bytes, and a hook reads {MAX_CONFIGURATION_BYTES}: "
+            "give it fewer rules or shorter parameters"
+        )
+    aws.open_store(job.places.folder).put(CONFIGURATION_FILE, data)

@@ -1,0 +1,56 @@
+"""A copy of a folder of training code that has the hook's package in it.
+
+The training container then has the hook that its job was prepared with, whatever its image has
+installed and wherever this package came from.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import hook_layer
+
+__all__ = ["REQUIREMENTS", "REQUIREMENTS_FILE", "staged_source"]
+
+REQUIREMENTS_FILE: Final = "requirements.txt"
+REQUIREMENTS: Final = ("google-crc32c>=1.5", "numpy>=1.23", "typing-extensions>=4.5", "boto3>=1.35")
+"""What the hook needs where it writes to S3, as in `pyproject.toml`."""
+
+_LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "*.pyc", ".git", ".venv")
+
+
+def staged_source(source_dir: str | os.PathLike[str]) -> Path:
+    """Return a copy of a folder with the hook's package and its requirements.
+
+    The copy stays until this process ends. Requirements of the folder's own are kept, and come
+    first.
+
+    Args:
+        source_dir: The folder.
+
+    Raises:
+        ValueError: It is no folder of this machine, or has something else called `hook_layer`.
+    """
+    source = Path(source_dir).expanduser()
+    if not source.is_dir():
+        raise ValueError(f"source_dir is {os.fspath(source_dir)!r}, and no folder of this machine")
+    package = Path(hook_layer.__file__).resolve().parent
+    if (source / package.name).exists():
+        raise ValueError(
+            f"source_dir: {source / package.name} is there already, where the hook's package would "
+            "go: remove it"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="stepwatch-source-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    staged = folder / "code"
+    shutil.copytree(source, staged, ignore=_LEFT_OUT)
+    shutil.copytree(package, staged / package.name, ignore=_LEFT_OUT)
+    own = source / REQUIREMENTS_FILE
+    lines = own.read_text().splitlines() if own.is_file() else []
+    (staged / REQUIREMENTS_FILE).write_text("\n".join([*lines, *REQUIREMENTS]) + "\n")
+    return staged

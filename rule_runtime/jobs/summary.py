@@ -1,0 +1,123 @@
+"""The statuses of a job's rules in the shape that SageMaker's SDK made known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from rule_runtime.evaluation.outcome import MAX_STATUS_DETAILS_LENGTH, RuleStatus
+from rule_runtime.evaluation.result_file import result_place
+from rule_runtime.jobs.console_links import partition_of
+from rule_runtime.jobs.native_job import is_terminal
+
+if TYPE_CHECKING:
+    from hook_layer.format.job_file import JobFile
+    from rule_runtime.evaluation.result_file import RuleResult
+
+__all__ = ["RuleSummary", "failure_of", "is_final", "moment_of_start"]
+
+_FINAL: Final = frozenset(
+    status.value for status in RuleStatus if status.is_final or status is RuleStatus.STOPPED
+)
+_S3: Final = "s3://"
+
+
+@dataclass(frozen=True)
+class RuleSummary:
+    """Turns what is known of rules into members of a summary.
+
+    Attributes:
+        root_uri: The trial's root.
+        region: Region of the job, for the partition of ARNs.
+        began_at: When the job was submitted or began.
+        failure: Why a rule without a result can have none any more; empty while it still may.
+    """
+
+    root_uri: str
+    region: str | None
+    began_at: datetime
+    failure: str = ""
+
+    def of(self, rule_configuration_name: str, result: RuleResult | None) -> dict[str, Any]:
+        """Return the member of one rule.
+
+        Args:
+            rule_configuration_name: The rule.
+            result: What it came to; None while it has come to nothing.
+        """
+        if result is None:
+            status, details, changed_at = self._without_result(rule_configuration_name)
+        else:
+            status, details = result.status, result.details
+            changed_at = datetime.fromtimestamp(result.changed_at_ms / 1000, timezone.utc)
+        return {
+            "RuleConfigurationName": rule_configuration_name,
+            "RuleEvaluationJobArn": self._arn(rule_configuration_name),
+            "RuleEvaluationStatus": status.value,
+            "StatusDetails": _line(details),
+            "LastModifiedTime": changed_at,
+        }
+
+    def _without_result(self, rule: str) -> tuple[RuleStatus, str, datetime]:
+        if not self.failure:
+            return RuleStatus.IN_PROGRESS, "not evaluated to an end yet", self.began_at
+        details = (
+            "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "
+            f"{rule}: {self.failure}"
+        )
+        return RuleStatus.ERROR, details, self.began_at
+
+    def _arn(self, rule: str) -> str:
+        folder, key = result_place(self.root_uri, rule)
+        if not folder.startswith(_S3):
+            return folder + key
+        partition = partition_of(self.region or "")
+        return f"arn:{partition}:s3:::{folder.removeprefix(_S3)}{key}"
+
+
+def failure_of(job: JobFile | None, described: Mapping[str, Any] | None, root_uri: str) -> str:
+    """Return why the rules of a job can come to no verdict any more; empty while they still may.
+
+    Args:
+        job: The run's `job.json`; None while it has not begun.
+        described: What SageMaker says of the job; None if it runs elsewhere.
+        root_uri: The trial's root.
+    """
+    if job is not None or described is None or not is_terminal(described):
+        return ""
+    return (
+        f"the job ended as {described['TrainingJobStatus']} and its hook wrote nothing to "
+        f"{root_uri}; see the job's log, and whether its role may write there"
+    )
+
+
+def moment_of_start(
+    job: JobFile | None, described: Mapping[str, Any] | None, otherwise: datetime
+) -> datetime:
+    """Return when a job began, or was submitted.
+
+    Args:
+        job: The run's `job.json`; None while it has not begun.
+        described: What SageMaker says of the job; None if it runs elsewhere.
+        otherwise: What counts where neither says it.
+    """
+    if job is None:
+        begun = (described or {}).get("CreationTime")
+        return begun if isinstance(begun, datetime) else otherwise
+    try:
+        moment = datetime.fromisoformat(job.started_at.replace("Z", "+00:00"))
+    except ValueError:
+        return otherwise
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def is_final(member: Mapping[str, Any]) -> bool:
+    """Tell whether a rule's status is one that it ends with."""
+    return member["RuleEvaluationStatus"] in _FINAL
+
+
+def _line(details: str) -> str:
+    """Return details that end in a newline, as the original's do, within the API's limit."""
+    return details.rstrip("\n")[: MAX_STATUS_DETAILS_LENGTH - 1] + "\n"

@@ -1,0 +1,82 @@
+"""`stepwatch status`: a job and its rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import STOP_FILE
+from hook_layer.storage.local import LocalStore
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.evaluation.result_file import RuleResult, result_place
+from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
+
+RULES = ("NonFinite", "LossSpike")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "mnist-7" / "debug-output")
+    job = JobFile(
+        training_job_name="mnist-7",
+        run_id="run-1",
+        platform="local",
+        started_at="2026-01-01T00:00:00Z",
+        debug_rule_configurations=tuple({"RuleConfigurationName": name} for name in RULES),
+    )
+    store.put("job.json", job.encode())
+    return store
+
+
+def tell(root: LocalStore, rule: str, status: RuleStatus, details: str) -> None:
+    result = RuleResult(
+        training_job_name="mnist-7",
+        run_id="run-1",
+        root_uri=root.uri,
+        rule=rule,
+        status=status,
+        details=details,
+        changed_at_ms=1_767_225_600_000,
+    )
+    folder, key = result_place(root.uri, rule)
+    LocalStore.from_uri(folder).put(key, json.dumps(result.to_json()).encode())
+
+
+def test_every_rule_is_told_from_the_beginning(root: LocalStore, tmp_path: Path) -> None:
+    status, found = invoke_json("status", "mnist-7", "--output-path", tmp_path)
+    assert status == 0
+    assert found["TrainingJobStatus"] == "InProgress"
+    statuses = found["DebugRuleEvaluationStatuses"]
+    assert [each["RuleConfigurationName"] for each in statuses] == list(RULES)
+    assert {each["RuleEvaluationStatus"] for each in statuses} == {"InProgress"}
+
+
+def test_a_finding_is_told_with_its_evidence(root: LocalStore, tmp_path: Path) -> None:
+    tell(root, "NonFinite", RuleStatus.ISSUES_FOUND, "Condition met\nloss: is NaN (worker_0)")
+    tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
+    status, output = invoke("status", "mnist-7", "--output-path", tmp_path)
+    assert status == 1
+    assert "loss: is NaN (worker_0)" in output
+    assert "2026-01-01 00:00:00" in output
+
+
+def test_a_rule_that_failed_is_no_success(root: LocalStore, tmp_path: Path) -> None:
+    tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
+    assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
+
+
+def test_it_waits_until_every_rule_has_ended(root: LocalStore, tmp_path: Path) -> None:
+    for rule in RULES:
+        tell(root, rule, RuleStatus.NO_ISSUES_FOUND, "5 steps evaluated")
+    trial_in(root.path).end()
+    status, output = invoke("status", "mnist-7", "--output-path", tmp_path, "--wait")
+    assert status == 0
+    assert "NonFinite: NoIssuesFound" in output
+
+
+def test_a_job_is_asked_to_stop(root: LocalStore, tmp_path: Path) -> None:
+    assert invoke("status", "mnist-7", "--output-path", tmp_path, "--stop")[0] == 0
+    assert json.loads(root.get(STOP_FILE))["RunId"] == "run-1"
