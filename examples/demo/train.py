@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import hook_layer.pytorch as smd
-from examples.demo.data import load_images
+from examples.images import load_images
 
 _BATCH_SIZE = 64
 _SAVE_INTERVAL = 10

@@ -1,4 +1,4 @@
-"""Real images for the demo: Fashion-MNIST where Debian's package has it, else digits."""
+"""Real images for the examples: Fashion-MNIST where Debian's package has it, else digits."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Looking into a network while it trains."""

@@ -1,0 +1,61 @@
+"""Interrupt a training twice, go on elsewhere, and judge it as the one run that it is.
+
+python -m examples.spot_training [FOLDER]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from examples.spot_training.train import NUM_STEPS, SAVE_INTERVAL
+from rule_runtime import create_trial
+from rule_runtime.cli.evaluation import evaluate_run
+from rule_runtime.evaluation.outcome import status_details
+from rule_runtime.evaluation.registry import create_rule
+
+INTERRUPTIONS = (110, 190)
+RULES = ("NonFinite", "VanishingGradient", "ExplodingTensor")
+
+
+def main(folder: Path) -> int:
+    """Train on three machines in turn; return 0 if that made one whole run."""
+    out_dir, storage = folder / "tensors", folder / "checkpoints"
+    storage.mkdir(parents=True)
+    for machine, at in enumerate([*INTERRUPTIONS, None]):
+        local = folder / f"machine-{machine}"
+        shutil.copytree(storage, local)  # as the platform does before it starts the script
+        status = train(out_dir, local, at)
+        shutil.copytree(local, storage, dirs_exist_ok=True)  # and behind it
+        shutil.rmtree(local)
+        expected = 0 if at is None else -signal.SIGTERM
+        if status != expected:
+            print(f"the training ended with {status}, not {expected}")
+            return 1
+    trial = create_trial(str(out_dir))
+    steps = trial.steps()
+    is_whole = steps == list(range(0, NUM_STEPS, SAVE_INTERVAL)) and trial.loaded_all_steps
+    print(f"{len(steps)} saved steps, {steps[0]} to {steps[-1]}, each of them once: {is_whole}")
+    rules = [(name, create_rule(name)) for name in RULES]
+    for name, state in evaluate_run(str(out_dir), rules).items():
+        print(f"{name}: {state.status.value}: {status_details(name, state)}")
+    return 0 if is_whole else 1
+
+
+def train(out_dir: Path, checkpoints: Path, interrupted_at: int | None) -> int:
+    """Run the script on a machine of its own, and return its exit status."""
+    config = checkpoints.with_name(f"{checkpoints.name}.json")
+    config.write_text(json.dumps({"LocalPath": str(checkpoints)}))
+    command = [sys.executable, "-m", "examples.spot_training.train", str(out_dir), str(checkpoints)]
+    command += [] if interrupted_at is None else [str(interrupted_at)]
+    environment = {**os.environ, "CHECKPOINT_CONFIG_FILE_PATH": str(config)}
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/spot")))

@@ -1,0 +1,1 @@
+"""A regression by boosted trees, and what the hook shows of it."""
