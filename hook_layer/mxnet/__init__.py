@@ -1,0 +1,259 @@
+"""The hook for MXNet Gluon: `from hook_layer.mxnet import Hook`.
+
+Where the hook looks in, in a training loop:
+
+    hook = Hook("s3://bucket/mnist-7")              # nothing is written before the first step
+    hook.register_block(net)
+    hook.register_block(loss_function)              # where a block computes the loss
+    for inputs, labels in batches:
+        with autograd.record():
+            outputs = net(inputs)                   # STEP BEGINS, before the forward pass of the
+                                                    #   registered block: the step before is handed
+                                                    #   over if it is still open; a stop request is
+                                                    #   raised; weights and biases are captured
+                                                    # BLOCK FORWARD: inputs and outputs of blocks
+            loss = loss_function(outputs, labels)   # LOSS FORWARD: loss and its inputs
+        loss.backward()                             # BACKWARD: a loss without a block
+        trainer.step(batch_size)                    # TRAINER STEPS: the optimiser's state, as it
+                                                    #   was before
+                                                    # TRAINER UPDATES: gradients, as the optimiser
+                                                    #   gets them
+                                                    # STEP IS CAPTURED: it is handed to the writer's
+                                                    #   thread
+        hook.save_scalar("lr", trainer.learning_rate)   # belongs to this step, too
+    hook.close()                                    # also on exit: waits for the writer, end marker
+
+MXNet computes in the background, and the hook never waits for it: it orders copies, which the
+writer's thread reads. In steps in which nothing is due nothing is copied.
+
+A **step** is one forward pass of the registered block. Where gradients are accumulated
+(`grad_req="add"`) each forward pass is a step then, and its gradients are the sums so far. A block
+whose parameters are on several contexts (`initialize(ctx=[mx.cpu(0), mx.cpu(1)])`) is called once
+on each: these forward passes are one step, until the Trainer has stepped or a context comes again.
+Then weights are those of the first context, gradients the sums over all, as the Trainer uses them,
+and inputs, outputs and losses of the contexts are numbered one after the other
+(`conv0_output_0`, `conv0_output_1`).
+
+Weights and the optimiser's state have the values before the step; the original saves weights as
+they are when the next step begins. Gradients are those that `Trainer.step` gives to the optimiser:
+clipped if the script clips them, summed over the batch as in `parameter.grad()` (the optimiser
+divides them by the batch size), and unscaled where `mxnet.contrib.amp` scales the loss. Without a
+Trainer they are those of the backward pass. In the modes EVAL and PREDICT neither gradients nor the
+state of optimisers are saved. The mode is GLOBAL until `hook.set_mode` says another one.
+
+**Losses** that no block computes are known from the backward pass: in a step in which no registered
+loss was called, whatever `backward` starts from is saved as `Loss_output_{i}`, unless it is given
+gradients of its own (`out_grad`). A loss that is saved by `save_tensor(name, value, "losses")` has
+a name of its own, and from then on those without a name are not saved.
+
+**Hybridized blocks** run as one graph, whose blocks MXNet does not call any more. Parameters,
+gradients, losses, and the inputs and outputs of the hybridized block itself are captured as
+always. Inputs and outputs of blocks inside of it have the same names and values as before; for them
+the graph is traced once more, and in steps in which they are due runs as a copy that tells of its
+values (`hook_layer.mxnet.graphs`). Not seen are values that a backend (`hybridize(backend=...)`,
+`optimize_for`) joins with others, and those that are no value of the graph; that is logged. MXNet's
+warning that hooks of a hybridized block have no effect is not true of ours.
+
+**Not seen**: references to `autograd.backward` that were taken before a block was registered;
+parameters that are sparse (their gradients neither; sparse gradients of dense ones are). With
+several workers of Horovod the first one writes; those of a parameter server do not know each other,
+so make a hook in one of them only. The Module API of MXNet has no blocks.
+
+Names: parameters `{parameter}`, e.g. `conv0_weight`, gradients `gradient/{parameter}`, inputs and
+outputs of blocks `{block}_input_{i}` and `{block}_output_{i}`, losses too, e.g.
+`softmaxcrossentropyloss0_output_0`, `scalar/{name}`, and, if the collection `optimizer_variables`
+is included, `optimizer_variables/{parameter}/{i}`. MXNet counts the blocks of a process in their
+names; give them a `prefix` for names that stay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+try:
+    from mxnet.gluon import Block
+except ImportError as error:
+    raise ImportError(
+        "hook_layer.mxnet needs MXNet 1.9: pip install 'stepwatch[mxnet]', with Python 3.11 or "
+        f"older, for it needs numpy before 1.24 ({error})",
+        name="mxnet",
+    ) from error
+
+from typing_extensions import Unpack
+
+from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.hook_json import HookConfiguration
+from hook_layer.configuration.hook_setup import HookArguments, set_up
+from hook_layer.current_hook import CurrentHook
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
+from hook_layer.hook_options import OptionArguments
+from hook_layer.mxnet.blocks import is_loss
+from hook_layer.mxnet.collections import DEFAULTS, Collection
+from hook_layer.mxnet.events import MxnetEvents
+from hook_layer.original_api import OriginalApi, missing_name
+from hook_layer.reductions import ReductionConfig
+from hook_layer.report import HookReport
+from hook_layer.save_config import SaveConfig, SaveConfigMode
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "HookReport",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "TrainingStoppedError",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
+
+
+class Hook(OriginalApi, MxnetEvents):
+    """Captures tensors of an MXNet training job; see this module for when and under which names.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`.
+        export_tensorboard: Write TensorBoard's files, to `out_dir/tensorboard`.
+        tensorboard_dir: Write them, and write them there: a folder, or `s3://bucket/prefix`.
+        dry_run: Decide everything and store nothing.
+        reduction_config: What is stored of a tensor; default: its value.
+        save_config: When; default: every 500 steps.
+        include_regex: Save also tensors whose name matches one of these.
+        include_collections: Save also these collections; `losses` always is.
+        save_all: Save everything.
+        include_workers: `one` of the workers of Horovod writes, the first; `all` is the same.
+        configuration: What a configuration file says, as `create_from_json_file` passes it; then
+            none of the other arguments may be given.
+        **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
+            stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
+            termination_timeout_s`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
+    """
+
+    _defaults = DEFAULTS
+
+    def __init__(  # noqa: PLR0917 - the original's arguments
+        self,
+        out_dir: str | os.PathLike[str] | None = None,
+        export_tensorboard: bool = False,
+        tensorboard_dir: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
+        reduction_config: ReductionConfig | None = None,
+        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
+        include_regex: str | Iterable[str] | None = None,
+        include_collections: str | Iterable[str] | None = None,
+        save_all: bool = False,
+        include_workers: str = "one",
+        *,
+        configuration: HookConfiguration | None = None,
+        **options: Unpack[OptionArguments],
+    ) -> None:
+        arguments = HookArguments(
+            out_dir,
+            export_tensorboard,
+            tensorboard_dir,
+            dry_run,
+            reduction_config,
+            save_config,
+            include_regex,
+            include_collections,
+            save_all,
+            include_workers,
+        )
+        setup = set_up(arguments, options, DEFAULTS, configuration)
+        super().__init__(
+            setup.targets,
+            setup.manager,
+            setup.options,
+            job=setup.job,
+            dry_run=setup.dry_run,
+            all_workers=setup.all_workers,
+        )
+        set_hook(self)
+
+    def register_block(self, block: Block) -> None:
+        """Watch a model, each of whose forward passes is a step; or a loss.
+
+        A loss is a `gluon.loss.Loss`, or a block without parameters to train whose class is called
+        `...Loss`.
+
+        Raises:
+            HookConfigurationError: It is no block, or was registered before.
+        """
+        if is_loss(block):
+            self.register_loss(block)
+            return
+        losses = self._registered.add_model(block)
+        if self.is_active:
+            self._watch_model(block)
+            for loss in losses:
+                self._watch_loss(loss)
+
+    def register_hook(self, block: Block) -> None:
+        """Same as `register_block`."""
+        self.register_block(block)
+
+    def register_loss(self, block: Block) -> None:
+        """Watch a loss, any block: its output becomes part of the collection `losses`.
+
+        Raises:
+            HookConfigurationError: It is no block.
+        """
+        if self._registered.add_loss(block) and self.is_active:
+            self._watch_loss(block)
+
+    # What the original registers with blocks, for scripts that do so themselves -------------------
+
+    def forward_pre_hook(self, block: Block, inputs: Any) -> None:
+        """Begin a step and capture the parameters of a registered model."""
+        if block in self._registered.models:
+            self._on_forward(block, inputs, None)
+
+    def forward_hook(self, block: Block, inputs: Any, outputs: Any) -> None:
+        """Capture inputs and outputs of a part of a registered model."""
+        if block in self._registered.names:
+            self._on_block_forward(block, inputs, outputs)
+
+
+_current: Final[CurrentHook[Hook]] = CurrentHook()
+
+
+def get_hook(
+    json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = True
+) -> Hook | None:
+    """Return the hook that was made or set last, or one that is made of a configuration file.
+
+    Args:
+        json_config_path: The file; None: as `Hook.create_from_json_file` finds it.
+        create_if_not_exists: Whether one is made if there is none, as the original always does.
+
+    Returns:
+        The hook; None without hook and file, and where `USE_SMDEBUG` switches hooks off.
+
+    Raises:
+        HookConfigurationError: The file has a mistake.
+    """
+    return _current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
+
+
+def set_hook(custom_hook: Hook) -> None:
+    """Make a hook the one that `get_hook` returns."""
+    _current.set(Hook, custom_hook)
+
+
+def del_hook() -> None:
+    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    _current.forget()
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_name(__name__, name)

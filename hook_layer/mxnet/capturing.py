@@ -1,0 +1,222 @@
+"""What the hook for MXNet captures: of which arrays, under which names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mxnet import autograd
+from mxnet.gluon import Block, HybridBlock, Parameter
+from mxnet.ndarray import NDArray
+
+from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.guard import guarded
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.mxnet.blocks import RegisteredBlocks, parts_of
+from hook_layer.mxnet.calls import BlockWatch, arrays_in
+from hook_layer.mxnet.capture import ArrayBackend
+from hook_layer.mxnet.collections import may_match, resolve_blocks
+from hook_layer.mxnet.distributed import rank_and_size
+from hook_layer.mxnet.graphs import GraphWatch, Numbering
+from hook_layer.mxnet.trainers import prepare_collections
+
+__all__ = ["GRADIENT_PREFIX", "MxnetCapture"]
+
+logger = logging.getLogger("stepwatch")
+
+GRADIENT_PREFIX = "gradient/"
+
+
+class MxnetCapture(BaseHook):
+    """A hook that knows what there is to capture of registered blocks.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker is to write; under Horovod the first one does alone.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        self._array_backend = ArrayBackend()
+        self._registered = RegisteredBlocks()
+        self._numbering = Numbering()
+        self._blocks = BlockWatch(self._on_block_forward)
+        self._graphs = GraphWatch(
+            self._on_graph_value, self._enter_graph, self._leave_graph, self._numbering
+        )
+        self._due_key: tuple[Any, ...] = ()
+        self._wanted_blocks: dict[tuple[Any, ...], set[Block]] = {}
+        self._uncaptured: dict[str, Parameter] = {}
+        self._refreshed: set[Block] = set()
+        self._warned_of_sparse = False
+
+    def _on_block_forward(self, block: Block, inputs: Any, outputs: Any) -> None:
+        """Take inputs and outputs of a block."""
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
+            logger.warning(
+                "include_workers='all' is not known to MXNet's hook: the worker of rank 0 writes"
+            )
+            self._all_workers = False
+        super()._open()
+
+    def _rank_and_size(self) -> tuple[int, int]:
+        return rank_and_size()
+
+    def _prepare_collections(self) -> None:
+        """Make the collections fit the registered blocks.
+
+        Raises:
+            HookConfigurationError: A collection has a block that is not part of them (ahead of the
+                first step only).
+        """
+        on_mistake = None if self.step == self._init_step else self.failures.mistaken
+        prepare_collections(self.collection_manager)
+        resolve_blocks(self.collection_manager, self._registered.names, on_mistake)
+
+    def _begin_capture(self) -> None:
+        """Note that a step began, and what is due in it."""
+        self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
+        self._numbering.clear()
+        self._graphs.reset()
+        self._uncaptured.clear()
+
+    # Parameters ----------------------------------------------------------------------------------
+
+    @guarded("blocks")
+    def _refresh(self, model: Block) -> None:
+        """Look once, when a model is called, whether layers were added since it was registered."""
+        if model not in self._refreshed:
+            self._refreshed.add(model)
+            self._registered.refresh(model)
+            self._wanted_blocks.clear()
+
+    @guarded("parameters")
+    def _await_parameters(self, model: Block) -> None:
+        """Capture a model's parameters, those without a value yet once they have one."""
+        parameters = self._registered.parameters(model)
+        self._uncaptured = {p.name: p for p in parameters if self._plan(p.name) is not None}
+        self._capture_parameters()
+
+    @guarded("parameters")
+    def _capture_parameters(self) -> None:
+        arrays = {}
+        for name, parameter in list(self._uncaptured.items()):
+            if parameter._stype != "default":  # noqa: SLF001 - no public way
+                self._warn_of_sparse(name)
+                del self._uncaptured[name]
+                continue
+            try:
+                arrays[name] = parameter.list_data()[0]
+            except RuntimeError:  # initialised when the shape of the inputs is known
+                continue
+            del self._uncaptured[name]
+        self._capture_all(arrays)
+
+    def _due_gradients(self, parameters: Iterable[Parameter]) -> dict[str, Parameter]:
+        """Return the parameters whose gradients are due, by the names of these."""
+        named = {GRADIENT_PREFIX + p.name: p for p in parameters if p.grad_req != "null"}
+        return {name: p for name, p in named.items() if self._plan(name) is not None}
+
+    def _warn_of_sparse(self, name: str) -> None:
+        if not self._warned_of_sparse:
+            self._warned_of_sparse = True
+            logger.warning(
+                "the values of %s, and of other sparse parameters, are not saved: MXNet keeps them "
+                "in a store, and gives the rows that a script asks for",
+                name,
+            )
+
+    # Inputs and outputs of blocks ----------------------------------------------------------------
+
+    @guarded("blocks")
+    def _watch_blocks(self, model: Block, inputs: Any) -> None:
+        """Watch the blocks whose inputs or outputs are due; a model that is a graph begins."""
+        due = self._due_blocks()
+        if not due:
+            self._unwatch_blocks()
+            return
+        graphs = set(self._registered.graphs())
+        inside = {part for graph in graphs for part in parts_of(graph) if part is not graph}
+        self._blocks.watch_only(due - inside)
+        self._graphs.watch_only(graphs - set(self._registered.models), due & inside)
+        if isinstance(model, HybridBlock) and model in graphs:
+            self._enter_graph(model, inputs, None)
+
+    @guarded("blocks")
+    def _enter_graph(self, graph: HybridBlock, inputs: Any, _: Any) -> None:
+        self._graphs.enter(graph, inputs)
+
+    @guarded("blocks")
+    def _leave_graph(self, graph: Block, _: Any, __: Any) -> None:
+        self._graphs.leave(graph)
+
+    def _unwatch_blocks(self) -> None:
+        self._blocks.watch_only(frozenset())
+        self._graphs.watch_only(frozenset(), frozenset())
+
+    def _due_blocks(self) -> set[Block]:
+        due = self._wanted_blocks.get(self._due_key)
+        if due is None:
+            collections = self._due
+            due = self._registered.named_like(lambda name: may_match(collections, name))
+            self._wanted_blocks[self._due_key] = due
+        return due
+
+    @guarded("blocks")
+    def _on_graph_value(self, name: str, array: NDArray) -> None:
+        self._capture_all({name: array})
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _capture_all(self, arrays: Mapping[str, NDArray], member_of: tuple[str, ...] = ()) -> None:
+        wanted: dict[str, tuple[Any, TensorPlan]] = {}
+        for name, array in arrays.items():
+            plan = self._plan(name, member_of)
+            if plan is not None:
+                wanted[name] = (array, plan)
+        self._capture(wanted)
+
+    def _numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:
+        """Return the arrays in `value` under `{prefix}{i}`; i goes on counting in a step."""
+        arrays = arrays_in(value)
+        first = self._numbering.next(prefix, len(arrays))
+        return {f"{prefix}{first + i}": array for i, array in enumerate(arrays)}
+
+    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        backend = self._array_backend
+        try:
+            with autograd.pause():  # what is computed here is no part of the script's graph
+                captured = super()._captured(tensors)
+            for name, tensor in captured.items():
+                if tensor.raw is None and tensor.shown is None:
+                    tensor.shown = backend.copy_of(tensors[name][0])  # so that it is accounted for
+        finally:
+            backend.forget()
+        return captured
+
+    def _backend_of(self, value: Any) -> TensorBackend:
+        if isinstance(value, NDArray):
+            return self._array_backend
+        return super()._backend_of(value)

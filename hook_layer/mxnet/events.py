@@ -1,0 +1,288 @@
+"""What happens in a Gluon training loop, and what is captured when; see `hook_layer.mxnet`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import ReferenceType, WeakKeyDictionary, ref
+
+from mxnet import autograd
+from mxnet.gluon import Block, Parameter, Trainer
+from mxnet.ndarray import NDArray
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import CollectionKeys
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.guard import guarded
+from hook_layer.hook_options import HookOptions
+from hook_layer.mxnet.blocks import RegisteredBlocks, name_of
+from hook_layer.mxnet.calls import BlockCall, arrays_in
+from hook_layer.mxnet.capturing import MxnetCapture
+from hook_layer.mxnet.trainers import own_gradient, state_arrays, updated_gradient
+from hook_layer.mxnet.watched_functions import (
+    ARRAY_BACKWARD,
+    BACKWARD,
+    TRAINER_STEP,
+    TRAINER_UPDATE,
+    TRAINER_UPDATES,
+)
+
+__all__ = ["MxnetEvents"]
+
+_LOSS_PREFIX = "Loss_output_"
+
+
+@dataclass
+class _Newest:
+    """The model that was called last: the next backward pass is taken for its."""
+
+    model: ReferenceType[Block] | None = None
+
+
+_newest = _Newest()
+
+
+class MxnetEvents(MxnetCapture):
+    """A hook that knows what blocks, backward passes and Trainers do.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker is to write.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        self._handles: list[Any] = []
+        self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
+        self._is_over = False  # whether the next pass begins a step
+        self._met_loss = self._names_losses = self._awaits_update = False
+        self._stepped: set[int] = set()  # Trainers, in this step and in the last that any did in
+        self._stepped_before: set[int] = set()
+        self._is_ours: WeakKeyDictionary[Trainer, bool] = WeakKeyDictionary()
+
+    def _watch_model(self, model: Block) -> None:
+        self._is_ours.clear()
+        self._wanted_blocks.clear()
+        if len(self._registered.models) == 1:
+            self._handles += [
+                BACKWARD.listen(behind=self._on_backward),
+                ARRAY_BACKWARD.listen(behind=self._on_backward),
+                TRAINER_STEP.listen(before=self._on_trainer, behind=self._on_trained),
+                TRAINER_UPDATE.listen(before=self._on_trainer, behind=self._on_trained),
+                TRAINER_UPDATES.listen(before=self._on_update),
+            ]
+        self._handles += [
+            BlockCall.before(model, self._on_forward),
+            BlockCall.behind(model, self._on_forwarded),
+        ]
+
+    def _watch_loss(self, loss: Block) -> None:
+        self._handles.append(BlockCall.behind(loss, self._on_loss))
+
+    # Where the hook looks in ---------------------------------------------------------------------
+
+    def _on_forward(self, model: Block, inputs: Any, _: Any) -> None:
+        arrays = arrays_in(inputs)
+        if not arrays:  # it is traced
+            return
+        _newest.model = ref(model)
+        is_new = not self._continues(model, arrays[0])
+        if is_new:
+            self._refresh(model)
+            self._try_to_begin_step()
+        if not self.is_active:
+            return
+        self._passes.add((model, arrays[0].context))
+        if self._due:
+            if is_new:
+                self._await_parameters(model)
+            self._watch_blocks(model, inputs)
+        elif is_new:
+            self._unwatch_blocks()
+
+    def _on_forwarded(self, model: Block, _: Any, __: Any) -> None:
+        if self._due:
+            self._leave_graph(model, None, None)
+            if self._uncaptured:
+                self._capture_parameters()
+
+    def _continues(self, model: Block, first_input: NDArray) -> bool:
+        """Tell whether a pass is that of another context in a step of several ones."""
+        if self._is_over or not self._passes or not self._is_parallel(model):
+            return False
+        context = first_input.context
+        return all(known is model and other != context for known, other in self._passes)
+
+    def _is_parallel(self, model: Block) -> bool:
+        parameters = self._registered.parameters(model)
+        try:
+            return bool(parameters) and len(parameters[0].list_ctx()) > 1
+        except RuntimeError:  # not initialised: what comes next fails, and says so
+            return False
+
+    @guarded("steps")
+    def _try_to_begin_step(self) -> None:
+        self._prepare_collections()
+        self._begin_step()
+        self._begin_capture()
+        self._passes.clear()
+        self._is_over = self._met_loss = self._awaits_update = False
+        if self._stepped:
+            self._stepped_before, self._stepped = self._stepped, set()
+
+    @guarded("blocks")
+    def _on_block_forward(self, block: Block, inputs: Any, outputs: Any) -> None:
+        if self._due:
+            name = name_of(block)
+            named = self._numbered(f"{name}_input_", inputs)
+            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
+
+    @guarded("losses")
+    def _on_loss(self, loss: Block, inputs: Any, outputs: Any) -> None:
+        if not arrays_in(outputs):  # it is traced
+            return
+        self._met_loss = True
+        if self._due:
+            self._capture_all(self._numbered(f"{name_of(loss)}_input_", inputs))
+            losses = self._numbered(f"{name_of(loss)}_output_", outputs)
+            self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
+
+    @guarded("losses")
+    def _on_backward(self, heads: Any, head_grads: Any = None, *_: Any, **keywords: Any) -> None:
+        given = [head_grads, keywords.get("out_grad")]
+        if not self._is_newest():
+            return
+        is_named = self._met_loss or self._names_losses or any(g is not None for g in given)
+        if self._due and not is_named:
+            named = self._numbered(_LOSS_PREFIX, heads)
+            self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
+        self._take_gradients()
+
+    def _is_newest(self) -> bool:
+        """Tell whether the model that was called last is one of this hook."""
+        newest = None if _newest.model is None else _newest.model()
+        return newest in self._registered.models
+
+    @guarded("gradients")
+    def _take_gradients(self) -> None:
+        """Capture the gradients that no Trainer is going to update parameters with."""
+        trained, others = self._by_trainer()
+        self._awaits_update = bool(trained)
+        if self._due:
+            self._capture_gradients(others)
+        if not trained and not any(self._is_parallel(model) for model in self._registered.models):
+            self._step_is_captured()
+
+    def _by_trainer(self) -> tuple[list[Parameter], list[Parameter]]:
+        """Return the parameters that have a Trainer, and those that have none."""
+        trained: list[Parameter] = []
+        others: list[Parameter] = []
+        for parameter in self._registered.all_parameters():
+            has_trainer = parameter._trainer is not None  # noqa: SLF001 - no public way
+            (trained if has_trainer else others).append(parameter)
+        return trained, others
+
+    @guarded("optimizer variables")
+    def _on_trainer(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        if self._due and self._trains_our_parameters(trainer):
+            self._capture_state(trainer)
+
+    @guarded("gradients")
+    def _on_update(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        if self._due and self._trains_our_parameters(trainer):
+            self._capture_updates(trainer)
+
+    @guarded("steps")
+    def _on_trained(self, trainer: Trainer, *_: Any, **__: Any) -> None:
+        if not self._trains_our_parameters(trainer):
+            return
+        self._stepped.add(id(trainer))
+        if self._stepped_before <= self._stepped:
+            self._is_over = True
+            self._awaits_update = False
+            self._step_is_captured()
+
+    # How -----------------------------------------------------------------------------------------
+
+    def save_tensor(
+        self,
+        tensor_name: str,
+        tensor_value: Any,
+        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
+    ) -> None:
+        """Save a tensor of your own, see `OwnTensors.save_tensor`."""
+        losses = CollectionKeys.LOSSES
+        self._names_losses |= collections_to_write == losses or losses in collections_to_write
+        super().save_tensor(tensor_name, tensor_value, collections_to_write)
+
+    def _end_step(self) -> None:
+        if self._record is not None and self._awaits_update:
+            self._capture_accumulated()
+        self._is_over = True
+        self._awaits_update = False
+        super()._end_step()
+
+    @guarded("gradients")
+    def _capture_accumulated(self) -> None:
+        """Capture gradients of a step that ends without a Trainer's."""
+        if self._due:
+            self._capture_gradients(self._by_trainer()[0])
+
+    def _capture_gradients(self, parameters: list[Parameter]) -> None:
+        due = self._due_gradients(parameters).items()
+        with autograd.pause():
+            gradients = {name: own_gradient(parameter) for name, parameter in due}
+        self._capture_all({name: g for name, g in gradients.items() if g is not None})
+
+    @guarded("gradients")
+    def _capture_updates(self, trainer: Trainer) -> None:
+        ours = {id(parameter) for parameter in self._registered.all_parameters()}
+        trained = [p for p in trainer._params if id(p) in ours]  # noqa: SLF001 - no public way
+        due = self._due_gradients(trained).items()
+        with autograd.pause():
+            gradients = {name: updated_gradient(trainer, parameter) for name, parameter in due}
+        self._capture_all({name: g for name, g in gradients.items() if g is not None})
+
+    @guarded("optimizer variables")
+    def _capture_state(self, trainer: Trainer) -> None:
+        if CollectionKeys.OPTIMIZER_VARIABLES in self._due_key:
+            names = (parameter.name for parameter in self._registered.all_parameters())
+            self._capture_all(state_arrays(trainer, names))
+
+    def _trains_our_parameters(self, trainer: Trainer) -> bool:
+        known = self._is_ours.get(trainer)
+        if known is None:
+            ours = {id(parameter) for parameter in self._registered.all_parameters()}
+            known = any(id(p) in ours for p in trainer._params)  # noqa: SLF001 - no public way
+            self._is_ours[trainer] = known
+        return known
+
+    def _detach(self) -> None:
+        self._unwatch_blocks()
+        self._graphs.reset()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        # Who keeps the closed hook, as `get_hook` does, must not keep models and Trainers.
+        self._registered = RegisteredBlocks()
+        self._passes.clear()
+        self._uncaptured.clear()
+        self._wanted_blocks.clear()
+        self._refreshed.clear()
+        super()._detach()

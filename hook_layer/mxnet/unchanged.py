@@ -1,0 +1,136 @@
+"""Finding the model and the losses of an MXNet script that has no hook.
+
+The model is the outermost Gluon block with parameters to train that is called first while gradients
+are recorded (`autograd.record()`): a pass outside of that may be that of a network that only makes
+features. The hook is made, and registers it, right ahead of that pass; the Trainer is known by the
+model's parameters. The losses are the blocks of `gluon.loss` that are called, and any outside of
+the model whose class is called `...Loss`; a loss without a block is known from the backward pass,
+as always. The mode is that of `autograd`: TRAIN in `autograd.record()`, EVAL else. Once training
+goes on, nothing looks at other blocks any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+from weakref import ref
+
+from mxnet import autograd
+from mxnet.gluon import Block
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.mxnet import Hook, modes
+from hook_layer.mxnet.blocks import is_loss, is_trained, parts_of
+from hook_layer.mxnet.calls import BlockCall, arrays_in
+
+__all__ = ["watch_unchanged"]
+
+logger = logging.getLogger("stepwatch")
+
+_MAX_PASSES: Final = 2
+"""Forward passes of the model in training during which losses are looked for."""
+_searches: Final[list[_Search]] = []
+"""Keeps them alive: the model knows its search weakly."""
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Make a hook for the first model that is trained in this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+    search = _Search(source)
+    _searches.append(search)
+    search.begin()
+
+
+class _Search:
+    """Looks for the model and for its losses.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def __init__(self, source: HookSource) -> None:
+        self._source = source
+        self._hook: Hook | None = None
+        self._model: Callable[[], Block | None] = lambda: None
+        self._num_passes = 0
+        self._has_met_another = False
+        self._mode_call: BlockCall | None = None
+        self._original: Callable[..., Any] | None = None
+        self._wrapper: Callable[..., Any] | None = None
+
+    def begin(self) -> None:
+        """Look at every block that is called."""
+        original = self._original = Block.__call__
+
+        @wraps(original)
+        def call(block: Block, *args: Any) -> Any:
+            if self._wrapper is not None and arrays_in(args):
+                self._try(self._look_at, block)
+            return original(block, *args)
+
+        self._wrapper = Block.__call__ = call
+
+    def _end(self) -> None:
+        wrapper, self._wrapper = self._wrapper, None
+        if wrapper is not None and Block.__call__ is wrapper:
+            Block.__call__ = self._original
+
+    # What happens in the script ------------------------------------------------------------------
+
+    def _look_at(self, block: Block) -> None:
+        if self._hook is None:
+            if autograd.is_recording():
+                self._look_for_model(block)
+        elif block is self._model():
+            self._num_passes += autograd.is_training()
+            if self._num_passes > _MAX_PASSES:
+                self._end()
+        elif self._is_in_model(block):
+            return
+        elif is_loss(block):
+            self._hook.register_loss(block)
+        elif not self._has_met_another and autograd.is_recording() and is_trained(block):
+            self._has_met_another = True
+            logger.warning("only the first model of a process is watched: %s is not", block.name)
+
+    def _on_pass(self, model: Block, inputs: Any, _: Any) -> None:
+        if arrays_in(inputs):
+            self._try(self._set_mode, model)
+
+    # What is made of it --------------------------------------------------------------------------
+
+    def _look_for_model(self, block: Block) -> None:
+        if not self._source.is_needed():
+            self._end()
+        elif not is_loss(block) and is_trained(block):
+            hook = self._source.make(Hook)
+            if hook is None:
+                self._end()
+                return
+            self._hook, self._model = hook, ref(block)
+            self._mode_call = BlockCall.before(block, self._on_pass)  # ahead of the hook's
+            hook.register_block(block)
+
+    def _set_mode(self, _: Block) -> None:
+        mode = modes.TRAIN if autograd.is_training() else modes.EVAL
+        if self._hook is not None and self._hook.mode is not mode:
+            self._hook.set_mode(mode)
+
+    def _is_in_model(self, block: Block) -> bool:
+        model = self._model()
+        return model is not None and any(part is block for part in parts_of(model))
+
+    def _try(self, function: Callable[[Block], object], block: Block) -> None:
+        try:
+            function(block)
+        except TrainingStoppedError:
+            raise
+        except Exception:
+            logger.exception("looking for the model failed: the script runs as it is")
+            self._end()

@@ -1,0 +1,94 @@
+"""The packs of rules judge what the hook for MXNet saves when it is configured for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import hook_layer.mxnet as smd
+from hook_layer.storage.local import LocalStore
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.trial.step_index import list_index_files, load_step_files
+from rule_runtime.trial.step_view import StepReader, StepView
+from tests.frameworks.mxnet.scenarios.images import load_images
+from tests.frameworks.mxnet.scenarios.network import BATCH_SIZE, Training, batches
+
+NUM_STEPS = 40
+NEED_SOMETHING_ELSE = {
+    "original": {
+        "ClassImbalance",  # labels and predictions, which the script saves
+        "Confusion",
+        "FeatureImportanceOverweight",  # XGBoost
+        "NLPSequenceRatio",  # texts
+        "SaturatedActivation",  # tanh or sigmoid layers
+        "TreeDepth",  # XGBoost
+    },
+    "recommended": {
+        "ClassImbalance",
+        "InitialLossMismatch",  # these five know losses and layers by PyTorch's names
+        "LabelDegenerate",
+        "MissingActivation",
+        "PoorWeightInitialization",
+        "WorseThanGuessing",
+        "PlateauedLoss",  # more steps
+        "ReplicaDivergence",  # more than one worker
+        "SaturatedActivation",
+    },
+}
+LAYERS_TAKEN_FOR_MODELS = {"InputStatistics"}
+
+
+def train(folder: Path, pack: str) -> Path:
+    """Train with a hook that a file configures for a pack, and return where it wrote."""
+    collections = PACKS[pack].with_interval(1).collections()
+    configuration = {
+        "LocalPath": str(folder / "trial"),
+        "CollectionConfigurations": [
+            {"CollectionName": of.name, "CollectionParameters": dict(of.parameters)}
+            for of in collections
+        ],
+    }
+    (folder / "hook.json").write_text(json.dumps(configuration))
+    hook = smd.Hook.create_from_json_file(folder / "hook.json")
+    training = Training()
+    hook.register_block(training.net)
+    hook.register_block(training.loss)
+    images, labels = load_images(None, (NUM_STEPS + 4) * BATCH_SIZE)
+    for epoch in range(2):
+        hook.set_mode(smd.modes.TRAIN)
+        begin = epoch * NUM_STEPS // 2
+        for _, inputs, targets in batches(images, labels, begin, begin + NUM_STEPS // 2):
+            training.step(inputs, targets)
+        hook.set_mode(smd.modes.EVAL)
+        for _, inputs, targets in batches(images, labels, NUM_STEPS, NUM_STEPS + 4):
+            training.loss(training.net(inputs), targets)
+    hook.close()
+    assert hook.report().errors == {}
+    return folder / "trial"
+
+
+def views_of(path: Path) -> Iterator[StepView]:
+    store = LocalStore(path)
+    reader = StepReader(store)
+    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
+        yield reader.view(file.step, [file], num_workers=1)
+
+
+@pytest.mark.parametrize("pack", ["original", "recommended"])
+def test_all_rules_that_can_judge_do(tmp_path: Path, pack: str) -> None:
+    path = train(tmp_path, pack)
+    rules = PACKS[pack].rules()
+    evaluations = {name: Evaluation.fresh(rule) for name, rule in rules.items()}
+    for view in views_of(path):
+        for evaluation in evaluations.values():
+            evaluation.feed(view)
+    unjudged = {name: e.last_reason for name, e in evaluations.items() if not e.evaluated}
+    assert unjudged.keys() <= NEED_SOMETHING_ELSE[pack], unjudged
+    assert not [name for name, e in evaluations.items() if e.failure]
+    found = {name for name, e in evaluations.items() if e.evidence}
+    if pack == "recommended":  # it is a training that learns
+        assert found <= LAYERS_TAKEN_FOR_MODELS
