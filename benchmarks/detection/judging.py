@@ -27,8 +27,10 @@ SILENCE_S: Final = 7200.0
 SHARED_CODE: Final = (
     "numerics",
     "evaluation/comparing.py",
+    "evaluation/constant_answers.py",
     "evaluation/evaluation_phases.py",
     "evaluation/initial_weights.py",
+    "evaluation/learned_frequencies.py",
     "evaluation/linear_layers.py",
     "evaluation/loss_inputs.py",
     "evaluation/loss_mismatches.py",
@@ -37,6 +39,7 @@ SHARED_CODE: Final = (
     "evaluation/rule.py",
     "evaluation/selection.py",
     "evaluation/step_history.py",
+    "evaluation/validation_answers.py",
     "evaluation/validation_rule.py",
 )
 """What rules are made of beside their own modules."""

@@ -13,6 +13,8 @@ CHANCE: Final = 2
 """Rows of a class more or less that are chance in any case."""
 
 _UNLIKE: Final = 3.0
+_MATTERS: Final = 0.2
+_MATTERS_ALONE: Final = 0.05
 
 
 class LabelTally(NamedTuple):
@@ -57,3 +59,21 @@ class LabelTally(NamedTuple):
         there = elsewhere - 2 * np.sqrt(elsewhere)
         rarer: npt.NDArray[np.bool_] = there * self.labels[most] > _UNLIKE * here * elsewhere[most]
         return rarer
+
+    def lacks(self, other: LabelTally, ratio: float) -> bool:
+        """Tell whether classes that are too rare here, and more so than elsewhere, matter there.
+
+        They do if together those that are more so have 20 % or more of the labels of the other
+        tally, or one of them 5 %. Some of many classes, as letters of a text, may be rare here and
+        not there without harm.
+
+        Args:
+            other: The other tally.
+            ratio: The largest ratio of the counts of two classes that is no issue.
+        """
+        is_rarer = self.rarer_than(other)
+        is_lacking = is_rarer & (int(self.labels.max()) > ratio * self.labels)
+        shares = other.labels / max(int(other.labels.sum()), 1)
+        rarer = shares[np.isin(other.classes, self.classes[is_rarer])].sum()
+        most = shares[np.isin(other.classes, self.classes[is_lacking])].max(initial=0.0)
+        return bool(is_lacking.any() and (rarer >= _MATTERS or most >= _MATTERS_ALONE))

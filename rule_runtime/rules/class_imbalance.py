@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ClassImbalance"]
 
 _MAX_CLASSES: Final = 1024
+_ENOUGH: Final = 30
 _MAX_PAIRS: Final = 4
 """Pairs of labels and predictions, by mode; further ones are passed over."""
 
@@ -58,8 +59,11 @@ class ClassImbalance(Rule):
         predictions tell of more classes, the ratio is infinite. With `unlike_validation` the ratio
         is judged in mode TRAIN only, of classes that are more than three times as rare, beside the
         most frequent one, as among the labels of mode EVAL so far, two standard deviations of both
-        counts apart: what validation lacks as well is the nature of the task. Labels of mode GLOBAL
-        are judged by themselves. The mispredictions of a class are counted over all steps likewise.
+        counts apart, if all that are so are 20 % or more of those together, or one of them 5 %:
+        what validation lacks as well is the nature of the task. Labels of mode GLOBAL are judged by
+        themselves, and then only while the rarest class has fewer than 30: events may be rare by
+        nature, but of so few nothing can be learned, nor measured (the standard error of a share of
+        30 is up to 0.09). The mispredictions of a class are counted over all steps likewise.
         Strictly larger fires. The ratio comes first as evidence, for it does not depend on the
         model. Labels are the tensors that `labels_regex` finds, predictions those of
         `predictions_regex`; if there are several, they are paired in the order of their names.
@@ -260,7 +264,10 @@ class ClassImbalance(Rule):
         is_alone = len(tally.classes) == 1 and num_classes > 1
         most, labels = int(tally.labels.argmax()), tally.labels
         if beside is not None and not is_alone:
-            labels = np.where(tally.rarer_than(beside), labels, labels[most])
+            is_harmful = tally.lacks(beside, self.threshold_imbalance)
+            labels = np.where(tally.rarer_than(beside) & is_harmful, labels, labels[most])
+        elif self.unlike_validation and labels.min() >= _ENOUGH:
+            labels = np.full_like(labels, labels[most])
         least = int(labels.argmin())
         # A row or two more or less in the rarest class of a small set is chance.
         chance = CHANCE if tally.labels.sum() < self.samples else 0

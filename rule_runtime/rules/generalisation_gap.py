@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.constant_answers import (
+    constant_answer,
+    constants_of_labels,
+    constants_of_targets,
+    is_guessing,
+)
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
+from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -23,7 +31,6 @@ __all__ = ["GeneralisationGap"]
 
 
 _SIDES: Final = ("validation", "training")
-_OF_SEVERAL: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
 _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
@@ -42,12 +49,6 @@ _LEARNED_OF_TREES: Final = 0.003
 _RISEN_OF_TREES: Final = 1.002
 _TURNED: Final = 0.1
 _NO_RISE: Final = 1.25
-_STEPS: Final = 150
-_GUESSING: Final = 0.99
-_STILL: Final = (0.97, 0.98)
-_WORSE: Final = 1.03
-_LIKE_GUESSING: Final = (0.8, 2.0)
-_WHOLE: Final = ("int", "uint")
 
 
 class GeneralisationGap(ValidationRule):
@@ -80,13 +81,30 @@ class GeneralisationGap(ValidationRule):
         measured by, and not more than the noise below the training loss, and the latter has not
         risen by 1.25 times its noise (median of the latest 10 against the 10 before).
 
-        Last, it fires if validation was never better than one answer for all rows: from 150 steps
-        and 3 passes on, no pass was below 99 % of what that gives, the median of the latest 3 is
-        above 97 % of the first or the last one 3 % above the smallest, and the last one is above
-        98 % of the one before. That is known of classes that are whole numbers, ln(number of
-        classes), of losses of other names only if training began near it (0.8 to 2 times), and,
-        where a pass is a single step, of MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance
-        of the targets, or its root.
+        It fires if validation was never better than one answer for all rows: from 150 steps and 3
+        passes on, no pass was below 99 % of what that gives, the median of the latest 3 is above
+        97 % of the first or the last one 3 % above the smallest, and the last one is above 98 % of
+        the one before. That is known of classes that are whole numbers, ln(number of classes), of
+        losses of other names only if training began near it (0.8 to 2 times); of yes and no that
+        each are 30 % or more of 50 rows or more, their entropy, if training began near ln 2 (0.85
+        to 1.25 times); and, where a pass is a single step, of MSELoss, L1Loss, SmoothL1Loss and
+        HuberLoss: the variance of the targets, or its root. For boosted trees labels tell it where
+        their values were saved: for `rmse` and `mae` their scatter, for `logloss` and `mlogloss`
+        their entropy, if that is 0.75 of the largest or more and no class of two below 30 %. There
+        it takes 20 rounds, a training loss that fell by 3 %, by which validation lags as above, and
+        a median of the latest 3 above 99.5 %, that did not fall in the latest 8. Numbers one of
+        which, five standard deviations away, has a tenth of the variance are not compared with one
+        answer, and their gap is not judged.
+
+        Last, where `labels` and `predictions` of classes were saved with values, answers are
+        compared with what chance gives, by the permutation test. It fires if the answers of the
+        latest 3 passes have nothing to do with the labels: not more than 3 standard deviations
+        above chance, and less than 15 % of what chance leaves (Cohen's kappa), of rows enough to
+        show 20 % of what is attainable; while, from 100 steps on, those of the latest 20 saved
+        training steps have, by 6 standard deviations and 10 % more. Boosted trees, which save no
+        answers of training, must be within 2 standard deviations and 10 %, from 20 rounds on. And
+        where no loss of validation was saved, it fires if more than 90 % of what chance leaves is
+        right in training, and 30 % less of it, and four standard errors, in the latest 2 passes.
 
         A pass is judged at the training step behind it, or at its last step once it is as long as
         the one before. Losses that are sums are divided by how many times the rows of training,
@@ -128,6 +146,41 @@ class GeneralisationGap(ValidationRule):
         "training earlier; check that both sets were made in the same way."
     )
 
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge losses of validation, and answers.
+
+        Args:
+            step: What was saved at the step.
+            memory: What `ValidationRule` keeps; `answers`, that of `added_answers`; `has_losses`,
+                whether a loss of validation was saved.
+        """
+        answers = added_answers(step, memory.setdefault("answers", {}))
+        outcome = super().check(step, memory)
+        memory["has_losses"] = memory.get("has_losses", False) or "validation" in memory
+        if answers is None or isinstance(outcome, IssueFound):
+            return outcome
+        told = ""
+        if answers.have_nothing_to_do_with_labels:
+            told = "have nothing to do with the labels"
+        elif answers.are_right_in_training_only and not memory["has_losses"]:
+            told = f"are not those of training, of which {answers.training.share:.3g} is right"
+        if not told:
+            return Passed()
+        rows = step.tensors(regex=(f"^{PREDICTIONS}$",))
+        share = answers.passes[-1].share
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                0,
+                measure="share_beyond_chance",
+                value=share,
+                threshold=answers.training.share,
+                told=f"those of validation {told}: of what chance leaves {share:.3g} is right",
+                remedy=self.remedy,
+            )
+        )
+
     def beside(self, step: StepView) -> Mapping[str, float]:
         """Return how many rows losses are of, and what guessing gives where that is known.
 
@@ -150,8 +203,8 @@ class GeneralisationGap(ValidationRule):
             if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):
                 found[f"sum/{name}"] = 1.0
             if side == _SIDES[0]:
-                found |= _of_constants(inputs, name, worker)
-        return found
+                found |= constants_of_targets(inputs, name, worker)
+        return found | constants_of_labels(step)
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Compare the gap with the beginning, and the passes of validation with each other.
@@ -167,17 +220,18 @@ class GeneralisationGap(ValidationRule):
         distance = validation.now - training.now
         gap = 100 * distance / scale
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
+        is_far &= not validation.beside.get(f"outlier/{validation.name}")
         told = f"the loss of validation is {validation.now:.3g} and that of training "
         told += f"{training.now:.3g}: "
         if is_far and (training.now <= 0 or validation.now > self.ratio * training.now):
             told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
-        constant = _constant(validation, training)
+        constant = constant_answer(validation, training)
         if _has_turned(validation, training, scale):
             told += f"it was {validation.lowest:.3g} at its best, and has risen since"
         elif _is_learned_by_heart(validation, training):
             told += f"it was {validation.first:.3g} at first and has never been much below"
-        elif constant and _is_guessing(validation, training, constant):
+        elif constant and is_guessing(validation, training, constant):
             told += f"it has never been below {constant:.3g}, which one answer for all rows gives"
         else:
             return None
@@ -235,45 +289,4 @@ def _has_turned(validation: Validation, training: Training, scale: float) -> boo
         and validation.now - validation.lowest > _TURNED * scale
         and validation.now > training.now - training.noise
         and training.rise <= _NO_RISE * training.noise
-    )
-
-
-def _of_constants(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
-    """Return what the best answer for all rows of a step gives, where classes are whole numbers."""
-    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
-    if targets is None:
-        return {}
-    if kind in (LossKind.SQUARES, LossKind.DISTANCES):
-        spread = size_of_error(kind, name, targets.std**2)
-        return {f"constant/{name}": spread} if spread > 0 else {}
-    if kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
-        return {}
-    guess = inputs.guess(name, worker)
-    place = "constant" if kind is LossKind.CLASSES else "perhaps"
-    return {f"{place}/{name}": guess} if math.isfinite(guess) else {}
-
-
-def _constant(validation: Validation, training: Training) -> float:
-    """Return the loss of the best answer for all rows; 0 if it is not known."""
-    beside, name = validation.beside, validation.name
-    if f"sum/{name}" in beside:
-        return 0.0
-    perhaps = beside.get(f"perhaps/{name}", 0.0)
-    if perhaps:
-        low, high = _LIKE_GUESSING
-        return perhaps if low * perhaps <= training.start <= high * perhaps else 0.0
-    is_whole = f"guess/{name}" in beside or validation.num_steps == 1
-    return beside.get(f"constant/{name}", 0.0) if is_whole else 0.0
-
-
-def _is_guessing(validation: Validation, training: Training, constant: float) -> bool:
-    """Tell whether validation was never better than one answer for all rows, and stands still."""
-    passes = validation.passes
-    is_as_before = np.median(passes[-_LATEST:]) > _STILL[0] * validation.first
-    return bool(
-        len(passes) >= _LATEST
-        and training.num_steps >= _STEPS
-        and validation.lowest > _GUESSING * constant
-        and (is_as_before or passes[-1] > _WORSE * validation.lowest)
-        and passes[-1] > _STILL[1] * passes[-2]
     )

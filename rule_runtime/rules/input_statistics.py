@@ -22,6 +22,8 @@ _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-6
 _MATRIX: Final = 2
+_OF_LAYERS: Final = frozenset(("weight", "bias", "gamma", "beta"))
+"""Parameters behind the name of a layer and an underscore, in frameworks that number layers."""
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
@@ -47,7 +49,8 @@ class InputStatistics(Rule):
         l2 norm are equal), for then the model scales it by itself; where inputs of layers were not
         saved, that is not known. It fires if sqrt(mean^2 + std^2) of the finite elements is more
         than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
-        steps in a row. The model is recognised by its parameters, `{model}_...`.
+        steps in a row. The model is recognised by its parameters, `{model}_...`; `dense0_weight`
+        is that of a layer, as MXNet numbers them.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -130,11 +133,17 @@ def _of_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
     return of_bits
 
 
+def _is_of(weight: str, model: str) -> bool:
+    """Tell whether a weight is of a model, and not a layer's own, as in MXNet's `dense0_weight`."""
+    below = weight.removeprefix(f"{model}_")
+    return below != weight and (below not in _OF_LAYERS or model[-1:] not in "0123456789")
+
+
 def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] are real numbers that a registered model gets, and does not scale."""
     weights = step.tensors(collections=("weights",))
     names = [name.removesuffix("_input_0") for name in rows.names]
-    is_model = {n: any(weight.startswith(f"{n}_") for weight in weights.names) for n in names}
+    is_model = {n: any(_is_of(weight, n) for weight in weights.names) for n in names}
     owners = {
         name.rpartition(".")[0]
         for name, shape in zip(weights.names, weights.shapes, strict=True)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.numerics.robust import noise, rank_sum, trend
-from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OscillatingLoss"]
 
 
 _GROWN: Final = 3.0
 _Z: Final = 3.5
+_OF_TREES: Final = "train-"
+_SEVERAL: Final = 2
 
 
 class OscillatingLoss(LossRule):
@@ -36,9 +43,12 @@ class OscillatingLoss(LossRule):
         (z above 3.5), while the loss does not fall: the Mann-Kendall test finds no downward trend
         (z above -1.64) and the median of the window is at least half the loss at the beginning.
         So the noise of small batches, which is there from the beginning, is none. A loss that
-        changes its sign is not judged. With several losses none is judged while one of them lies
-        clearly below its beginning. The losses of EVAL and PREDICT steps and of other data sets
-        than `train` are not judged, nor are metrics that should grow.
+        changes its sign is not judged, nor are several losses of one worker, but for those of
+        boosted trees, of which none may lie clearly below its beginning: the two sides of an
+        adversarial training swing against each other. So nothing is judged where weights of two
+        models were saved. The losses
+        of EVAL and PREDICT steps and of other data sets than `train` are not judged, nor are
+        metrics that should grow.
 
     Parameters:
         num_points: Saved losses that are looked at.
@@ -77,6 +87,29 @@ class OscillatingLoss(LossRule):
     def num_needed(self) -> int:
         """Return how many losses are needed: a beginning, and the window behind it."""
         return self.num_first // 2 + self.num_points
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge losses as all rules of losses do, unless several models are trained.
+
+        Args:
+            step: What was saved at the step.
+            memory: That of `LossRule`; `models`, the names of at most 2 models.
+        """
+        models = memory.setdefault("models", [])
+        outcome = super().check(step, memory)
+        if len(models) < _SEVERAL:
+            weights = step.tensors(collections=("weights",)).names
+            seen = {*models, *(name.partition("_")[0] for name in weights)}
+            models[:] = sorted(seen)[:_SEVERAL]
+        if len(models) < _SEVERAL or not isinstance(outcome, IssueFound):
+            return outcome
+        return NotEvaluated(f"the models {' and '.join(models)} may be trained against each other")
+
+    def _excused(self, history: SeriesMemory, worker: str) -> bool:
+        """Tell whether a worker has several losses, which are not those of boosted trees."""
+        names = [name for name, of in history.names if of == worker]
+        of_trees = all(name.startswith(_OF_TREES) for name in names)
+        return super()._excused(history, worker) if of_trees else len(names) > 1
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002
         """Measure the scatter of the window.

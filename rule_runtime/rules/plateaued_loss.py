@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
+from rule_runtime.evaluation.learned_frequencies import LearnedFrequencies
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
+from rule_runtime.evaluation.outcome import IssueFound, Outcome
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
+from rule_runtime.evaluation.selection import evidence, is_training
 from rule_runtime.numerics.robust import noise, trend
 from rule_runtime.numerics.series_memory import NumberSeries
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
@@ -57,6 +60,15 @@ class PlateauedLoss(LossRule):
 
         The loss of boosted trees falls a little in each round however little there is to learn: it
         is left alone as long as it has a downward trend (see LearningRateTooLow).
+
+        Where `labels` and `predictions` of classes were saved with values, a loss that fell is
+        found as well if all that was learned is how frequent classes are. The entropy of the labels
+        so far (with Miller's correction, of at most 64 classes with 20 labels each, and not less
+        than 0.6 of ln(number of classes)) is the best that one answer for all rows can give a cross
+        entropy. After `num_steps` steps the median of the latest 20 bins must be lower than that by
+        `min_fall_percent`. It fires if, `patience` bins in a row, it is not, the bins have no
+        downward trend, twice the error of their median is less than `min_fall_percent`, and of what
+        chance leaves less than 10 % was right in the latest 20 saved steps (Cohen's kappa).
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. The losses
@@ -110,7 +122,53 @@ class PlateauedLoss(LossRule):
         """Return how many steps are averaged."""
         return _BIN_STEPS
 
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge losses by their beginning, and by how frequent classes are.
+
+        Args:
+            step: What was saved at the step.
+            memory: That of `LossRule`; `elapsed`, the steps of training that count; `frequencies`,
+                that of `LearnedFrequencies`; `alike`, bins in a row in which they were all.
+        """
+        outcome = super().check(step, memory)
+        if isinstance(outcome, IssueFound) or not is_training(step):
+            return outcome
+        frequencies = LearnedFrequencies(memory.setdefault("frequencies", {}))
+        learned = frequencies.add(step)
+        if learned is None:
+            return outcome
+        is_late = memory.get("elapsed", 0) >= self.num_steps
+        is_bad = is_late and learned.is_all(self.min_fall_percent / 100)
+        memory["alike"] = min(memory.get("alike", 0) + 1, self.patience) if is_bad else 0
+        if not is_bad or memory["alike"] < self.patience:
+            return outcome
+        rows = step.tensors(collections=("losses",))
+        fall = 100 * (1 - learned.loss / learned.entropy)
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                learned.row,
+                measure=self.measure,
+                value=fall,
+                threshold=self.min_fall_percent,
+                told=f"is {learned.loss:.4g}, {fall:.3g} % below the {learned.entropy:.4g} that "
+                "one answer for all rows gives, and answers have nothing to do with labels",
+                remedy=self.remedy,
+            )
+        )
+
     def elapsed(self, step: StepView, memory: Memory) -> int:
+        """Return the steps that count, and remember them.
+
+        Args:
+            step: What was saved at the step.
+            memory: That of the rule.
+        """
+        memory["elapsed"] = self._elapsed(step, memory)
+        return int(memory["elapsed"])
+
+    def _elapsed(self, step: StepView, memory: Memory) -> int:
         """Return the steps since weights began to move more, or the updates if these are rare.
 
         Args:

@@ -37,8 +37,11 @@ _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES, LossKind.UNKNOWN)
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
+_CLASSES: Final = ("^hyperparameters/num_class$",)
 _FALLEN: Final = 0.25
 _WAY: Final = 0.8
+_WAY_OF_SEVERAL: Final = 0.9
+_STEP: Final = 0.02
 _MODEL_INPUT: Final = r"^[A-Z]\w*_input_[0-9]+$"
 _MAX_PAIRS: Final = 8
 _MAX_COLUMNS: Final = 64
@@ -63,7 +66,7 @@ class SuspiciouslyGood(ValidationRule):
         larger), and at most 1.5 times the median of the latest 5 saved training losses. With
         XGBoost 10 times as much is allowed, but only 1.1 times the training loss: trees approach
         zero slowly, and fit their training data better than any other; twice the training loss
-        where one of several features has more than half of the total gain. Losses of classes and
+        where one feature has more than half of the total gain. Losses of classes and
         probabilities begin at the loss of guessing. How well guessing does where a distance is
         measured (MSE, L1, rmse, mae and the like, and losses of one's own with real numbers as
         targets) the losses do not tell; of these rmse is judged, where labels are saved beside it:
@@ -71,10 +74,11 @@ class SuspiciouslyGood(ValidationRule):
         A pass is judged at the training step behind it, or at its last step once it is as long as
         the one before. Of more than 32 losses the first 32 are judged.
 
-        Boosted trees with a small `eta` cannot come near to zero in time: `logloss` is also too
-        good if, with one feature of more than half of the gain, it is a quarter of what it began
-        with, at most 1.1 times the training loss, and as small as that of scores which went 0.8 of
-        the way that they can go in so many rounds.
+        Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and `mlogloss`
+        where `num_class` was saved) is also too good if, with one feature of more than half of the
+        gain, it is a quarter of what it began with, at most 1.1 times the training loss, and as
+        small as that of scores which went 0.8 of the way (0.9 for `mlogloss`) that they can go in
+        so many rounds, if all rows are right in each of them.
 
         Where values of what a model and its loss get are saved (`{model}_input_...`, and
         `..._input_1` of the loss), the columns of inputs of several columns are compared with
@@ -189,11 +193,14 @@ class SuspiciouslyGood(ValidationRule):
         if np.isfinite(spreads).any():
             found["std"] = float(np.nanmin(spreads))
         gains = finite_means(step.tensors(regex=("^feature_importance/total_gain/",)))
-        if len(gains) > 1 and np.nansum(gains) > 0:
+        if len(gains) and np.nansum(gains) > 0:
             found["share"] = float(np.nanmax(gains) / np.nansum(gains))
         rates = finite_means(step.tensors(regex=_ETA))
         if np.isfinite(rates).any():
             found["way"] = float(np.nanmax(rates)) * (step.mode_step + 1)
+        classes = finite_means(step.tensors(regex=_CLASSES))
+        if np.isfinite(classes).any():
+            found["classes"] = float(np.nanmax(classes))
         inputs = LossInputs(step)
         losses = step.tensors(collections=("losses",))
         for name, worker in sorted(zip(losses.names, losses.workers, strict=True))[:MAX_SERIES]:
@@ -234,15 +241,34 @@ class SuspiciouslyGood(ValidationRule):
 
 
 def _nearest(validation: Validation, training: Training) -> float:
-    """Return a loss of yes or no that trees reach that are right in nearly all rows; else 0.
+    """Return a loss of classes that trees reach that are right in nearly all rows; else 0.
 
     A score s of what is always right grows by eta (1 + exp(-s)) a round, from 0.
     """
-    way = validation.beside.get("way", 0.0)
-    if validation.name.partition("-")[2] != "logloss" or not 0 < way < math.log(1e9):
+    way, metric = validation.beside.get("way", 0.0), validation.name.partition("-")[2]
+    if not 0 < way < math.log(1e9):
         return 0.0
-    score = _WAY * math.log(2 * math.exp(way) - 1)
-    return min(math.log1p(math.exp(-score)), _FALLEN * training.start)
+    if metric == "logloss":
+        score, others = _WAY * math.log(2 * math.exp(way) - 1), 1
+    elif metric == "mlogloss" and "classes" in validation.beside:
+        others = max(int(validation.beside["classes"]) - 1, 1)
+        score = _WAY_OF_SEVERAL * _ahead(way, others)
+    else:
+        return 0.0
+    return min(math.log1p(others * math.exp(-score)), _FALLEN * training.start)
+
+
+def _ahead(way: float, others: int) -> float:
+    """Return how far the score of the right class is ahead of others after eta times the rounds.
+
+    With the probability p of the right class, and q of each other one, XGBoost's second derivative
+    of softmax, 2 p (1 - p), makes steps of eta / (2 p) up and eta / (2 (1 - q)) down.
+    """
+    ahead = 0.0
+    for _ in range(math.ceil(way / _STEP)):
+        total = math.exp(ahead) + others
+        ahead += _STEP / 2 * (total / math.exp(ahead) + total / (total - 1))
+    return ahead
 
 
 def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:

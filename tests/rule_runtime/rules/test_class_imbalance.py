@@ -278,9 +278,13 @@ def beside_validation(training: Any, validation: Any, **more: Any) -> list[Outco
         (labels_of(460, 440, 60, 1), labels_of(230, 220, 30, 4), False),  # by chance
         (RARE, labels_of(250, 250, 250), False),  # a class that validation lacks
         (RARE, labels_of(250, 250, 250, 250), True),
-        (RARE, labels_of(460, 440, 60, 100), True),
+        (RARE, labels_of(460, 440, 60, 300), True),
         (labels_of(990, 10), labels_of(20, 20), True),
         (labels_of(20, 20), labels_of(990, 10), False),  # training is balanced
+        (labels_of(990, 990, 10), labels_of(990, 990, 80), False),  # too few to matter
+        (labels_of(990, 990, 10), labels_of(990, 990, 130), True),
+        (labels_of(990, *[40] * 9, 10), labels_of(990, *[90] * 9, 80), False),
+        (labels_of(990, *[40] * 9, 10), labels_of(990, *[200] * 9, 90), True),
     ],
 )
 def test_an_imbalance_that_validation_has_too_is_the_nature_of_the_task(
@@ -296,3 +300,12 @@ def test_labels_of_no_mode_are_judged_without_validation() -> None:
     trial.step(0, {"labels": RARE}, mode=ModeKeys.GLOBAL)
     rule = ClassImbalance(threshold_imbalance=30, unlike_validation=True)
     assert isinstance(trial.outcomes(rule)[0], IssueFound)
+
+
+@pytest.mark.parametrize(("rare", "fires"), [(29, True), (30, False), (900, False)])
+def test_what_is_rare_by_nature_is_common_enough_to_be_learned(rare: int, fires: bool) -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"labels": labels_of(40 * rare, rare)}, mode=ModeKeys.GLOBAL)
+    for is_beside, is_found in ((True, fires), (False, True)):
+        rule = ClassImbalance(threshold_imbalance=30, unlike_validation=is_beside)
+        assert isinstance(trial.outcomes(rule)[0], IssueFound if is_found else Passed)

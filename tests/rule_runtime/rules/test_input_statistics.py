@@ -105,3 +105,13 @@ def test_one_bad_batch_is_no_finding() -> None:
         scale = 255 if step % 3 else 1
         trial.step(step, {"Net_fc.weight": [[1.0]], "Net_input_0": scale * UNIT})
     assert not found_at(InputStatistics(), trial)
+
+
+def test_inputs_of_layers_that_are_numbered_are_none_of_a_model() -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        trial.step(
+            step, {"dense2_weight": [[1.0]], "dense2_bias": [1.0], "dense2_input_0": 8 * UNIT}
+        )
+    outcomes = trial.outcomes(InputStatistics())
+    assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)

@@ -8,8 +8,9 @@ import pytest
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.oscillating_loss import OscillatingLoss
+from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
-from tests.rule_runtime.rules.runs import found_at, run_of_losses, with_losses
+from tests.rule_runtime.rules.runs import LOSS, found_at, run_of_losses, with_losses
 
 CALM = [2.0, 2.01] * 5
 
@@ -59,3 +60,30 @@ def test_it_waits_for_a_full_window() -> None:
 
 def test_a_loss_of_zero_has_no_scale() -> None:
     assert not found_at(OscillatingLoss(), run_of_losses([0.0, 4.0] * 20))
+
+
+@pytest.mark.parametrize(
+    ("names", "fires"),
+    [
+        (("Adversary_output_0", "Forger_output_0"), False),  # each is trained against the other
+        (("train-logloss", "train-rmse"), True),
+    ],
+)
+def test_two_losses_may_swing_against_each_other(names: tuple[str, str], fires: bool) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("_output_0$", "^train-"))
+    for step, (loss, other) in enumerate(
+        zip(CALM + [2.0, 4.0] * 20, CALM + [4.0, 2.0] * 20, strict=True)
+    ):
+        trial.step(step, dict(zip(names, (np.float64(loss), np.float64(other)), strict=True)))
+    assert bool(found_at(OscillatingLoss(), trial)) is fires
+
+
+@pytest.mark.parametrize(("second", "fires"), [("Forger", False), ("Adversary", True)])
+def test_one_loss_of_two_models_is_of_now_one_now_the_other(second: str, fires: bool) -> None:
+    trial = TrialBuilder()
+    for step, loss in enumerate(CALM + [2.0, 4.0] * 20):
+        owner = second if step % 2 else "Adversary"
+        tensors = {f"{owner}_fc.weight": np.eye(3) + step, LOSS: np.float64(loss)}
+        trial.step(step, tensors)
+    assert bool(found_at(OscillatingLoss(), trial)) is fires

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
 from tests.rule_runtime.rules.runs import LOSS, found_at
+from tests.rule_runtime.rules.xgboost_trials import boost, judged
 
 
 def passes(pairs: Iterable[tuple[float, float]], name: str = LOSS) -> list[SavedStep]:
@@ -286,3 +288,28 @@ def test_small_steps_are_measured_by_how_far_they_can_go(
 ) -> None:
     trial = slowly_boosted(share, eta=0.02, gain=gain)
     assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
+@pytest.mark.parametrize("has_leak", [True, False])
+def test_trees_of_many_classes_that_are_told_their_labels(
+    tmp_path: Path, *, has_leak: bool
+) -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 9, 900).astype(float)
+    told = labels + 2 * random.normal(size=900)
+    columns = np.column_stack([labels if has_leak else told, random.normal(size=(900, 5))])
+    whole = pytest.importorskip("xgboost").DMatrix(columns, labels)
+    trial = boost(
+        tmp_path,
+        "feature_importance",
+        "hyperparameters",
+        data=whole.slice(np.arange(600)),
+        validation=whole.slice(np.arange(600, 900)),
+        rounds=30,
+        objective="multi:softprob",
+        num_class=9,
+        max_depth=4,
+        eta=0.1,
+    )
+    # Within these rounds the loss does not come near to zero, whatever the columns tell.
+    assert (judged(trial, SuspiciouslyGood()).evidence is not None) is has_leak

@@ -1,0 +1,172 @@
+"""What the best single answer for all rows gives, and whether validation is better than that."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind, size_of_error
+from rule_runtime.numerics.class_pairs import true_classes
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.validation_rule import Training, Validation
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["constant_answer", "constants_of_labels", "constants_of_targets", "is_guessing"]
+
+_OF_SEVERAL: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
+_WHOLE: Final = ("int", "uint")
+_LATEST: Final = 3
+_STEPS: Final = 150
+_GUESSING: Final = 0.99
+_STILL: Final = (0.97, 0.98)
+_WORSE: Final = 1.03
+_LIKE_GUESSING: Final = (0.8, 2.0)
+_EVEN: Final = (0.3, 0.7)
+_LIKE_EVEN: Final = (0.85, 1.25)
+_FEWEST_ROWS: Final = 50
+_OUTLIER: Final = 0.1
+_DEVIATIONS: Final = 5.0
+_MANY_CLASSES: Final = 0.75
+_ROUNDS: Final = 20
+_LEARNED: Final = 0.03
+_NO_BETTER: Final = 0.995
+_UNSEEN: Final = 1 / 3
+
+
+def constants_of_targets(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
+    """Return what the best answer for all rows of a step gives, under names with that of the loss.
+
+    Known are the variance of numbers, or its root, unless one row, five standard deviations
+    away or more, has a tenth of it: outliers say nothing of a model; ln(number of classes); and of
+    yes and no, both of them in 30 % or more of 50 rows or more, the entropy of their shares.
+
+    Args:
+        inputs: The inputs of the losses of the step.
+        name: Name of the loss.
+        worker: The worker.
+    """
+    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+    if targets is None:
+        return {}
+    if kind in _OF_NUMBERS:
+        has_outlier = _has_outlier(targets)
+        spread = size_of_error(kind, name, targets.std**2)
+        return {
+            f"constant/{name}": spread if spread > 0 and not has_outlier else 0.0,
+            f"outlier/{name}": float(has_outlier),
+        }
+    if kind is LossKind.BINARY:
+        is_even = targets.size >= _FEWEST_ROWS and _EVEN[0] <= targets.mean <= _EVEN[1]
+        shares = np.array([targets.mean, 1 - targets.mean])
+        return {f"even/{name}": _of_shares(shares) if is_even else 0.0}
+    if kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
+        return {}
+    guess = inputs.guess(name, worker)
+    place = "constant" if kind is LossKind.CLASSES else "perhaps"
+    return {f"{place}/{name}": guess} if math.isfinite(guess) else {}
+
+
+def constants_of_labels(step: StepView) -> dict[str, float]:
+    """Return what the best answer gives by the metrics of boosted trees, whose labels were saved.
+
+    Args:
+        step: A step of no mode.
+    """
+    if step.mode is not ModeKeys.GLOBAL or not step.workers:
+        return {}
+    labels = step.values(("labels",), step.workers[0]).get("labels")
+    if labels is None or labels.dtype.kind not in "biuf" or labels.size < _FEWEST_ROWS:
+        return {}
+    numbers = labels.astype(np.float64).reshape(-1)
+    if not np.isfinite(numbers).all():
+        return {}
+    found = _of_classes(numbers)
+    squares = (numbers - numbers.mean()) ** 2
+    if 0 < squares.max() < max(_OUTLIER * squares.sum(), _DEVIATIONS**2 * squares.mean()):
+        found["labels/rmse"] = float(np.sqrt(squares.mean()))
+        found["labels/mae"] = float(np.abs(numbers - np.median(numbers)).mean())
+    return found
+
+
+def constant_answer(validation: Validation, training: Training) -> float:
+    """Return the loss of the best answer for all rows; 0 if it is not known.
+
+    Of yes and no, and of losses that only look like those of classes, it is known only if training
+    began near to guessing: else rows or classes may have weights.
+
+    Args:
+        validation: The loss of validation.
+        training: The losses of training.
+    """
+    beside, name = validation.beside, validation.name
+    if validation.of_trees:
+        return beside.get(f"labels/{name.partition('-')[2]}", 0.0)
+    if f"sum/{name}" in beside:
+        return 0.0
+    for place, (low, high) in (("perhaps", _LIKE_GUESSING), ("even", _LIKE_EVEN)):
+        known = beside.get(f"{place}/{name}", 0.0)
+        if known:
+            guess = math.log(2) if place == "even" else known
+            return known if low * guess <= training.start <= high * guess else 0.0
+    is_whole = f"guess/{name}" in beside or validation.num_steps == 1
+    return beside.get(f"constant/{name}", 0.0) if is_whole else 0.0
+
+
+def is_guessing(validation: Validation, training: Training, constant: float) -> bool:
+    """Tell whether validation was never better than one answer for all rows, and stands still.
+
+    Args:
+        validation: The loss of validation.
+        training: The losses of training.
+        constant: What the best such answer gives.
+    """
+    passes = validation.passes
+    if len(passes) < _LATEST or validation.lowest <= _GUESSING * constant:
+        return False
+    latest = float(np.median(passes[-_LATEST:]))
+    if validation.of_trees:
+        is_learned = training.fall > _LEARNED * training.start
+        is_unseen = validation.now - training.now > _UNSEEN * training.fall
+        stands_still = latest >= _NO_BETTER * constant and passes[-1] >= passes[0]
+        return training.num_steps >= _ROUNDS and is_learned and is_unseen and stands_still
+    is_as_before = latest > _STILL[0] * validation.first
+    return bool(
+        training.num_steps >= _STEPS
+        and (is_as_before or passes[-1] > _WORSE * validation.lowest)
+        and passes[-1] > _STILL[1] * passes[-2]
+    )
+
+
+def _of_classes(numbers: npt.NDArray[np.float64]) -> dict[str, float]:
+    """Return the entropies of labels that are classes, none of them too frequent."""
+    try:
+        classes = true_classes(numbers)
+    except ValueError:
+        return {}
+    if len(classes) != len(numbers):
+        return {}
+    shares = np.unique(classes, return_counts=True)[1] / len(classes)
+    entropy = _of_shares(shares)
+    found: dict[str, float] = {}
+    if len(shares) > 1 and entropy >= _MANY_CLASSES * math.log(len(shares)):
+        found["labels/mlogloss"] = entropy
+    if len(shares) == 2 and classes.max() == 1 and shares.min() >= _EVEN[0]:  # noqa: PLR2004
+        found["labels/logloss"] = entropy
+    return found
+
+
+def _of_shares(shares: npt.NDArray[Any]) -> float:
+    return -float((shares * np.log(shares)).sum())
+
+
+def _has_outlier(targets: Input) -> bool:
+    """Tell whether one element has a tenth or more of the variance, and is not one of a few."""
+    far = max(targets.high - targets.mean, targets.mean - targets.low)
+    is_far = far >= _DEVIATIONS * targets.std > 0
+    return bool(is_far and far * far >= _OUTLIER * targets.size * targets.std**2)

@@ -1,0 +1,136 @@
+"""Whether a model of classes has learned more than how frequent they are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.numerics.agreement import Agreement
+from rule_runtime.numerics.binned_means import BinnedMeans
+from rule_runtime.numerics.class_pairs import class_pairs
+from rule_runtime.numerics.robust import noise, trend
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["Learned", "LearnedFrequencies"]
+
+_BIN_STEPS: Final = 5
+_NUM_LATEST: Final = 20
+_MOST_CLASSES: Final = 64
+_FEWEST_ROWS: Final = 20
+_EVEN: Final = 0.6
+_FALLING: Final = -1.64
+_NO_SHARE: Final = 0.1
+_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+
+
+class Learned(NamedTuple):
+    """What the latest 20 bins of 5 steps tell.
+
+    Attributes:
+        row: The loss, by its row among the losses of the step.
+        loss: Median of the bins.
+        error: Its standard error.
+        trend: The z-score of the Mann-Kendall test of the bins.
+        entropy: The entropy of the labels so far; 0 if one class has nearly all.
+        share: What was right in the latest 20 saved steps, of what chance leaves.
+    """
+
+    row: int
+    loss: float
+    error: float
+    trend: float
+    entropy: float
+    share: float
+
+    def is_all(self, margin: float) -> bool:
+        """Tell whether the frequencies of classes are all that was learned.
+
+        Args:
+            margin: How far a loss must lie below their entropy to count as more, in parts of it.
+        """
+        return bool(
+            self.entropy > 0
+            and self.loss > (1 - margin) * self.entropy
+            and 2 * self.error < margin * self.entropy
+            and self.trend > _FALLING
+            and self.share < _NO_SHARE
+        )
+
+
+class LearnedFrequencies:
+    """The only loss of the first worker that saved labels and predictions.
+
+    Args:
+        memory: Changed in place: `counts`, of at most 64 classes; `right`, agreements of the latest
+            20 steps; `bin`, the open bin; `bins`, the latest 20. `many`, if there are more classes.
+    """
+
+    def __init__(self, memory: dict[str, Any]) -> None:
+        self._memory = memory
+
+    def add(self, step: StepView) -> Learned | None:
+        """Add a step of training; return what is known when a bin has ended.
+
+        Args:
+            step: The step.
+        """
+        memory = self._memory
+        rows = step.tensors(collections=("losses",))
+        of_worker = dict(zip(rows.workers, range(len(rows)), strict=True))
+        if memory.get("many") or len(of_worker) != len(rows) or not of_worker:
+            return None
+        worker = min(of_worker)
+        row = of_worker[worker]
+        loss = float(finite_means(rows)[row])
+        if LossInputs(step).kind(rows.names[row], worker) not in _OF_CLASSES:
+            return None
+        if not math.isfinite(loss) or not self._count(step, worker):
+            return None
+        bins = BinnedMeans(memory.get("bin", {}), _BIN_STEPS)
+        ended = bins.add(step.mode_step, {("", ""): loss})
+        memory["bin"] = bins.to_json()
+        if not ended:
+            return None
+        memory["bins"] = [*memory.get("bins", []), *ended.values()][-_NUM_LATEST:]
+        if len(memory["bins"]) < _NUM_LATEST:
+            return None
+        means = np.array(memory["bins"])
+        error = math.sqrt(math.pi / 2) * noise(means) / math.sqrt(len(means))
+        share = Agreement.total(memory["right"]).share
+        return Learned(row, float(np.median(means)), error, trend(means), self._entropy(), share)
+
+    def _count(self, step: StepView, worker: str) -> bool:
+        """Add the labels of a step; tell whether there are any, with predictions."""
+        memory = self._memory
+        values = step.values(("labels", "predictions"), worker)
+        if len(values) != 2:  # noqa: PLR2004
+            return False
+        try:
+            found = class_pairs(values["labels"], values["predictions"])
+        except ValueError:
+            return False
+        counts = Counter({int(label): count for label, count in memory.get("counts", ())})
+        counts.update(found.labels.tolist())
+        memory["many"] = len(counts) > _MOST_CLASSES
+        if memory["many"] or not len(found.labels):
+            return False
+        memory["counts"] = [list(pair) for pair in sorted(counts.items())]
+        right = list(Agreement.of(found.labels, found.predictions))
+        memory["right"] = [*memory.get("right", []), right][-_NUM_LATEST:]
+        return True
+
+    def _entropy(self) -> float:
+        counts = np.array([count for _, count in self._memory["counts"]], np.float64)
+        shares = counts / counts.sum()
+        entropy = -float((shares * np.log(shares)).sum())
+        is_known = counts.sum() >= _FEWEST_ROWS * len(counts) and len(counts) > 1
+        if not is_known or entropy < _EVEN * math.log(len(counts)):
+            return 0.0
+        return entropy + (len(counts) - 1) / (2 * float(counts.sum()))

@@ -1,0 +1,76 @@
+"""PlateauedLoss where all that was learned is how frequent classes are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.rules.plateaued_loss import PlateauedLoss
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import found_at
+
+SHARES = np.array([0.5, 0.2, 0.2, 0.1])
+ENTROPY = -float((SHARES * np.log(SHARES)).sum())  # 1.22, and ln 4 is 1.39
+
+
+def run_of(
+    level: float,
+    *,
+    right: float = 0.0,
+    shares: Any = SHARES,
+    noise: float = 0.02,
+    steps: int = 250,
+    falls: float = 0.0,
+    name: str = "CrossEntropyLoss_output_0",
+    beside: dict[str, Any] | None = None,
+) -> TrialBuilder:
+    """Return a run that falls from guessing within 40 steps, to a level beside the entropy."""
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    entropy = -float((shares * np.log(shares)).sum())
+    for step in range(0, steps, 5):
+        share = min(step / 40, 1.0)
+        loss = (1 - share) * np.log(len(shares)) + share * entropy * (level - falls * step / steps)
+        labels = random.choice(len(shares), 200, p=shares)
+        is_right = random.uniform(size=200) < right
+        tensors = {
+            "CrossEntropyLoss_input_0": random.normal(size=(200, len(shares))),
+            "CrossEntropyLoss_input_1": labels,
+            "labels": labels,
+            "predictions": np.where(is_right, labels, 0),
+            name: np.float64(loss + noise * random.normal()),
+            **(beside or {}),
+        }
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_found"),
+    [
+        ({"level": 1.0}, True),
+        ({"level": 0.97}, True),
+        ({"level": 0.93}, False),
+        ({"level": 1.0, "right": 0.3}, False),  # it answers better than that
+        ({"level": 1.0, "noise": 0.3}, False),
+        ({"level": 1.1, "falls": 0.2}, False),  # it still falls
+        ({"level": 1.0, "steps": 140}, False),
+        ({"level": 1.0, "shares": np.array([0.94, 0.02, 0.02, 0.02])}, False),
+        ({"level": 1.0, "name": "MSELoss_output_0"}, False),
+        ({"level": 1.0, "beside": {"OtherLoss_output_0": np.float64(0.0)}}, False),
+        ({"level": 1.0, "beside": {"predictions": np.full(200, 0.5)}}, False),
+    ],
+)
+def test_a_loss_that_is_what_one_answer_gives(changes: dict[str, Any], *, is_found: bool) -> None:
+    found = found_at(PlateauedLoss(), run_of(**changes))
+    assert bool(found) is is_found
+    assert not found or min(found) >= 150
+
+
+def test_classes_of_a_language_are_too_many() -> None:
+    for num_classes, is_found in ((30, True), (70, False)):
+        shares = np.append(np.full(num_classes - 1, 0.7 / (num_classes - 1)), 0.3)
+        assert bool(found_at(PlateauedLoss(), run_of(1.0, shares=shares))) is is_found
