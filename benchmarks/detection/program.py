@@ -11,7 +11,13 @@ from typing import Final, TypeVar
 
 __all__ = ["HEALTHY", "PARTS", "Hanging", "Program", "Run", "load_program", "program_names"]
 
-PARTS: Final = ("calibration", "first_held_out", "second_held_out", "third_held_out")
+PARTS: Final = (
+    "calibration",
+    "first_held_out",
+    "second_held_out",
+    "third_held_out",
+    "fourth_held_out",
+)
 HEALTHY: Final = "healthy"
 
 _FOLDER: Final = Path(__file__).resolve().parent

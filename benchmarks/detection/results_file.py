@@ -21,6 +21,7 @@ __all__ = ["digest_of_rules", "results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "fourth_held_out": "Programs that were held out a fourth time",
     "third_held_out": "Held-out programs",
     "second_held_out": "Programs that were held out a second time",
     "first_held_out": "Programs that were held out from the first version",

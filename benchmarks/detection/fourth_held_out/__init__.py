@@ -1,0 +1,1 @@
+"""Everyday trainings, written by somebody who read neither rules nor the fitting table."""
