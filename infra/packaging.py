@@ -41,7 +41,9 @@ PYTHON_VERSION = "3.14"
 
 # Amazon Linux 2023, below every runtime since Python 3.12, has glibc 2.34.
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
-REQUIREMENTS = ("aws-lambda-powertools", "google-crc32c", "numpy", "typing-extensions")
+REQUIREMENTS = (
+    *("aws-lambda-powertools", "google-crc32c", "jinja2", "numpy", "typing-extensions"),
+)
 OWN_PACKAGES = ("hook_layer", "rule_runtime")
 
 # Parts of wheels that no function imports; they are half of numpy's files.
@@ -133,7 +135,7 @@ def _wheels_folder(architecture: str) -> Path:
 
 
 def _pinned_lines(lines: Iterable[str]) -> list[str]:
-    names = (*REQUIREMENTS, "jmespath")
+    names = (*REQUIREMENTS, "jmespath", "markupsafe")
     return [line for line in lines if line.partition("==")[0].strip() in names]
 
 

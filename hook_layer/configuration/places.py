@@ -28,7 +28,7 @@ from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationE
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.mirror import MirrorStore
 
-__all__ = ["Outputs", "output_paths", "resolve_targets"]
+__all__ = ["Outputs", "job_root", "output_paths", "resolve_targets"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -175,7 +175,7 @@ def _place_of_output(
     if output.s3 is None or not configuration.writes_to_s3:
         named_by = f"{configuration.source}: LocalPath"
         return None if output.local is None else _Place(output.local, None, named_by)
-    root = _job_root(output.s3, job_name(environ, configuration), leaf)
+    root = job_root(output.s3, job_name(environ, configuration), leaf)
     if root is None:
         raise HookConfigurationError(
             f"{configuration.source}: S3OutputPath={output.s3!r} needs the job's name, for what is "
@@ -185,8 +185,17 @@ def _place_of_output(
     return _Place(root, output.local, f"{configuration.source}: S3OutputPath or LocalPath")
 
 
-def _job_root(path: str, name: str | None, leaf: str) -> str | None:
-    """Return `path` with what is missing of `/{name}/{leaf}/`."""
+def job_root(path: str, name: str | None, leaf: str) -> str | None:
+    """Return `path` with what is missing of `/{name}/{leaf}/`.
+
+    Args:
+        path: A path or URI, as `S3OutputPath` has it.
+        name: The job's name; None where nothing says it.
+        leaf: The last part, e.g. `debug-output`.
+
+    Returns:
+        None if there is no name and `path` does not end in a folder's `leaf`.
+    """
     scheme, separator, rest = path.strip().rpartition("://")
     parts = [part for part in rest.split("/") if part]
     below_bucket = parts if scheme in ("", "file") else parts[1:]

@@ -1,4 +1,4 @@
-"""Ends the evaluations of a training job that ended without saying so."""
+"""Ends the evaluations of a training job that ended without saying so, and reports on jobs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from infra.constructs.function import FunctionSettings, FunctionSource
 from infra.constructs.rule_evaluation import RuleQueues
 from infra.constructs.watched_state import WatchedState
 from lambdas.contracts import environment
-from lambdas.contracts.events import training_job_changed_pattern
+from lambdas.contracts.events import judged_pattern, training_job_changed_pattern
 
 __all__ = ["FinishJob"]
 
 SETTINGS = FunctionSettings(
     handler="lambdas.finish_job.handler.lambda_handler",
-    timeout_s=30,
-    memory_mb=256,
-    description="Ends the evaluations of training jobs that ended",
+    timeout_s=90,
+    memory_mb=512,
+    description="Ends the evaluations of training jobs that ended, and writes their reports",
 )
+REPORT_KEYS = "*rule-output/report.html"
+READ_KEYS = {
+    "*index/*": "the index files, which hold the statistics of its tensors",
+    "*collections/*": "the collections files, which say what its tensors are",
+    "*job.json": "job.json, which says how it was configured",
+    "*training_job_end.ts": "the end marker, which says whether it ended",
+}
+"""What a report is made of."""
 
 
 class FinishJob(Construct):
@@ -60,12 +68,37 @@ class FinishJob(Construct):
                 environment.RULE_QUEUE_URLS: queues.urls(),
             },
         )
-        watched.allow_items(finish, ["dynamodb:Query", "dynamodb:UpdateItem"])
+        watched.allow_items(finish, ["dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem"])
         queues.allow_sending(finish)
+        self._allow_reports(finish, watched)
         finish.on_event(
             "JobChanged",
             training_job_changed_pattern(),
             description="A training job ended, was interrupted or goes on",
         )
+        finish.on_event(
+            "RuleJudged",
+            judged_pattern(),
+            description="A rule has come to a verdict; when all have, the job's report is written",
+        )
         self.function: lambda_.Function = finish.function
         self.failures: sqs.Queue = finish.failures
+
+    @staticmethod
+    def _allow_reports(finish: EventFunction, watched: WatchedState) -> None:
+        for keys, what in READ_KEYS.items():
+            watched.allow_objects(
+                finish,
+                ["s3:GetObject"],
+                keys,
+                reason=f"The report of a job is made of {what}; the names of jobs are not known at "
+                "deployment. Tensors cannot be read.",
+            )
+        watched.allow_objects(
+            finish,
+            ["s3:PutObject"],
+            REPORT_KEYS,
+            reason="The report lies beside the results of a job's rules; only objects called "
+            "report.html in folders called rule-output can be written.",
+        )
+        watched.allow_listing(finish)

@@ -27,6 +27,7 @@ __all__ = [
     "WAKE_DETAIL_TYPE",
     "attempts_partition",
     "issues_found_pattern",
+    "judged_pattern",
     "notable_statuses_pattern",
     "notice_partition",
     "registration_partition",
@@ -123,6 +124,16 @@ def issues_found_pattern() -> dict[str, Any]:
             "TrainingJobStatus": ["InProgress"],
             "DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": ["IssuesFound"]},
         },
+    }
+
+
+def judged_pattern() -> dict[str, Any]:
+    """Return the event pattern of our own news that a rule has come to a verdict."""
+    verdicts = ["IssuesFound", "NoIssuesFound", "Error"]
+    return {
+        "source": [STATUS_SOURCE],
+        "detail-type": [STATUS_DETAIL_TYPE],
+        "detail": {"DebugRuleEvaluationStatuses": {"RuleEvaluationStatus": verdicts}},
     }
 
 

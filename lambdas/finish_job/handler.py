@@ -7,8 +7,12 @@ import os
 from functools import cache
 from typing import Any, Final
 
+from hook_layer.storage.s3 import S3Store
 from lambdas.finish_job.job_event import parse_job_event
+from lambdas.finish_job.job_reports import JobReports
+from lambdas.finish_job.run_states import RunStates
 from lambdas.finish_job.service import FinishJobService
+from lambdas.finish_job.status_news import parse_status_news
 from lambdas.shared import clients
 from lambdas.shared.observability import Telemetry
 from lambdas.shared.registration import RegistrationTable
@@ -32,25 +36,34 @@ def _service() -> FinishJobService:
         bucket_names=settings.tensor_bucket_names,
         registrations=RegistrationTable(clients.dynamodb(), settings.state_table_name),
         queue=WakeQueue(clients.sqs, settings.rule_queue_urls),
+        reports=JobReports(
+            RunStates(clients.dynamodb(), settings.state_table_name),
+            lambda uri: S3Store(uri, client=clients.s3()),
+            _telemetry(),
+        ),
         telemetry=_telemetry(),
     )
 
 
 def lambda_handler(event: Any, context: Any) -> dict[str, Any]:
-    """Have the runs of a training job judged, if the job has ended.
+    """Have the runs of a training job judged, if it has ended; report on it once all are judged.
 
     Args:
-        event: A "SageMaker Training Job State Change" event of SageMaker.
+        event: A "SageMaker Training Job State Change" event of SageMaker, or one of ours.
         context: Lambda's context.
 
     Returns:
         An answer of status 200 that says what was done.
     """
-    num_woken = 0
+    text = ""
     with _telemetry().invocation(context):
         found = parse_job_event(event, context)
+        news = parse_status_news(event)
         if found is not None:
             with _telemetry().job(found.training_job_name):
                 num_woken = _service().handle(found)
-    text = f"{num_woken} evaluations are due" if num_woken else "Nothing to do"
-    return {"statusCode": 200, "body": json.dumps(text)}
+                text = f"{num_woken} evaluations are due" if num_woken else ""
+        elif news is not None:
+            with _telemetry().job(news.training_job_name):
+                text = "The report is written" if _service().report(news) else ""
+    return {"statusCode": 200, "body": json.dumps(text or "Nothing to do")}

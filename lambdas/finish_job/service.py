@@ -1,8 +1,12 @@
-"""Has the runs of a training job judged once SageMaker says that the job has ended.
+"""Has the runs of a training job judged once SageMaker says that the job has ended, and reports.
 
 A job that was killed, or that crashed hard, writes no end marker; SageMaker knows its end all the
 same. Whose registration speaks for a job of SageMaker is decided as for stopping it: only one that
 lies in a folder of the job's name.
+
+The report is written when a rule has come to its verdict and no other is still judging, which our
+own events tell, and again when the job ends. Those events are not believed: the registration says
+where the job is, and the table what its rules found.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from lambdas.shared.wake import Wake, WakeReason
 
 if TYPE_CHECKING:
     from lambdas.finish_job.job_event import JobEvent
+    from lambdas.finish_job.job_reports import JobReports
+    from lambdas.finish_job.status_news import StatusNews
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration, RegistrationTable
     from lambdas.shared.wake import WakeQueue
@@ -23,12 +29,13 @@ __all__ = ["FinishJobService"]
 
 
 class FinishJobService:
-    """Wakes the evaluators of jobs that have ended, and notes which are interrupted.
+    """Wakes the evaluators of jobs that have ended, notes which are interrupted, has them reported.
 
     Args:
         bucket_names: Buckets that are watched.
         registrations: The registered jobs.
         queue: The evaluators' queues.
+        reports: Writes the reports of jobs.
         telemetry: Logs and metrics.
     """
 
@@ -38,11 +45,13 @@ class FinishJobService:
         bucket_names: Collection[str],
         registrations: RegistrationTable,
         queue: WakeQueue,
+        reports: JobReports,
         telemetry: Telemetry,
     ) -> None:
         self._bucket_names = bucket_names
         self._registrations = registrations
         self._queue = queue
+        self._reports = reports
         self._telemetry = telemetry
 
     def handle(self, event: JobEvent) -> int:
@@ -73,7 +82,23 @@ class FinishJobService:
             self._queue.send_all(rule, wakes)
         self._telemetry.count("JobsEnded")
         self._telemetry.info("the job has ended; its runs are judged", num_runs=len(wakes))
+        for job in registrations:
+            self._reports.write_if_judged(job)  # who is woken, and judged before, has no news
         return len(wakes) * len(self._queue.rules)
+
+    def report(self, news: StatusNews) -> bool:
+        """Write the report of the job that an event is about, if all its rules have judged.
+
+        Returns:
+            Whether it was written.
+
+        Raises:
+            ClientError: The table failed.
+        """
+        job = self._registrations.get(news.training_job_name, news.root_uri)
+        if job is None or not self._is_watched(job):
+            return False
+        return self._reports.write_if_judged(job)
 
     def _is_watched(self, registration: Registration) -> bool:
         bucket = registration.root_uri.removeprefix("s3://").partition("/")[0]

@@ -12,7 +12,7 @@ from rule_runtime.configuration.api_limits import check_limits
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.debug_rule import Rule
 from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
-from rule_runtime.configuration.merging import merged
+from rule_runtime.configuration.merging import merged, steps_of
 from rule_runtime.configuration.sdk_objects import (
     as_actions,
     as_collection,
@@ -168,26 +168,41 @@ def _hook(
         hook.s3_output_path or output_path,
         hook.container_local_output_path,
         hook.hook_parameters,
-        None if is_silent else _joined(asked),
+        None if is_silent else _joined(asked, steps_of(hook.hook_parameters or {})),
     )
 
 
-def _joined(asked: Sequence[tuple[str, CollectionConfig]]) -> list[CollectionConfig]:
-    """Return each collection once, in the order in which they are first asked for."""
+def _joined(
+    asked: Sequence[tuple[str, CollectionConfig]], default_steps: Mapping[str, str]
+) -> list[CollectionConfig]:
+    """Return each collection once, in the order in which they are first asked for.
+
+    Args:
+        asked: Who asks for which collection.
+        default_steps: When the hook saves collections that do not say it.
+    """
     by_name: dict[str, dict[CollectionConfig, list[str]]] = {}
     for who, collection in asked:
         by_name.setdefault(collection.name, {}).setdefault(collection, []).append(who)
-    return [_one(name, askers) for name, askers in by_name.items()]
+    return [_one(name, askers, default_steps) for name, askers in by_name.items()]
 
 
-def _one(name: str, askers: Mapping[CollectionConfig, Sequence[str]]) -> CollectionConfig:
+def _one(
+    name: str, askers: Mapping[CollectionConfig, Sequence[str]], default_steps: Mapping[str, str]
+) -> CollectionConfig:
     if len(askers) == 1:
         return next(iter(askers))
     told = "; ".join(
         f"{', '.join(dict.fromkeys(who))}: {_shown(each)}" for each, who in askers.items()
     )
     try:
-        (joined,) = merged(askers)
+        # Who does not say when means the hook's own steps, and is to get no fewer.
+        (joined,) = merged(
+            each
+            if steps_of(each.parameters)
+            else CollectionConfig(name, {**each.parameters, **default_steps})
+            for each in askers
+        )
     except ValueError as error:
         raise ValueError(f"{error} ({told})") from None
     logger.warning(

@@ -7,7 +7,7 @@ from typing import Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 
-__all__ = ["merged"]
+__all__ = ["merged", "steps_of"]
 
 _MODES: Final = ("", "train.", "eval.", "predict.", "global.")
 _FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
@@ -39,6 +39,15 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
     return tuple(
         CollectionConfig(name, _joined(name, given)) for name, given in sorted(by_name.items())
     )
+
+
+def steps_of(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Return those parameters that say at which steps is saved.
+
+    Args:
+        parameters: Parameters of a collection or of the hook.
+    """
+    return {key: value for key, value in parameters.items() if _is_of_steps(key)}
 
 
 def _joined(name: str, given: Given) -> dict[str, str]:

@@ -18,8 +18,8 @@ __all__ = ["PACKS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
 _PATTERNS: Final[Mapping[str, str]] = {
-    "weights": "^(?!gradient|feature_importance|hyperparameters).*weight",
-    "biases": "^(?!gradient|feature_importance|hyperparameters).*bias$",
+    "weights": "^(?!gradient|feature_importance|hyperparameters|.*/[^/]*bias[^/]*$).*weight",
+    "biases": "^(?!gradient|feature_importance|hyperparameters).*bias(:0)?$",
     "gradients": "^gradient",
     "feature_importance": "^feature_importance/",
     "hyperparameters": "^hyperparameters/",

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from hook_layer.format.job_file import StopFile, new_run_id
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
+from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Rule
@@ -56,6 +57,7 @@ class LiveJudge:
         self._earlier_run = earlier_run
         self._clock = clock
         self._on_files = on_files
+        self._results = ResultWriter(store, clock)
         self._run: str | None = None
         self._has_run = False
         self._reconcilers: dict[str, Reconciler] = {}
@@ -99,12 +101,14 @@ class LiveJudge:
     def _advance(self, files: Sequence[StepFile], *, is_over: bool = False) -> None:
         last = last_sequences(self._store, self._run) if is_over else None
         now = None if is_over else self._clock()
-        self.states = {
+        states = {
             name: reconciler.advance(
                 self.states[name], files, ended=is_over, last_sequences=last, now=now
             )
             for name, reconciler in self._reconcilers.items()
         }
+        self._results.write(self._run, self.states, states)
+        self.states = states
 
     def _find_run(self, *, is_over: bool) -> bool:
         """Begin to judge the run that `job.json` names; at the end whichever there is."""

@@ -26,7 +26,7 @@ _FORBIDDEN: Final = frozenset(
 )
 
 
-class AwsRequestError(Exception):
+class AwsRequestError(OSError):
     """A request that AWS refused, or that could not be made.
 
     Attributes:
@@ -53,8 +53,7 @@ class Aws:
     """
 
     def __init__(self, session: Session | None = None) -> None:
-        self._given = session
-        self._made: Session | None = session
+        self._made = session
         self._clients: dict[str, Any] = {}
 
     @property
@@ -65,8 +64,8 @@ class Aws:
 
     @property
     def session(self) -> Session | None:
-        """The session that was given."""
-        return self._given
+        """The session; None while nothing was asked."""
+        return self._made
 
     def call(self, service: str, operation: str, /, **arguments: Any) -> Any:
         """Make a request.
@@ -98,8 +97,8 @@ class Aws:
         return self._clients[service]
 
     def open_store(self, uri: str) -> Store:
-        """Return the store at a path or URI, in S3 with this session's rights."""
-        if self._given is None or not uri.startswith(_S3):
+        """Return the store at a path or URI, in S3 with the rights of the session."""
+        if not uri.startswith(_S3):
             return open_store(uri)
         from hook_layer.storage.s3 import S3Store  # noqa: PLC0415 - needs boto3
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.job_file import StopFile
 from rule_runtime.jobs.aws import Aws, Session
-from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment, DeploymentError
+from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
 from rule_runtime.jobs.job_files import JobFiles
 from rule_runtime.jobs.job_location import find_location
+from rule_runtime.jobs.job_rules import JobRules
 from rule_runtime.jobs.native_job import (
     described_training_job,
     is_terminal,
@@ -29,10 +28,9 @@ from rule_runtime.trial.trial import Trial
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
+    from rule_runtime.reporting.html_report import HtmlReport
 
 __all__ = ["DebugJob"]
-
-logger = logging.getLogger("stepwatch")
 
 _SAGEMAKER: Final = "sagemaker"
 _STOP_REASON: Final = "its owner called DebugJob.stop()"
@@ -88,6 +86,7 @@ class DebugJob:
             configuration or location.configuration,
             earlier_run,
         )
+        self._rules = JobRules(self._files, self._deployment if self._is_in_s3 else None)
 
     def __repr__(self) -> str:
         return f"DebugJob({self.name!r}, {self.debug_output!r})"
@@ -123,6 +122,17 @@ class DebugJob:
     def trial(self) -> Trial:
         """Return the job's tensors; there may be none yet."""
         return Trial(self._files.root, name=self.name)
+
+    def report(self) -> HtmlReport:
+        """Return a page about the job so far; `.save("report.html")` writes it, notebooks show it.
+
+        Raises:
+            ImportError: The extra `report` is not installed.
+            StorageError: The job's files cannot be read.
+        """
+        from rule_runtime.reporting.html_report import job_report  # noqa: PLC0415 - needs jinja2
+
+        return job_report(self.trial())
 
     def describe(self) -> dict[str, Any]:
         """Return what is known of the job, in the names of DescribeTrainingJob.
@@ -184,6 +194,7 @@ class DebugJob:
 
         Raises:
             TimeoutError: A rule has not ended in time.
+            ValueError: Nothing is known of the job.
             StorageError: The job's files cannot be read.
             AwsRequestError: SageMaker does not answer.
         """
@@ -207,11 +218,7 @@ class DebugJob:
             raise ValueError("no Region is known: give a session that has one, or set AWS_REGION")
         job = self._files.job_file()
         native = native_log_urls(self.name, native_statuses(self._described(job)), region)
-        asked = {
-            rule["RuleConfigurationName"]: rule.get("RuleParameters") or {}
-            for rule in self._files.rule_configurations(job) or ()
-        }
-        rules = {name: asked.get(name, {}) for name in self._our_rules(job)}
+        rules = self._rules.parameters(job)
         return {**native, **our_log_urls(self.name, rules, self._deployment, region)}
 
     def stop(self) -> None:
@@ -242,36 +249,19 @@ class DebugJob:
         requested_at = moment.isoformat(timespec="seconds")
         self._files.ask_to_stop(StopFile(_STOP_REASON, requested_at, run_id=job.run_id))
 
-    @cached_property
-    def _deployed_rules(self) -> tuple[str, ...]:
-        """Names of the deployed rules; none where nobody tells."""
-        if not self._is_in_s3:
-            return ()
-        try:
-            names = tuple(self._deployment.log_groups)
-        except DeploymentError as error:
-            logger.warning("%s is judged by the rules that are deployed: %s", self.name, error)
-            return ()
-        return tuple(name for name in names if not name.startswith("#"))
-
     def _look(self) -> tuple[list[dict[str, Any]], bool]:
         """Return the summary, and whether no further rule can come to be known."""
         job = self._files.job_file()
         described = self._described(job)
+        if job is None and described is None and self._files.configuration() is None:
+            raise ValueError(
+                f"nothing is known of {self.name}: there is neither a configuration nor job.json "
+                f"in {self.debug_output} or above it; correct name and output path, if the job "
+                "has a hook"
+            )
         summary = self._summary(job, described)
-        is_known = bool(summary) or self._files.rule_configurations(job) is not None
         has_ended = self._files.life(job).has_ended or is_terminal(described)
-        return summary, is_known or has_ended
-
-    def _our_rules(self, job: JobFile | None) -> list[str]:
-        """Return the names of the rules that our evaluators judge the job by."""
-        asked = self._files.rule_configurations(job)
-        if asked is not None:
-            return [rule["RuleConfigurationName"] for rule in asked]
-        told = [result.rule for result in self._files.results(job)]
-        if job is None and self._files.configuration() is None:
-            return told  # perhaps a job of SageMaker's own Debugger, with nothing of ours
-        return list(dict.fromkeys([*self._deployed_rules, *told]))
+        return summary, has_ended or self._rules.is_complete(job)
 
     def _summary(
         self, job: JobFile | None, described: Mapping[str, Any] | None
@@ -282,7 +272,7 @@ class DebugJob:
             began_at=moment_of_start(job, described, self._known_at),
             failure=failure_of(job, described, self.debug_output),
         )
-        ours = self._our_rules(job)
+        ours = self._rules.parameters(job)
         members = [summary.of(name, self._files.result(name, job)) for name in ours]
         return members + [
             status

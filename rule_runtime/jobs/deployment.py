@@ -36,7 +36,7 @@ _NOTIFY_FUNCTION: Final = "NotifyFunctionName"
 _JOB_RULES_FUNCTION: Final = "JobRulesFunctionName"
 
 
-class DeploymentError(Exception):
+class DeploymentError(OSError):
     """There is no such deployment, or it does not say what is needed of it."""
 
 

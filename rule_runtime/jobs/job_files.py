@@ -90,29 +90,31 @@ class JobFiles:
         self._configuration_uri = configuration or places.configuration
         self._earlier_run = earlier_run
         self._root: Store | None = None
+        self._has_begun = False
         self._configuration: Mapping[str, Any] | None = None
 
     @property
     def root(self) -> Store:
-        """The trial's root.
+        """The trial's root, as it was when somebody last looked."""
+        return self._root if self._root is not None else self._find_root()
 
-        `stepwatch run` writes into the job's folder itself.
-        """
-        if self._root is not None:
+    def _find_root(self) -> Store:
+        """Look where the run is: `stepwatch run` writes into the job's folder itself."""
+        if self._root is not None and self._has_begun:
             return self._root
         root = self._open_store(self._places.root)
-        if not root.exists(JOB_FILE):
+        self._has_begun = root.exists(JOB_FILE)
+        if not self._has_begun:
             folder = self._open_store(self._places.folder)
-            if not folder.exists(JOB_FILE):
-                return root  # it has not begun
-            root = folder
+            self._has_begun = folder.exists(JOB_FILE)
+            root = folder if self._has_begun else root
         self._root = root
         return root
 
     def job_file(self) -> JobFile | None:
         """Return `job.json` of the run that is meant; None while it has not begun."""
         try:
-            job = read_small(self.root, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
+            job = read_small(self._find_root(), JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
         except ObjectNotFoundError:
             return None
         except JobFileError as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from rule_runtime.configuration.api_values import given
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.jobs import platforms
@@ -56,7 +57,7 @@ class PreparedJob:
         checkpoint: Where its checkpoints are.
         prepared_at: Seconds since the epoch.
         stage: The deployment that judges the job.
-        session: The boto3 session that was given.
+        session: The boto3 session that prepared it; None for a job in folders.
         earlier_run: RunId of a run that was in the folder before.
     """
 
@@ -95,7 +96,7 @@ class PreparedJob:
         return DebugJob(
             name or self.job_name,
             self._hook_output(),
-            configuration=self.environment.get("STEPWATCH_CONFIG"),
+            configuration=self.environment.get(OWN_VARIABLE),
             earlier_run=None if is_other else self.earlier_run,
             stage=self.stage,
             session=self.session,

@@ -130,7 +130,7 @@ def prepare(
     _check_regions(job, aws)
     if configuration.hook is None:
         return job
-    job = _with_sources(job, aws)
+    job = replace(_with_sources(job, aws), session=aws.session)
     _store(job, _document(job, rules=rules, actions=actions), aws)
     return replace(
         job,

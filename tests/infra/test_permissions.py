@@ -56,6 +56,13 @@ SWEEP: set[Grant] = WAKES | {
     ("dynamodb:GetItem", TABLE, ""),
 }
 FINISH_JOB: set[Grant] = WAKES | {
+    ("s3:GetObject", f"{TENSORS}/*index/*", ""),
+    ("s3:GetObject", f"{TENSORS}/*collections/*", ""),
+    ("s3:GetObject", f"{TENSORS}/*job.json", ""),
+    ("s3:GetObject", f"{TENSORS}/*training_job_end.ts", ""),
+    ("s3:PutObject", f"{TENSORS}/*rule-output/report.html", ""),
+    ("s3:ListBucket", TENSORS, ""),
+    ("dynamodb:GetItem", TABLE, ""),
     ("dynamodb:Query", TABLE, ""),
     ("dynamodb:UpdateItem", TABLE, ""),
     ("sqs:SendMessage", "${FinishJobFinishFailures.Arn}", ""),

@@ -187,4 +187,5 @@ def test_template_fits_any_account_and_region(template: Template, assembly: Path
     manifest = json.loads((assembly / "manifest.json").read_text())
     stack = manifest["artifacts"]["Stepwatch"]
     assert stack["environment"] == "aws://unknown-account/unknown-region"
-    assert {"TensorBucketName", "StateTableName", "StopJobFunctionName"} <= set(template["Outputs"])
+    asked_for = {"TensorBucketName", "StateTableName", "StopJobFunctionName"}
+    assert asked_for | {"JobRulesFunctionName", "NotifyFunctionName"} <= set(template["Outputs"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
 from rule_runtime.configuration.debug_rule import Rule
+from rule_runtime.jobs import prepare
 from rule_runtime.testing.trial_builder import TrialBuilder
 
 RUN = "01JD0000000000000000000001"
@@ -92,6 +94,24 @@ def verdicts(target: LocalTarget, job: str) -> dict[str, tuple[str, str]]:
         )
         for status in target.rule_statuses(job)
     }
+
+
+def test_the_library_knows_which_files_are_pinned_and_uploads_those(
+    target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in target.environment().items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "quiet.py").write_text(SOURCE)
+    rule = Rule.custom("Mine", source=str(tmp_path / "quiet.py"), rule_to_invoke="QuietGradient")
+    bucket = target.outputs["CustomRuleBucketName"]
+    target.client("s3").delete_object(Bucket=bucket, Key=FILE)
+    output = f"s3://{target.tensor_bucket}/prepared"
+    job = prepare(job_name="prepared", output_path=output, rules=[rule])
+    assert job.configuration.rules[0].source == f"s3://{bucket}/{FILE}"
+    stored = target.client("s3").get_object(Bucket=bucket, Key=FILE)["Body"].read()
+    assert stored == SOURCE.encode()
+    (url,) = job.job().rule_log_urls().values()
+    assert "JobRulesCustom" in url
 
 
 def test_each_rule_of_a_job_comes_to_its_verdict(target: LocalTarget) -> None:

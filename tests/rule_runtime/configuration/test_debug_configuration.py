@@ -76,6 +76,20 @@ def test_what_is_asked_for_in_two_ways_is_joined_and_said(
     assert "VanishingGradient: save_interval=500" in message
 
 
+def test_who_does_not_say_when_gets_the_hooks_own_steps() -> None:
+    hook = DebuggerHookConfig(
+        hook_parameters={"save_interval": 10, "eval.save_interval": 1, "reductions": "l2"},
+        collection_configs=[CollectionConfig("losses"), CollectionConfig("weights")],
+    )
+    rules = [Rule.sagemaker(rule_configs.loss_not_decreasing())]
+    made = DebugConfiguration.of(OUTPUT, hook_config=hook, rules=rules).hook
+    assert made is not None
+    assert made.collection_configs == (
+        CollectionConfig("losses", {"eval.save_interval": "1", "save_interval": "10"}),
+        CollectionConfig("weights"),
+    )
+
+
 def test_what_cannot_be_joined_names_who_asks() -> None:
     hook = DebuggerHookConfig(
         collection_configs=[CollectionConfig("gradients", {"save_steps": "0,1"})]

@@ -125,7 +125,9 @@ class TestSummary:
         assert found["LastModifiedTime"] == datetime.fromtimestamp(NOW, timezone.utc)
         assert waiting["LastModifiedTime"] == datetime.fromisoformat(STARTED)
         assert waiting["StatusDetails"].endswith("\n")
-        assert found["RuleEvaluationJobArn"].endswith("mnist-7/rule-output/VanishingGradient/status.json")
+        assert found["RuleEvaluationJobArn"].endswith(
+            "mnist-7/rule-output/VanishingGradient/status.json"
+        )
         if prepared.output_path == OUTPUT:
             assert found["RuleEvaluationJobArn"].startswith("arn:aws:s3:::my-bucket/output/")
             key = found["RuleEvaluationJobArn"].partition(":::")[2]
@@ -164,6 +166,8 @@ class TestSummary:
     def test_a_job_without_a_hook_has_none(self, tmp_path: Path) -> None:
         job = prepare(job_name="mnist-7", output_path=tmp_path, hook_config=False).job()
         assert job.rule_job_summary() == []
+        with pytest.raises(ValueError, match="nothing is known of mnist-7"):
+            job.wait_for_rules()
 
     def test_deployed_rules_are_those_of_a_job_that_names_none(self, account: Account) -> None:
         account.deploy({"NonFinite": "a", "LossDiverging": "b", "#job-rules": "c"}, {})
@@ -180,14 +184,15 @@ class TestSummary:
             ("Another", "Error"),
         ]
 
+    @pytest.mark.usefixtures("account")
     def test_where_nobody_tells_what_is_deployed_the_results_do(
-        self, account: Account, caplog: pytest.LogCaptureFixture
+        self, caplog: pytest.LogCaptureFixture
     ) -> None:
         job = prepare(job_name="mnist-7", output_path=OUTPUT)
         run = run_of(job)
         run.begin()
         assert job.job().rule_job_summary() == []
-        assert "judged by the rules that are deployed" in caplog.text
+        assert "which rules are deployed is not known" in caplog.text
         run.judge("NonFinite", "NoIssuesFound")
         assert statuses(job.job().rule_job_summary()) == [("NonFinite", "NoIssuesFound")]
 
@@ -314,6 +319,19 @@ class TestDescribe:
         assert job.tensorboard_output is None
 
 
+class TestReport:
+    def test_a_page_about_the_job_so_far(self, prepared: PreparedJob, tmp_path: Path) -> None:
+        run = run_of(prepared)
+        run.begin()
+        trial = TrialBuilder(run.store, run=run.run_id)
+        for step in range(3):
+            trial.step(step, {"CrossEntropyLoss_output_0": [1.0]})
+        run.judge("VanishingGradient", "IssuesFound", FOUND)
+        page = tmp_path / "report.html"
+        prepared.job().report().save(page)
+        assert "VanishingGradient" in page.read_text()
+
+
 class TestStop:
     def test_the_loop_is_asked_to(self, prepared: PreparedJob) -> None:
         run = run_of(prepared)
@@ -357,7 +375,8 @@ class TestSageMaker:
         assert described["DebugHookConfig"]["S3OutputPath"] == OUTPUT
         assert "ResponseMetadata" not in described
 
-    def test_another_name_than_the_prepared_one(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_another_name_than_the_prepared_one(self) -> None:
         prepared = prepare(job_name="mnist", output_path=OUTPUT, rules=RULES)
         job = prepared.job("mnist-20261121000000")
         assert job.debug_output == f"{OUTPUT}/mnist-20261121000000/debug-output/"
@@ -402,9 +421,12 @@ class TestSageMaker:
         assert summary[1]["RuleEvaluationJobArn"] == arn
         assert summary[0]["LastModifiedTime"].tzinfo is not None
         url = unquote(unquote(job.rule_log_urls()["Overfit"].replace("$", "%")))
-        assert url.endswith("log-group//aws/sagemaker/ProcessingJobs/log-events/native-Overfit-0123abcd")
+        assert url.endswith(
+            "log-group//aws/sagemaker/ProcessingJobs/log-events/native-Overfit-0123abcd"
+        )
 
-    def test_a_job_that_nobody_knows(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_a_job_that_nobody_knows(self) -> None:
         with pytest.raises(ValueError, match="SageMaker runs no job 'typo' in eu-west-1"):
             DebugJob("typo")
 
@@ -432,7 +454,8 @@ class TestLogs:
             text = unquote(unquote(pattern.replace("$", "%")))
             assert text == '{ $.training_job_name = "mnist-7" }'
 
-    def test_without_a_deployment(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_without_a_deployment(self) -> None:
         job = prepare(job_name="mnist-7", output_path=OUTPUT, rules=RULES).job()
         with pytest.raises(DeploymentError, match="Stepwatch-dev cannot be described"):
             job.rule_log_urls()

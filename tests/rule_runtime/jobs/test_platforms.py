@@ -105,12 +105,14 @@ class TestTrainingJobRequest:
             with pytest.raises(ValueError, match=r"^output_path is .*writes to S3"):
                 take()
 
-    def test_checkpoints_without_a_place_in_s3(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_checkpoints_without_a_place_in_s3(self) -> None:
         job = prepare(job_name="mnist-7", output_path=OUTPUT, checkpoint_local_path="/opt/ml")
         with pytest.raises(ValueError, match="checkpoint_s3_uri is missing"):
             job.training_job_request({})
 
-    def test_a_value_that_the_api_would_refuse(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_a_value_that_the_api_would_refuse(self) -> None:
         job = prepare(job_name="mnist-7", output_path=f"{OUTPUT}/{'x' * 500}")
         with pytest.raises(ValueError, match=r"Environment\.STEPWATCH_CONFIG has \d+ characters"):
             job.training_job_request({})
@@ -138,7 +140,7 @@ class TestContainers:
         assert job.kubernetes_env() == [{"name": "STEPWATCH_CONFIG", "value": CONFIGURATION}]
 
     def test_a_shell_gets_every_character(self, tmp_path: Path) -> None:
-        folder = tmp_path / "it's $HOME; `echo x` \"two\""
+        folder = tmp_path / 'it\'s $HOME; `echo x` "two"'
         job = prepare(job_name="mnist-7", output_path=folder)
         done = subprocess.run(
             ["sh", "-c", f'{job.shell()}printf %s "$STEPWATCH_CONFIG"'],
@@ -192,7 +194,7 @@ class TestSources:
     def test_a_folder_that_is_none_or_has_another_hook_layer(
         self, job: PreparedJob, tmp_path: Path
     ) -> None:
-        with pytest.raises(ValueError, match="source_dir is .*no folder"):
+        with pytest.raises(ValueError, match=r"source_dir is .*no folder"):
             job.estimator_arguments(tmp_path / "nowhere")
         source = self.source(tmp_path)
         (source / "hook_layer").mkdir()

@@ -240,12 +240,14 @@ class TestRegions:
             prepare(**{"job_name": "mnist-7", "output_path": OUTPUT, **arguments})
         assert account.keys() == []
 
-    def test_the_session_says_which_region(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_the_session_says_which_region(self) -> None:
         session = boto3.Session(region_name="us-west-2")
         with pytest.raises(ValueError, match=f"{BUCKET} is in {REGION}, and the session in us-w"):
             prepare(job_name="mnist-7", output_path=OUTPUT, session=session)
 
-    def test_a_bucket_that_does_not_exist(self, account: Account) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_a_bucket_that_does_not_exist(self) -> None:
         with pytest.raises(OSError, match="aws s3 mb s3://nobodys"):
             prepare(job_name="mnist-7", output_path="s3://nobodys/output")
 
@@ -274,12 +276,13 @@ class TestCustomRules:
     ) -> None:
         account.deploy({}, {"quiet.py": "0" * 64})
         sha256 = hashlib.sha256(SOURCE.encode()).hexdigest()
-        command = f"custom_rules='{{\"quiet.py\": \"{sha256}\"}}'"
+        command = f'custom_rules=\'{{"quiet.py": "{sha256}"}}\''
         with pytest.raises(ValueError, match=re.escape(command)):
             prepare(job_name="mnist-7", output_path=OUTPUT, rules=[self.rule(tmp_path)])
         assert account.keys(RULE_BUCKET) == account.keys() == []
 
-    def test_without_a_deployment(self, account: Account, tmp_path: Path) -> None:
+    @pytest.mark.usefixtures("account")
+    def test_without_a_deployment(self, tmp_path: Path) -> None:
         with pytest.raises(DeploymentError, match="Stepwatch-dev cannot be described in eu-west-1"):
             prepare(job_name="mnist-7", output_path=OUTPUT, rules=[self.rule(tmp_path)])
 

@@ -1,0 +1,69 @@
+"""The report of a job, written beside the results of its rules once all of them have judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.storage.base import StorageError
+from rule_runtime.evaluation.result_file import RESULTS_PREFIX, result_place
+
+if TYPE_CHECKING:
+    from hook_layer.storage.base import Store
+    from lambdas.finish_job.run_states import RunStates
+    from lambdas.shared.observability import Telemetry
+    from lambdas.shared.registration import Registration
+
+__all__ = ["REPORT_KEY", "JobReports"]
+
+REPORT_KEY: Final = f"{RESULTS_PREFIX}report.html"
+_MAX_STEPS: Final = 400
+_MAX_BYTES: Final = 256 << 20
+_MAX_SECONDS: Final = 25.0
+
+
+class JobReports:
+    """Writes `rule-output/report.html` of jobs.
+
+    The verdicts are what counts; a report that cannot be made changes nothing.
+
+    Args:
+        states: The states of rules over runs.
+        open_store: Returns the store at a folder.
+        telemetry: Logs and metrics.
+    """
+
+    def __init__(
+        self, states: RunStates, open_store: Callable[[str], Store], telemetry: Telemetry
+    ) -> None:
+        self._states = states
+        self._open_store = open_store
+        self._telemetry = telemetry
+
+    def write_if_judged(self, job: Registration) -> bool:
+        """Write the report of a job if every rule of its run has a verdict; return whether it did.
+
+        Raises:
+            ClientError: The table failed.
+        """
+        states = self._states.load(job.root_uri, job.run_id)
+        if not states or not all(state.status.is_final for state in states.values()):
+            return False
+        # Only now: most events have no report to be written.
+        from rule_runtime.reporting.html_report import report_of_store  # noqa: PLC0415
+        from rule_runtime.reporting.job_verdicts import verdicts_of  # noqa: PLC0415
+        from rule_runtime.reporting.run_reading import ReadLimits  # noqa: PLC0415
+
+        limits = ReadLimits(steps=_MAX_STEPS, bytes=_MAX_BYTES, seconds=_MAX_SECONDS)
+        folder, _ = result_place(job.root_uri, "")
+        try:
+            report = report_of_store(
+                self._open_store(job.root_uri), verdicts_of(states), limits=limits
+            )
+            self._open_store(folder).put(REPORT_KEY, report.html.encode())
+        except (StorageError, ValueError) as error:
+            self._telemetry.count("ReportsNotWritten")
+            self._telemetry.warning("the report is not written", problem=str(error))
+            return False
+        self._telemetry.count("ReportsWritten")
+        return True

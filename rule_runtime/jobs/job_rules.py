@@ -1,0 +1,64 @@
+"""Which rules of ours judge a job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from rule_runtime.jobs.deployment import Deployment, DeploymentError
+
+if TYPE_CHECKING:
+    from hook_layer.format.job_file import JobFile
+    from rule_runtime.jobs.job_files import JobFiles
+
+__all__ = ["JobRules"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class JobRules:
+    """The rules that judge a job: those that it asks for, else those that are deployed.
+
+    Args:
+        files: The job's files.
+        deployment: The deployment that judges it; None for a job in a folder.
+    """
+
+    def __init__(self, files: JobFiles, deployment: Deployment | None) -> None:
+        self._files = files
+        self._deployment = deployment
+
+    def parameters(self, job: JobFile | None) -> dict[str, Mapping[str, Any]]:
+        """Return the parameters that the job gives its rules, by name, in configured order.
+
+        Args:
+            job: The run's `job.json`; None while it has not begun.
+        """
+        asked = self._files.rule_configurations(job)
+        if asked is not None:
+            return {
+                rule["RuleConfigurationName"]: rule.get("RuleParameters") or {} for rule in asked
+            }
+        told = [result.rule for result in self._files.results(job)]
+        # A job with nothing of ours may be one of SageMaker's own Debugger.
+        is_ours = job is not None or self._files.configuration() is not None
+        deployed = self._deployed if is_ours else ()
+        return {name: {} for name in (*deployed, *told)}
+
+    def is_complete(self, job: JobFile | None) -> bool:
+        """Tell whether no further rule can come to be known while the job runs."""
+        return self._files.rule_configurations(job) is not None or bool(self._deployed)
+
+    @cached_property
+    def _deployed(self) -> tuple[str, ...]:
+        """Names of the deployed rules; none where nobody tells."""
+        if self._deployment is None:
+            return ()
+        try:
+            names = self._deployment.log_groups
+        except DeploymentError as error:
+            logger.warning("which rules are deployed is not known: %s", error)
+            return ()
+        return tuple(name for name in names if not name.startswith("#"))
