@@ -97,7 +97,7 @@ from hook_layer.guard import guarded
 from hook_layer.hook_options import OptionArguments
 from hook_layer.original_api import OriginalApi, missing_name
 from hook_layer.pytorch.collections import DEFAULTS, Collection
-from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.trainers import TrainerEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -120,7 +120,7 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 
-class Hook(OriginalApi, TorchEvents):
+class Hook(OriginalApi, TrainerEvents):
     """Captures tensors of a PyTorch training job; see this module for when and under which names.
 
     Args:

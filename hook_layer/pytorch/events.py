@@ -71,8 +71,7 @@ class TorchEvents(TorchCapture):
         self._steps = StepBounds()
         self._scaling = LossScaling()
         self._num_gradients = 0
-        self._met_loss = self._names_losses = False
-        self._has_optimizer = self._has_begun = False
+        self._met_loss = self._names_losses = self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
         self._with_state: set[int] = set()
         self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
@@ -285,15 +284,17 @@ class TorchEvents(TorchCapture):
             self._is_ours[optimizer] = known
         return known
 
-    def _detach(self) -> None:
+    def _forget_models(self) -> None:
         self._gradients.unwatch()
         self._modules.stop()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimisers.
+        while self._handles:
+            self._handles.pop().remove()
         self._registered = RegisteredModules()
-        self._steps = StepBounds()
         for cache in (self._wanted_modules, self._nothing_due, self._met_models, self._is_ours):
             cache.clear()
+
+    def _detach(self) -> None:
+        # Who keeps the closed hook, as `get_hook` does, must not keep models and optimisers.
+        self._forget_models()
+        self._steps = StepBounds()
         super()._detach()

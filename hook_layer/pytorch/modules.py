@@ -23,12 +23,13 @@ class RegisteredModules:
     Attributes:
         models: Names of the models.
         names: Names of the modules of all models; those of the models and of wrappers, too.
+        losses: Names of the losses.
     """
 
     def __init__(self) -> None:
         self.models: dict[nn.Module, str] = {}
         self.names: dict[nn.Module, str] = {}
-        self._losses: dict[nn.Module, str] = {}
+        self.losses: dict[nn.Module, str] = {}
 
     def add_model(self, module: nn.Module) -> nn.Module:
         """Add a model, and return it without its wrapper.
@@ -63,14 +64,14 @@ class RegisteredModules:
                 f"loss_module={module!r} must be a torch.nn.Module, e.g. nn.CrossEntropyLoss()"
             )
         loss = _unwrapped(module)
-        if loss in self._losses:
+        if loss in self.losses:
             return None
-        self._losses[loss] = type(loss).__name__
+        self.losses[loss] = type(loss).__name__
         return loss
 
     def loss_name(self, loss: nn.Module) -> str:
         """Return the name of a loss."""
-        return self._losses[loss]
+        return self.losses[loss]
 
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         """Return a model's parameters with their full names, also those without a shape yet."""
@@ -88,7 +89,7 @@ class RegisteredModules:
         return {
             module
             for module, name in self.names.items()
-            if module not in self._losses and _unwrapped(module) is module and is_wanted(name)
+            if module not in self.losses and _unwrapped(module) is module and is_wanted(name)
         }
 
 

@@ -231,10 +231,10 @@ MODULES: Final[Mapping[str, Names]] = {
     **_framework(
         "tensorflow",
         "tensorflow",
-        "hook_layer.keras",
+        "hook_layer.tensorflow",
         {
             "keras": _hook("hook_layer.keras", "tensorflow", "KerasHook"),
-            "session": _hook("hook_layer.keras", "tensorflow", "EstimatorHook", "SessionHook"),
+            "session": _hook("hook_layer.tensorflow", "tensorflow", "EstimatorHook", "SessionHook"),
         },
     ),
     "smdebug_rulesconfig": {**_RULE_CONFIGS, **_GET_COLLECTION, **_CONFIG_ACTIONS},

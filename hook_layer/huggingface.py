@@ -1,0 +1,210 @@
+"""The callback for Hugging Face's Trainer: `from hook_layer.huggingface import StepwatchCallback`.
+
+    trainer = Trainer(model, arguments, ..., callbacks=[StepwatchCallback("s3://bucket/bert-7")])
+    trainer.train()
+
+Where it looks in:
+
+    callback.on_init_end(), on_train_begin()        # the model is registered
+    for batches of a step in train_dataloader:      # one, or `gradient_accumulation_steps`
+        callback.on_step_begin()                    # STEP BEGINS; weights and biases
+        for batch in batches:
+            outputs = model(**batch)                # inputs and outputs of modules; the loss that
+                                                    #   the model returns
+            accelerator.backward(loss)              # the loss of `compute_loss`; gradients, before
+                                                    #   they are clipped
+        callback.on_pre_optimizer_step()            # the learning rate
+        optimizer.step()                            # its state, as it was before
+        callback.on_step_end()                      # STEP ENDS; where a stop is asked for:
+                                                    #   control.should_training_stop
+        callback.on_log()                           # what is logged of this step belongs to it
+    for batch in eval_dataloader:
+        outputs = model(**batch)                    # STEP BEGINS, of the mode EVAL; of PREDICT in
+                                                    #   trainer.predict()
+        callback.on_prediction_step()               # STEP ENDS
+    callback.on_evaluate()                          # what evaluation logs belongs to its last step
+
+A **step** of training is one step of the optimiser, as the Trainer counts them (from 1; here from
+0). A step of evaluation is a batch, however often the model is called for it, as to generate.
+Passes of the model outside of the Trainer's loops make no step.
+
+**Names** are those of `hook_layer.pytorch`: parameters `{ClassOfTheModel}_{parameter}`, e.g.
+`BertForSequenceClassification_classifier.weight`, gradients `gradient/...`, inputs and outputs
+`classifier_output_0`. Losses: `Loss_output_{i}` is what the i-th backward pass of a step starts
+from, that is what `compute_loss` returned, scaled as the Trainer does it for accumulation and for
+several workers; `{ClassOfTheModel}_loss_output_{i}` is what the model itself returned, also in
+evaluation. The collection `metrics` has what the Trainer logs (`loss`, `grad_norm`, `eval_loss`,
+...) as `scalar/{name}`: with the step that it is logged for if `metrics` is due in that step, else
+with the next one in which it is; and `scalar/learning_rate` in each step in which it is due. How
+fast the Trainer was is left out.
+
+**The end**: a stop request sets `control.should_training_stop`, with which the Trainer ends behind
+the step; nothing is raised. With `stop="flag"` only `callback.hook.should_stop` is set. The trial
+ends with the process, or at `callback.close()`, for a script may evaluate or predict behind it.
+
+**Several workers** (`torchrun`, `accelerate launch`): each has its callback, and `include_workers`
+says which write. Where the Trainer uses several accelerators in one process (`DataParallel`) the
+model's replicas are not seen: weights and gradients are saved, and what `compute_loss` returned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.pytorch import Hook
+from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
+
+if TYPE_CHECKING:
+    from transformers import TrainerCallback
+else:
+    try:
+        from transformers import TrainerCallback
+    except ImportError as error:
+        raise ImportError(
+            "hook_layer.huggingface needs transformers: pip install 'stepwatch[huggingface]'",
+            name="transformers",
+        ) from error
+
+__all__ = ["StepwatchCallback", "TrainingStoppedError", "watch_unchanged"]
+
+_EVALUATIONS = frozenset(("evaluate", "evaluation_loop", "prediction_loop"))
+
+
+class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc]  # unknown to mypy
+    """Captures tensors of a training with the Trainer; see this module for when and which names.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
+            a configuration file says, if there is one.
+        hook: A `hook_layer.pytorch.Hook`, in place of all other arguments.
+        **arguments: Further arguments of `hook_layer.pytorch.Hook`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
+    """
+
+    _evaluates_in: ModeKeys | None = None
+
+    # Where the callback looks in -----------------------------------------------------------------
+
+    def on_init_end(
+        self,
+        args: Any,  # noqa: ARG002
+        state: Any,  # noqa: ARG002
+        control: Any,  # noqa: ARG002
+        model: Any = None,
+        **_: Any,
+    ) -> None:
+        """Watch the model, if it is there already; called by the Trainer."""
+        if model is not None:
+            self.hook.follow_trainer(model, self._mode_of_pass)
+
+    on_train_begin = on_init_end
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Begin a step; called by the Trainer."""
+        self._evaluates_in = None
+        self.hook.trainer_begins_step(ModeKeys.TRAIN)
+
+    def on_pre_optimizer_step(
+        self,
+        args: Any,  # noqa: ARG002
+        state: Any,  # noqa: ARG002
+        control: Any,  # noqa: ARG002
+        optimizer: Any = None,
+        **_: Any,
+    ) -> None:
+        """Capture the learning rate; called by the Trainer."""
+        groups = getattr(optimizer, "param_groups", None)
+        if groups and self.hook.is_due():
+            self.hook.record_metrics({"learning_rate": groups[0].get("lr")})
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:  # noqa: ARG002
+        """End the step; called by the Trainer."""
+        is_logged = control.should_log or control.should_training_stop
+        self.hook.trainer_ends_step(may_be_late=bool(is_logged))
+        if self._asked_to_stop():
+            control.should_training_stop = True
+        return control
+
+    def on_log(
+        self,
+        args: Any,  # noqa: ARG002
+        state: Any,  # noqa: ARG002
+        control: Any,  # noqa: ARG002
+        logs: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> None:
+        """Save what is logged; called by the Trainer."""
+        hook = self.hook
+        if hook.is_active and logs:
+            hook.keep_metrics({name: v for name, v in logs.items() if not _is_of_speed(name)})
+        if self._evaluates_in is None and not hook.is_step_open:
+            hook.trainer_ends_step()
+
+    def on_prediction_step(self, *_: Any, **__: Any) -> None:
+        """End a step of evaluation; called by the Trainer."""
+        # What the whole evaluation logs belongs to its last step.
+        self.hook.trainer_ends_step(may_be_late=True)
+
+    def on_evaluate(self, *_: Any, **__: Any) -> None:
+        """Hand over what is left of an evaluation; called by the Trainer."""
+        self._evaluates_in = None
+        self.hook.trainer_pauses()
+
+    on_predict = on_evaluate
+    on_train_end = on_evaluate
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _mode_of_pass(self) -> ModeKeys | None:
+        """Return the mode of a pass between two steps; the Trainer does not tell that it begins."""
+        if self._evaluates_in is None:
+            self._evaluates_in = _mode_of_evaluation()
+        return self._evaluates_in
+
+
+def _is_of_speed(name: str) -> bool:
+    return name.endswith(("_runtime", "_per_second")) or name == "total_flos"
+
+
+def _mode_of_evaluation() -> ModeKeys | None:
+    """Return in which loop of the Trainer this is called; None: in none of them."""
+    trainer = sys.modules.get("transformers.trainer")
+    if trainer is None:
+        return None
+    functions = {name: getattr(trainer.Trainer, name, None) for name in (*_EVALUATIONS, "predict")}
+    names = {getattr(function, "__code__", None): name for name, function in functions.items()}
+    mode = None
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and cheap
+    while frame is not None:
+        name = names.get(frame.f_code)
+        if name == "predict":
+            return ModeKeys.PREDICT
+        if name is not None:
+            mode = ModeKeys.EVAL
+        frame = frame.f_back
+    return mode
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Add a callback to the first Trainer of this process that trains, if it has none.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def add(trainer: Any) -> None:
+        callbacks = trainer.callback_handler.callbacks
+        if not any(isinstance(callback, StepwatchCallback) for callback in callbacks):
+            hook = source.make(Hook)
+            if hook is not None:
+                trainer.add_callback(StepwatchCallback(hook=hook))
+
+    call_before(sys.modules["transformers.trainer"].Trainer, "train", add)

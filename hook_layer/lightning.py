@@ -1,0 +1,259 @@
+"""The callback for PyTorch Lightning: `from hook_layer.lightning import StepwatchCallback`.
+
+    trainer = Trainer(callbacks=[StepwatchCallback("s3://bucket/mnist-7")])
+    trainer.fit(module)
+
+Where it looks in:
+
+    callback.on_fit_start()                         # the LightningModule is registered, with the
+                                                    #   loss modules that it has
+    sanity check                                    # no step: Lightning forgets it, too
+    for batch in train_dataloader:
+        callback.on_train_batch_start()             # STEP BEGINS, unless gradients of one are still
+                                                    #   accumulated; weights and biases
+        training_step(batch)                        # inputs and outputs of modules, losses
+        loss.backward()                             # gradients, before they are clipped
+        optimizer.step()                            # its state, as it was before
+        callback.on_train_batch_end()               # the loss that training_step returned; what it
+                                                    #   logged; STEP ENDS if an optimiser has
+                                                    #   stepped; where a stop is asked for:
+                                                    #   trainer.should_stop
+    for batch in val_dataloader:                    # a batch is a step of the mode EVAL; also in
+        validation_step(batch)                      #   trainer.test(); PREDICT in trainer.predict()
+    callback.on_validation_end()                    # what validation logged
+
+A **step** of training is all batches up to one behind which an optimiser has stepped: one step of
+the optimiser, with `accumulate_grad_batches` and with manual optimisation, too; where several
+optimisers step in one batch, that is one step. Without an optimiser each batch is a step. A
+validation within an accumulation divides its step in two.
+
+**Names** are those of `hook_layer.pytorch`, and begin at the LightningModule: parameters
+`{ClassOfTheModule}_{parameter}`, e.g. `LitNet_model.fc.weight` where it has `self.model`, gradients
+`gradient/LitNet_model.fc.weight`, inputs and outputs `model.fc_output_0`. Losses: what
+`training_step` and `validation_step` return (or return as `loss`) is `Loss_output_0`, counted on
+under accumulation, and not divided for it; with manual optimisation, what a backward pass starts
+from. Modules of losses within the model are under their class name, e.g.
+`CrossEntropyLoss_output_0`. What `self.log` logs is `scalar/{name}` in the collection `metrics`: of
+a batch if `metrics` is due in its step; of an epoch or an evaluation with the last step of it if it
+is due there, else with the next step in which it is.
+
+**The end**: a stop request sets `trainer.should_stop`, with which Lightning ends behind the batch
+(unless `min_epochs` or `min_steps` ask for more); nothing is raised. With `stop="flag"` only
+`callback.hook.should_stop` is set. The trial ends with the process, or at `callback.close()`, for a
+script may validate, test, or go on training.
+
+**Several workers**: each has its callback, and `include_workers` says which write. With `ddp` the
+script runs in every worker; `ddp_spawn` copies the callback, which makes a hook anew; do not give
+it a `hook=` there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.format.modes import ModeKeys
+from hook_layer.pytorch import Hook
+from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        # A script has one of the two names; to import the other one takes seconds.
+        if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+            from pytorch_lightning import Callback
+        else:
+            from lightning.pytorch import Callback
+    except ImportError:
+        try:
+            from pytorch_lightning import Callback
+        except ImportError as error:
+            raise ImportError(
+                "hook_layer.lightning needs Lightning: pip install 'stepwatch[lightning]'",
+                name="lightning",
+            ) from error
+
+__all__ = ["StepwatchCallback", "TrainingStoppedError", "watch_unchanged"]
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+
+
+class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Lightning's, unknown to mypy
+    """Captures tensors of a training with Lightning; see this module for when and which names.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
+            a configuration file says, if there is one.
+        hook: A `hook_layer.pytorch.Hook`, in place of all other arguments.
+        **arguments: Further arguments of `hook_layer.pytorch.Hook`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
+    """
+
+    _num_optimizer_steps = 0
+    _known: Mapping[str, Any] = {}
+
+    # Where the callback looks in -----------------------------------------------------------------
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Watch the module; called by Lightning."""
+        self._follow(pl_module)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
+        """Begin a step, or go on with one; called by Lightning."""
+        hook = self.hook
+        if not hook.is_step_open:
+            self._num_optimizer_steps = trainer.global_step
+            hook.losses_are_told(bool(pl_module.automatic_optimization))
+        hook.trainer_begins_step(ModeKeys.TRAIN)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any, **__: Any
+    ) -> None:
+        """Capture what the batch came to, and end the step; called by Lightning."""
+        hook = self.hook
+        if hook.is_due("losses") and pl_module.automatic_optimization:
+            loss, num_batches = _loss_of(outputs), trainer.accumulate_grad_batches
+            hook.record_loss(loss if num_batches == 1 or loss is None else loss * num_batches)
+        if hook.is_due():
+            hook.record_metrics(self._new_metrics(trainer))
+        if self._has_stepped(trainer):
+            hook.trainer_ends_step()
+            if self._asked_to_stop():
+                trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Save what the epoch logged; called by Lightning."""
+        self._save_metrics(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Save what is left of the training; called by Lightning."""
+        self._save_metrics(trainer)
+        self.hook.trainer_pauses()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Note what was logged before; called by Lightning."""
+        if self.hook.is_active:
+            self._new_metrics(trainer)
+
+    def on_validation_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+    ) -> None:
+        """Begin a step of evaluation; called by Lightning."""
+        if not trainer.sanity_checking:
+            self._begin(pl_module, ModeKeys.EVAL)
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,  # noqa: ARG002
+        pl_module: LightningModule,  # noqa: ARG002
+        outputs: Any,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        """Capture what the batch came to; called by Lightning."""
+        self._end(outputs)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Save what validation logged; called by Lightning."""
+        if not trainer.sanity_checking:
+            self._save_metrics(trainer)
+            self.hook.trainer_pauses()
+
+    def on_test_batch_start(
+        self,
+        trainer: Trainer,  # noqa: ARG002
+        pl_module: LightningModule,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        """Begin a step of evaluation; called by Lightning."""
+        self._begin(pl_module, ModeKeys.EVAL)
+
+    on_test_start = on_validation_start
+    on_test_batch_end = on_validation_batch_end
+    on_test_end = on_validation_end
+
+    def on_predict_batch_start(
+        self,
+        trainer: Trainer,  # noqa: ARG002
+        pl_module: LightningModule,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        """Begin a step of prediction; called by Lightning."""
+        self._begin(pl_module, ModeKeys.PREDICT)
+
+    def on_predict_batch_end(self, *_: Any, **__: Any) -> None:
+        """End a step of prediction; called by Lightning."""
+        self._end(None)
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Hand over what is left; called by Lightning."""
+        self.hook.trainer_pauses()
+
+    def on_exception(self, *_: Any) -> None:
+        """Hand over what is left; called by Lightning."""
+        self.hook.trainer_pauses()
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _follow(self, module: LightningModule) -> None:
+        self.hook.follow_trainer(module)
+
+    def _begin(self, module: LightningModule, mode: ModeKeys) -> None:
+        self._follow(module)
+        self.hook.trainer_begins_step(mode)
+
+    def _end(self, outputs: Any) -> None:
+        if self.hook.is_due("losses"):
+            self.hook.record_loss(_loss_of(outputs))
+        # What the whole evaluation logs belongs to its last step.
+        self.hook.trainer_ends_step(may_be_late=True)
+
+    def _has_stepped(self, trainer: Trainer) -> bool:
+        """Tell whether the batch that ends completes a step."""
+        if self.hook.has_optimizer_stepped or not trainer.optimizers:
+            return True
+        # Optimisers that are not torch's are counted by Lightning.
+        return bool(trainer.global_step != self._num_optimizer_steps)
+
+    def _save_metrics(self, trainer: Trainer) -> None:
+        if self.hook.is_active:
+            self.hook.keep_metrics(self._new_metrics(trainer))
+
+    def _new_metrics(self, trainer: Trainer) -> dict[str, Any]:
+        """Return what was logged since the last look; Lightning keeps everything."""
+        metrics = dict(trainer.callback_metrics)
+        known, self._known = self._known, metrics
+        return {name: value for name, value in metrics.items() if known.get(name) is not value}
+
+
+def _loss_of(outputs: Any) -> Any:
+    return outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Add a callback to the first Trainer of this process that trains, if it has none.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def add(trainer: Trainer) -> None:
+        if not any(isinstance(callback, StepwatchCallback) for callback in trainer.callbacks):
+            hook = source.make(Hook)
+            if hook is not None:
+                trainer.callbacks.insert(0, StepwatchCallback(hook=hook))
+
+    for package in _PACKAGES:
+        module = sys.modules.get(package)
+        if module is not None:
+            call_before(module.Trainer, "fit", add)

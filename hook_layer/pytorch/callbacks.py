@@ -1,0 +1,117 @@
+"""What the callbacks of trainers have in common: a hook, made of arguments or given."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.pytorch import Hook
+
+__all__ = ["CallbackWithHook", "call_before"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class CallbackWithHook:
+    """A trainer's callback with a hook.
+
+    Where it is pickled, as for workers that are spawned, the copy makes a hook of its own.
+
+    Args:
+        out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
+            a configuration file says, if there is one.
+        hook: A hook, in place of all other arguments.
+        **arguments: Further arguments of `hook_layer.pytorch.Hook`.
+
+    Raises:
+        HookConfigurationError: An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        out_dir: str | os.PathLike[str] | None = None,
+        *,
+        hook: Hook | None = None,
+        **arguments: Any,
+    ) -> None:
+        super().__init__()
+        self._made_of = (out_dir, hook, arguments)
+        self._has_said_why = False
+        self._hook = _hook_of(out_dir, hook, arguments)
+
+    @property
+    def hook(self) -> Hook:
+        """The hook."""
+        return self._hook
+
+    def close(self) -> None:
+        """Write what is left, and the end marker; called by itself when the process ends."""
+        self._hook.close()
+
+    def _asked_to_stop(self) -> bool:
+        """Tell whether the trainer is to end training; the reason is logged once."""
+        reason = self._hook.stop_asked_of_trainer()
+        if reason is None:
+            return False
+        if not self._has_said_why:
+            self._has_said_why = True
+            step = self._hook.step
+            logger.warning("training ends behind step %d, as asked: %s", step, reason)
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), *self._made_of)
+
+
+def _remade(
+    kind: type[CallbackWithHook],
+    out_dir: str | os.PathLike[str] | None,
+    hook: Hook | None,
+    arguments: dict[str, Any],
+) -> CallbackWithHook:
+    return kind(out_dir, hook=hook, **arguments)
+
+
+def _hook_of(
+    out_dir: str | os.PathLike[str] | None, hook: Hook | None, arguments: dict[str, Any]
+) -> Hook:
+    if hook is not None:
+        if out_dir is not None or arguments:
+            raise HookConfigurationError(
+                "a callback takes a hook, or the arguments that it is made of, not both"
+            )
+        if not isinstance(hook, (Hook, InactiveCopy)):
+            raise HookConfigurationError(f"hook={hook!r} must be a hook_layer.pytorch.Hook")
+        return hook
+    if out_dir is None and not arguments:
+        try:
+            return Hook.create_from_json_file()
+        except ConfigurationFileNotFoundError:
+            pass  # the environment may still name a place
+    return Hook(out_dir, **arguments)
+
+
+def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
+    """Call something with the object whenever a method of a class is called, ahead of that.
+
+    Args:
+        kind: The class.
+        name: Name of the method.
+        callback: What to call; its errors are logged and go no further.
+    """
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            callback(self)
+        except Exception:
+            logger.exception("no hook could be added: the training runs as it is")
+        return original(self, *args, **kwargs)
+
+    setattr(kind, name, method)
