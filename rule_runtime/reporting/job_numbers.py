@@ -164,7 +164,7 @@ def curves(history: RunHistory) -> dict[str, list[Line]]:
             color = tensors.index(key.tensor)
             if color >= _MAX_CURVES:
                 continue
-            points = sorted(history.scalars[key].items())
+            points = sorted(history.scalars[key].entries.items())
             each = -(-len(points) // _MAX_POINTS) or 1
             lines.append(
                 Line(

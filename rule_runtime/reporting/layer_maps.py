@@ -20,6 +20,7 @@ __all__ = ["LayerMap", "gradient_norms", "update_ratios"]
 
 _MAX_ROWS: Final = 40
 _MAX_COLUMNS: Final = 120
+_LAST: Final = 1 << 62
 _HELD_COLUMNS: Final = 3
 """Empty columns in a row that show what is before them: steps are not always evenly apart."""
 
@@ -55,8 +56,7 @@ def gradient_norms(history: RunHistory) -> LayerMap | None:
     rows = {
         name: name.removeprefix(GRADIENT) for each in found for name in each.group.gradient_names
     }
-    order = history.extremes.names  # gradients come in the order of the backward pass
-    rows = dict(sorted(rows.items(), key=lambda row: order.get(row[1], len(order))))
+    rows = _in_order(rows, history)
     data = _binned(found, rows, lambda each: (each.group.gradient_names, each.gradients))
     note = "the largest in each cell"
     if len(data.rows) < len(rows):
@@ -96,8 +96,23 @@ def update_ratios(history: RunHistory) -> LayerMap | None:
     return LayerMap(data, "relative change of the weight's norm", note)
 
 
+def _in_order(rows: Mapping[str, str], history: RunHistory) -> dict[str, str]:
+    """Return gradients in the order of the layers; they come in that of the backward pass."""
+    places: dict[str, int] = {}
+    for at, name in enumerate(history.extremes.names):
+        if not name.startswith(GRADIENT):
+            places.setdefault(_layer(name), at)
+    forward = reversed(list(rows.items()))
+    return dict(sorted(forward, key=lambda row: places.get(_layer(row[1]), _LAST)))
+
+
+def _layer(name: str) -> str:
+    """Return what stands before the name of a parameter."""
+    return name.removeprefix(GRADIENT).rpartition(".")[0] or name
+
+
 def _of_training(history: RunHistory) -> list[StepNorms]:
-    return [each for _, each in sorted(history.norms.items())]
+    return [each for _, each in sorted(history.norms.entries.items())]
 
 
 def _ratios(each: StepNorms) -> tuple[Sequence[str], npt.NDArray[np.float64]]:
@@ -172,7 +187,7 @@ def _row_groups(names: Sequence[str]) -> tuple[list[str], dict[str, int]]:
     """Return labels of rows, and the row of each name: a layer, or several, where they are many."""
     if len(names) <= _MAX_ROWS:
         return list(names), {name: at for at, name in enumerate(names)}
-    layers = {name: name.removeprefix(GRADIENT).rpartition(".")[0] or name for name in names}
+    layers = {name: _layer(name) for name in names}
     order = {layer: at for at, layer in enumerate(dict.fromkeys(layers.values()))}
     count = min(len(order), _MAX_ROWS)
     row_of_layer = {layer: at * count // len(order) for layer, at in order.items()}

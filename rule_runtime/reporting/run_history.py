@@ -1,7 +1,7 @@
 """What the statistics of a run's index files tell over its steps, taken in file by file.
 
-No event file is read. What is kept of a file is a number for each loss, gradient and weight; when
-that is many files, every second one is forgotten, so the memory is bounded however long a run is.
+No event file is read. What is kept of a file is a number for each loss, gradient and weight; of
+many files these of every second one, so the memory is bounded however long a run is.
 
 Shape legend: G = gradients, W = weights, T = tensors, C = statistics.
 """
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS, Statistics
+from rule_runtime.reporting.even_series import EvenSeries
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
 from rule_runtime.trial.step_index import StepFile
@@ -81,8 +82,8 @@ class RunHistory:
     kinds: TensorKinds
     watched: Mapping[str, Collection[str]] = field(default_factory=dict)
     worker: str | None = None
-    scalars: dict[ScalarKey, dict[int, float | None]] = field(default_factory=dict)
-    norms: dict[int, StepNorms] = field(default_factory=dict)
+    scalars: dict[ScalarKey, EvenSeries[float | None]] = field(default_factory=dict)
+    norms: EvenSeries[StepNorms] = field(default_factory=EvenSeries)
     rows: dict[tuple[str, str], dict[int, tuple[str, Rows]]] = field(default_factory=dict)
     extremes: TensorExtremes = field(default_factory=TensorExtremes)
     modes: dict[str, int] = field(default_factory=dict)
@@ -144,10 +145,8 @@ class RunHistory:
                 if key not in self.scalars and len(self.scalars) >= _MAX_SCALARS:
                     self.left_out_scalars.add(key.tensor)
                     continue
-                curve = self.scalars.setdefault(key, {})
-                curve[step] = number_of(rows[at])
-                if len(curve) > 2 * MAX_POINTS:
-                    self.scalars[key] = {s: curve[s] for s in sorted(curve)[::2]}
+                curve = self.scalars.setdefault(key, EvenSeries())
+                curve.offer(step, number_of(rows[at]), 2 * MAX_POINTS)
 
     def _add_norms(self, step: int, group: TensorGroup, rows: Rows) -> None:
         if not len(group.gradients) and not len(group.weights):
@@ -156,13 +155,10 @@ class RunHistory:
         norms[(rows[:, _AT["nan"]] > 0) | (rows[:, _AT["inf"]] > 0)] = np.inf
         rates = [number_of(rows[at]) for at in group.learning_rates]
         rate = next((rate for rate in rates if rate is not None), None)
-        self.norms[step] = StepNorms(
-            step, group, norms[group.gradients], norms[group.weights], rate
-        )
-        kept = len(self.norms)
         each = len(group.gradients) + len(group.weights)
-        if kept > 2 * MAX_POINTS or (kept > 2 and kept * each > _MAX_NORMS):  # noqa: PLR2004 - the first and the last
-            self.norms = {s: self.norms[s] for s in sorted(self.norms)[::2]}
+        limit = min(2 * MAX_POINTS, _MAX_NORMS // each)
+        found = StepNorms(step, group, norms[group.gradients], norms[group.weights], rate)
+        self.norms.offer(step, found, limit)
 
 
 def number_of(row: npt.NDArray[np.float64]) -> float | None:

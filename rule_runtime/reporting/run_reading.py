@@ -27,7 +27,10 @@ _WINDOW: Final = 40
 """Saved steps before, and behind, a finding that are all read."""
 _MAX_WINDOWS: Final = 24
 _MAX_WORKERS: Final = 8
-_SHARE_OF_FINDINGS: Final = 0.5
+_SHARE_OF_LISTING: Final = 0.5
+"""Share of the time that finding the files may take."""
+_KEYS_BETWEEN_LOOKS: Final = 1000
+_SHARE_OF_FINDINGS: Final = 0.75
 """Share of what may be read that may be around findings."""
 _PORTION: Final = 64
 
@@ -94,7 +97,7 @@ def read_run(
     """
     limits = limits or ReadLimits()
     began = clock()
-    files = _FilesOfRun.listed(store)
+    files = _FilesOfRun.listed(store, lambda: clock() - began >= _SHARE_OF_LISTING * limits.seconds)
     run = current_run_of(store, files.last_key)
     marker = read_end_marker(store)
     history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
@@ -103,31 +106,44 @@ def read_run(
     if not files.steps:
         return reading
     reading.first_step, reading.last_step = files.steps[0], files.steps[-1]
-    seen: set[int] = set()
-
-    def read(keys: Iterable[str], share: float) -> bool:
-        """Read files while there is a share of the limits left; return whether all were read."""
-        left = iter(keys)
-        while portion := list(islice(left, _PORTION)):
-            is_late = clock() - began >= share * limits.seconds
-            if seen and (is_late or history.num_bytes >= share * limits.bytes):
-                return False
-            for file in iter_step_files(store, portion):
-                if file.index is None or file.index.run == run:
-                    history.add(file)
-                    seen.add(file.step)
-        return True
-
+    reader = _Reader(store, run, history, limits, clock, began)
     around = list(dict.fromkeys(files.around(evidence[:_MAX_WINDOWS])))
     history.watched = _tensors_by_worker(evidence)
-    is_all = read(around, _SHARE_OF_FINDINGS)
+    is_all = reader.read(around, _SHARE_OF_FINDINGS)
     history.watched = {}  # of these only what is around the findings is drawn
     known, workers = set(around), {found.worker for found in evidence}
     rest = (key for key in files.sampled(limits.steps, workers) if key not in known)
-    is_all = read(rest, 1.0) and is_all
-    reading.num_steps_read = len(seen)
+    is_all = reader.read(rest, 1.0) and is_all
+    reading.num_steps_read = len(reader.steps)
     _note(reading, files, is_cut=not is_all)
     return reading
+
+
+@dataclass
+class _Reader:
+    """Reads files of a run into its history while that is allowed; `steps` are those read."""
+
+    store: Store
+    run: str | None
+    history: RunHistory
+    limits: ReadLimits
+    clock: Callable[[], float]
+    began: float
+    steps: set[int] = field(default_factory=set)
+
+    def read(self, keys: Iterable[str], share: float) -> bool:
+        """Read files while less than a share of the limits is used; return whether all were."""
+        left = iter(keys)
+        while portion := list(islice(left, _PORTION)):
+            is_late = self.clock() - self.began >= share * self.limits.seconds
+            is_much = self.history.num_bytes >= share * self.limits.bytes
+            if self.steps and (is_late or is_much):
+                return False
+            for file in iter_step_files(self.store, portion):
+                if file.index is None or file.index.run == self.run:
+                    self.history.add(file)
+                    self.steps.add(file.step)
+        return True
 
 
 def _tensors_by_worker(evidence: Sequence[Evidence]) -> dict[str, set[str]]:
@@ -161,6 +177,10 @@ def current_run_of(store: Store, last_key: str | None = None) -> str | None:
 
 def _note(reading: RunReading, files: _FilesOfRun, *, is_cut: bool) -> None:
     history = reading.history
+    if files.is_cut:
+        reading.notes.append(
+            f"there was no time to find all files: steps after {reading.last_step} are left out"
+        )
     if reading.num_steps_read < reading.num_steps:
         why = ", for there was no time for more" if is_cut else ""
         reading.notes.append(
@@ -190,16 +210,20 @@ class _FilesOfRun:
     steps: Sequence[int]
     by_worker: Mapping[str, Mapping[int, str]]
     last_key: str | None
+    is_cut: bool
 
     @classmethod
-    def listed(cls, store: Store) -> _FilesOfRun:
+    def listed(cls, store: Store, is_late: Callable[[], bool]) -> _FilesOfRun:
         by_worker: dict[str, dict[int, str]] = {}
-        last_key = None
-        for key, name in list_index_files(store):
+        last_key, is_cut = None, False
+        for number, (key, name) in enumerate(list_index_files(store), start=1):
             by_worker.setdefault(name.worker, {})[name.step] = key
             last_key = key
+            if number % _KEYS_BETWEEN_LOOKS == 0 and is_late():
+                is_cut = True
+                break
         steps = sorted({step for of_worker in by_worker.values() for step in of_worker})
-        return cls(steps, by_worker, last_key)
+        return cls(steps, by_worker, last_key, is_cut)
 
     def around(self, evidence: Sequence[Evidence]) -> list[str]:
         """Return keys of the steps around findings, of the worker of each."""

@@ -1,0 +1,74 @@
+"""`stepwatch report`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hook_layer.storage.local import LocalStore
+from rule_runtime.cli.app import app
+from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.evaluation.result_file import RuleResult
+from rule_runtime.testing import TrialBuilder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    builder = TrialBuilder(LocalStore(tmp_path / "job"))
+    for step in range(4):
+        builder.step(step, {"Loss_output_0": np.float32([1, 1, np.nan, 1][step])})
+    builder.end()
+    return tmp_path / "job"
+
+
+def report(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["report", *arguments])
+    return done.exit_code, done.output
+
+
+def test_a_run_is_judged_and_reported(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    status, told = report(str(run), "--output", str(file))
+    assert (status, told) == (0, f"report: {file}\n")
+    page = file.read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<h3>NonFinite</h3>" in page
+    assert "IssuesFound at step 2" in page
+
+
+def test_rules_may_be_named_and_the_numbers_written(run: Path, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    status, _ = report(str(run), "--rule", "ExplodingTensor", "--output", str(file))
+    assert status == 0
+    (verdict,) = json.loads(file.read_text())["verdicts"]
+    assert verdict["RuleConfigurationName"] == "ExplodingTensor"
+
+
+def test_stored_verdicts_are_taken_before_it_is_judged_anew(run: Path, tmp_path: Path) -> None:
+    result = RuleResult(
+        training_job_name="job", run_id="run-1", root_uri="x", rule="Mine",
+        status=RuleStatus.NO_ISSUES_FOUND, details="4 steps evaluated", changed_at_ms=1,
+    )  # fmt: skip
+    folder = run / "rule-output" / "Mine"
+    folder.mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps(result.to_json()))
+    file = tmp_path / "numbers.json"
+    assert report(str(run), "--output", str(file))[0] == 0
+    (verdict,) = json.loads(file.read_text())["verdicts"]
+    assert (verdict["RuleConfigurationName"], verdict["Details"]) == ("Mine", "4 steps evaluated")
+
+
+@pytest.mark.parametrize("arguments", [["--output", "x/"], ["--rule", "NoSuchRule"]])
+def test_mistakes_have_the_status_2(run: Path, arguments: list[str]) -> None:
+    assert report(str(run), *arguments)[0] == 2
+
+
+def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
+    status, told = report(str(tmp_path), "--output", str(tmp_path / "x.html"))
+    assert status == 2
+    assert "no step of a run is stored here" in told
+    assert not (tmp_path / "x.html").exists()
