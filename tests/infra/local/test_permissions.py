@@ -305,7 +305,14 @@ def test_a_training_process_needs_exactly_what_the_readme_grants(
 
     import hook_layer.pytorch as smd
 
-    for name, value in (target.environment() | {"AWS_ACCESS_KEY_ID": "training"}).items():
+    configuration = json.dumps({"TrainingJobName": "trained"}).encode()
+    key = "trained/stepwatch.json"  # as `prepare` leaves it
+    target.client("s3").put_object(Bucket=target.tensor_bucket, Key=key, Body=configuration)
+    own = {
+        "AWS_ACCESS_KEY_ID": "training",
+        "STEPWATCH_CONFIG": f"s3://{target.tensor_bucket}/{key}",
+    }
+    for name, value in (target.environment() | own).items():
         monkeypatch.setenv(name, value)
     network, loss = torch.nn.Linear(2, 2), torch.nn.CrossEntropyLoss()
     for _ in range(2):  # the second run finds what the first one left

@@ -1,0 +1,206 @@
+"""Keras on TensorFlow: a step is a graph, compiled by XLA with `jit_compile=True`, or plain Python.
+
+What is met is returned by the second function, so that XLA has nothing against it. With several
+replicas it is what the first one met, but for gradients, which are summed as the optimiser does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from hook_layer.errors import HookConfigurationError
+from hook_layer.keras.inside import BaseInside, Listener
+from hook_layer.keras.met import Met
+
+__all__ = ["Inside", "rank_and_size"]
+
+_GRADIENTS: Final = "gradients/"
+
+
+def rank_and_size() -> tuple[int, int]:
+    """Return the number of this worker of a tf.distribute strategy, and how many there are."""
+    resolver = tf.distribute.get_strategy().cluster_resolver
+    if resolver is None or not resolver.cluster_spec().as_dict():
+        return 0, 1
+    workers = resolver.cluster_spec().num_tasks("worker")
+    return int(resolver.task_id or 0), int(workers)
+
+
+class Inside(BaseInside):
+    """Runs steps of a model on TensorFlow.
+
+    Args:
+        model: The model.
+        kind: `train`, `test` or `predict`.
+        listener: What is to be looked for.
+    """
+
+    _sees_outer = True  # what LossScaleOptimizer computes is within a branch of the graph
+
+    def __init__(self, model: Any, kind: str, listener: Listener) -> None:
+        super().__init__(model, kind, listener, is_traced=not model.run_eagerly)
+        self._function: Any = None
+        self._checked: Any = None
+        self._is_off = False
+        self._replicas: dict[int, Met] = {}
+
+    def run(
+        self, original: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Run a step, the last of those that are executed together with a look into it."""
+        num_steps = int(self._model.steps_per_execution)
+        if self._is_off:
+            return original(*args), {}
+        if not self._is_traced and num_steps == 1:
+            with self._looking():
+                result = original(*args)
+            return result, self._of_all_replicas()
+        if num_steps > 1 and self._kind == "predict":
+            self._listener.say_once(
+                "steps_per_execution > 1: nothing within the steps of predict is saved"
+            )
+            return original(*args), {}
+        batches = args[0]
+        try:
+            # As Keras has it, whose graph takes the batch out of the iterator itself.
+            likeness = batches[0] if self._kind == "predict" else batches.element_spec
+            function = self._traced(keras.tree.map_structure(_without_optional, likeness))
+        except Exception as error:  # noqa: BLE001 - if it is the model's own it comes again
+            self._is_off = True
+            self._listener.say_once(f"nothing within the steps is saved: {error}")
+            return original(*args), {}
+        super().before_update()  # tracing built what was not
+        if self._kind != "predict":
+            batches = [next(batches), *itertools.islice(batches, num_steps - 1)]
+        for batch in batches[:-1]:
+            original([batch])
+        result, named = function(keras.tree.map_structure(_without_optional, batches[-1]))
+        return result, _unscaled(named)
+
+    def _traced(self, likeness: Any) -> Any:
+        if self._function is None:
+            plain = self._eager_function()
+
+            def step(batch: Any) -> tuple[Any, dict[str, Any]]:
+                with self._looking():
+                    result = plain([batch])
+                return result, self._of_all_replicas()
+
+            self._function = tf.function(
+                tf.autograph.experimental.do_not_convert(step),
+                reduce_retracing=True,
+                jit_compile=self._model.jit_compile,
+            )
+        graph = self._function.get_concrete_function(likeness).graph
+        if graph is not self._checked:
+            self._checked = graph
+            if _has_own_random_numbers(graph):
+                raise HookConfigurationError(
+                    "the step draws random numbers by tf.random with a seed, which would be others "
+                    "in a second function; those of keras.random with a SeedGenerator would not"
+                )
+        return self._function
+
+    def _eager_function(self) -> Callable[..., Any]:
+        """Return what Keras makes a graph of, to be part of another graph."""
+        run_eagerly = self._model.run_eagerly
+        self._model.run_eagerly = True
+        try:
+            return self._made_by_keras()
+        finally:
+            self._model.run_eagerly = run_eagerly
+
+    # What `WatchedModel` tells -------------------------------------------------------------------
+
+    def take(self, prefix: str, tensors: Sequence[Any]) -> None:
+        """Take tensors that were met in this replica."""
+        met = self._replicas.setdefault(_replica(), Met())
+        for tensor in tensors:
+            met.add(prefix, tensor)
+
+    def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
+        """Take gradients that were met, with the scale of a loss that is scaled."""
+        dense = {name: tf.convert_to_tensor(gradient) for name, gradient in named.items()}
+        scale = getattr(optimizer, "dynamic_scale", getattr(optimizer, "initial_scale", None))
+        if scale is not None and dense:
+            self.take(_SCALE, [tf.convert_to_tensor(scale)])
+        super().take_gradients(optimizer, dense)
+
+    def before_update(self) -> None:
+        """Tell that variables are about to be changed; in a graph they do not exist yet."""
+        if not self._is_traced:
+            super().before_update()
+
+    def _forget(self) -> None:
+        if _replica() == 0:
+            self._replicas.clear()
+
+    def _of_all_replicas(self) -> dict[str, Any]:
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        replicas = [met.named() for _, met in sorted(self._replicas.items())]
+        self._replicas.clear()
+        found: dict[str, Any] = {}
+        for name, tensor in (replicas[0] if replicas else {}).items():
+            parts = [met[name] for met in replicas if name in met]
+            if graph is not None and any(getattr(p, "graph", graph) is not graph for p in parts):
+                self._listener.say_once(
+                    f"{name}, and what else lies within a loop or branch, is not saved"
+                )
+            elif name.startswith(_GRADIENTS) and len(parts) > 1:
+                found[name] = tf.add_n(parts)
+            else:
+                found[name] = tensor
+        return found
+
+
+_SCALE: Final = "loss scale"
+_RANDOM_OPERATIONS: Final = frozenset(
+    (
+        "Multinomial",
+        "ParameterizedTruncatedNormal",
+        "RandomGamma",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "TruncatedNormal",
+    )
+)
+
+
+def _unscaled(named: dict[str, Any]) -> dict[str, Any]:
+    """Divide gradients by the scale of the loss; leave out those of a step that is left out."""
+    scales = [tensor for name, tensor in named.items() if name.startswith(_SCALE)]
+    if not scales:
+        return named
+    rest = {name: t for name, t in named.items() if not name.startswith((_SCALE, _GRADIENTS))}
+    gradients = {name: t.numpy() for name, t in named.items() if name.startswith(_GRADIENTS)}
+    if not all(np.isfinite(gradient).all() for gradient in gradients.values()):
+        return rest
+    scale = scales[0].numpy()
+    return rest | {name: gradient / scale for name, gradient in gradients.items()}
+
+
+def _replica() -> int:
+    context = tf.distribute.get_replica_context()
+    number = 0 if context is None else context.replica_id_in_sync_group
+    return number if isinstance(number, int) else int(tf.get_static_value(number) or 0)
+
+
+def _has_own_random_numbers(graph: Any) -> bool:
+    """Tell whether a graph has random numbers that depend on how often it is run itself."""
+    definition = graph.as_graph_def()
+    nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
+    drawn = [node for node in nodes if node.op in _RANDOM_OPERATIONS]
+    return any(node.attr["seed"].i or node.attr["seed2"].i for node in drawn)
+
+
+def _without_optional(leaf: Any) -> Any:
+    return None if isinstance(leaf, (tf.experimental.Optional, tf.OptionalSpec)) else leaf

@@ -1,0 +1,168 @@
+"""What the hook for Keras captures: of which tensors, under which names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hook_layer.capture import CapturedTensor, TensorBackend
+from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.guard import guarded
+from hook_layer.hook import BaseHook
+from hook_layer.hook_options import HookOptions
+from hook_layer.keras.collections import find_layers
+from hook_layer.keras.names import ModelNames
+from hook_layer.keras.values import HostArray, HostArrayBackend, host_array, is_of_keras
+
+__all__ = ["KerasCapture"]
+
+logger = logging.getLogger("stepwatch")
+
+_OF_MODEL = ("inputs", "labels", "predictions")
+
+
+class KerasCapture(BaseHook):
+    """A hook that knows what there is to capture of a model.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        self._host_backend = HostArrayBackend()
+        self._names: tuple[Any, ModelNames] | None = None
+        self._due_inside: dict[tuple[Any, ...], bool] = {}
+        self._wants_variables_of: Any = None
+        self._said: set[str] = set()
+
+    # What `hook_layer.keras.inside` asks ---------------------------------------------------------
+
+    def wants(self, prefix: str) -> bool:
+        """Tell whether tensors of this name, without a number, are ever wanted."""
+        manager = self.collection_manager
+        everything = CollectionKeys.ALL in manager.include
+        named = manager.collections.items()
+        return _any_matches([c for n, c in named if everything or n in manager.include], prefix)
+
+    def is_due(self, prefix: str) -> bool:
+        """Tell whether tensors of this name, without a number, are wanted in this step."""
+        return _any_matches(self._due, prefix)
+
+    def before_update(self) -> None:
+        """Capture variables of a model that was built behind the beginning of the step."""
+        model, self._wants_variables_of = self._wants_variables_of, None
+        if model is not None:
+            self._capture_variables(model, may_wait=False)
+
+    def say_once(self, message: str) -> None:
+        """Log a warning, the first time that it is given."""
+        if self._enabled and message not in self._said:
+            self._said.add(message)
+            logger.warning(message)
+
+    # Variables -----------------------------------------------------------------------------------
+
+    def _names_of(self, model: Any) -> ModelNames:
+        known = self._names
+        if known is None or known[0] is not model or not known[1].is_of(model):
+            known = self._names = model, ModelNames(model)
+            find_layers(self.collection_manager, known[1].layers)
+        return known[1]
+
+    @guarded("variables")
+    def _capture_variables(self, model: Any, *, may_wait: bool = True) -> None:
+        """Capture the variables of a model and of its optimiser, if they are due.
+
+        Args:
+            model: The model.
+            may_wait: Whether `before_update` is going to be called.
+        """
+        names = self._names_of(model)
+        optimizer: Any = getattr(model, "optimizer", None)
+        with_state = any(c.name == CollectionKeys.OPTIMIZER_VARIABLES for c in self._due)
+        with_state &= optimizer is not None
+        if may_wait and (not names.weights or (with_state and not optimizer.built)):
+            self._wants_variables_of = model  # the step is going to build it
+            return
+        self._capture_named(names.weights)
+        if with_state:
+            self._capture_optimizer_variables(optimizer.variables)
+
+    def _capture_optimizer_variables(self, variables: Any) -> None:
+        named = {f"{getattr(v, 'path', v.name)}": v for v in variables}
+        suffixed = {name if name.endswith(":0") else f"{name}:0": v for name, v in named.items()}
+        self._capture_named(suffixed, (CollectionKeys.OPTIMIZER_VARIABLES,))
+
+    # What lies within a step ---------------------------------------------------------------------
+
+    def _is_due_inside(self, model: Any, kind: str) -> bool:
+        """Tell whether anything is due that only shows while the step is computed."""
+        names = self._names_of(model)
+        if self._wants_variables_of is not None:
+            return True
+        key = (self.collection_manager.version, kind, id(names), *(c.name for c in self._due))
+        known = self._due_inside.get(key)
+        if known is None:
+            prefixes = list(_OF_MODEL)
+            prefixes += [
+                f"{name}/{side}" for name in names.layers for side in ("inputs", "outputs")
+            ]
+            if kind == "train":
+                prefixes += names.gradients.values()
+            known = self._due_inside[key] = any(map(self.is_due, prefixes))
+        return known
+
+    # How -----------------------------------------------------------------------------------------
+
+    def _capture_named(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
+        """Capture those of these tensors that are due."""
+        wanted: dict[str, tuple[Any, TensorPlan]] = {}
+        for name, tensor in tensors.items():
+            plan = self._plan(name, member_of)
+            if plan is not None:
+                wanted[name] = (tensor, plan)
+        self._capture(wanted)
+
+    def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        copies = {
+            name: (self._copied(name, value), plan) for name, (value, plan) in tensors.items()
+        }
+        copied = {name: (copy, plan) for name, (copy, plan) in copies.items() if copy is not None}
+        return super()._captured(copied) if copied else {}
+
+    def _copied(self, name: str, value: Any) -> HostArray | None:
+        try:
+            return host_array(value)
+        except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
+            self.failures.tensor_failed(name, error)
+            return None
+
+    def _backend_of(self, value: Any) -> TensorBackend:
+        if isinstance(value, HostArray) or is_of_keras(value):
+            return self._host_backend
+        return super()._backend_of(value)
+
+
+def _any_matches(collections: Iterable[Collection], prefix: str) -> bool:
+    names = (prefix, f"{prefix}_0")
+    return any(collection.matches(name) for collection in collections for name in names)

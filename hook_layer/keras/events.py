@@ -1,0 +1,258 @@
+"""What happens in Keras's loops, and what is captured when; see `hook_layer.keras`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from weakref import WeakKeyDictionary, ref
+
+import keras
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import CollectionKeys
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import guarded
+from hook_layer.hook_options import HookOptions
+from hook_layer.keras.backends import active_backend
+from hook_layer.keras.capturing import KerasCapture
+
+__all__ = ["KerasEvents"]
+
+logger = logging.getLogger("stepwatch")
+
+_MODES: Final = {
+    "train": ModeKeys.TRAIN,
+    "test": ModeKeys.EVAL,
+    "predict": ModeKeys.PREDICT,
+}
+
+
+class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]  # untyped
+    """A hook that knows what Keras tells its callbacks.
+
+    Args:
+        targets: Where to write.
+        manager: The collections.
+        options: Further options.
+        job: The job as its environment describes it.
+        dry_run: Decide everything and store nothing.
+        all_workers: Whether every worker writes, or only the chief.
+    """
+
+    def __init__(
+        self,
+        targets: HookTargets,
+        manager: CollectionManager,
+        options: HookOptions,
+        *,
+        job: JobEnvironment | None = None,
+        dry_run: bool = False,
+        all_workers: bool = False,
+    ) -> None:
+        super().__init__(
+            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
+        )
+        keras.callbacks.Callback.__init__(self)
+        self._backend = active_backend()
+        self._insides: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+        self._looks = self._is_in_step = self._is_told = self._said_stop = False
+
+    # Where the hook looks in ---------------------------------------------------------------------
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Get ready; called by Keras."""
+        self._loop_begins("train")
+
+    def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Leave the model as it was; called by Keras."""
+        self._loop_ends("train")
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Get ready; called by Keras."""
+        self._loop_begins("test")
+
+    def on_test_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Leave the model as it was; called by Keras."""
+        self._loop_ends("test")
+
+    def on_predict_begin(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Get ready; called by Keras."""
+        self._loop_begins("predict")
+
+    def on_predict_end(self, logs: Any = None) -> None:  # noqa: ARG002
+        """Leave the model as it was; called by Keras."""
+        self._loop_ends("predict")
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Begin a step; called by Keras."""
+        self._batch_begins("train")
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Capture losses and metrics, and hand the step over; called by Keras."""
+        self._batch_ends(batch, logs)
+        self._stop_training_if_asked()
+
+    def on_test_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Begin a step; called by Keras."""
+        self._batch_begins("test")
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Capture losses and metrics, and hand the step over; called by Keras."""
+        self._batch_ends(batch, logs)
+
+    def on_predict_batch_begin(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Begin a step; called by Keras."""
+        self._batch_begins("predict")
+
+    def on_predict_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Hand the step over; called by Keras."""
+        self._batch_ends(batch, None)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Keep the results of the validation for the next saved step; called by Keras."""
+        self._keep_validation(logs or {})
+        self._stop_training_if_asked()
+
+    # How -----------------------------------------------------------------------------------------
+
+    @guarded("steps")
+    def _loop_begins(self, kind: str) -> None:
+        model, name = self.model, f"{kind}_function"
+        function = vars(model).get(name)
+        if isinstance(function, _StepFunction):  # of a loop that ended with an exception
+            function = function.original
+        if callable(function):
+            model.__dict__[name] = _StepFunction(self, model, kind, function)
+
+    def _loop_ends(self, kind: str) -> None:
+        model, name = self._model, f"{kind}_function"
+        function = vars(model).get(name) if model is not None else None
+        if isinstance(function, _StepFunction):
+            model.__dict__[name] = function.original
+
+    @guarded("steps")
+    def _batch_begins(self, kind: str) -> None:
+        self._looks = False
+        self._wants_variables_of = None
+        self.set_mode(_MODES[kind])
+        if self._is_writer is None:
+            self._names_of(self._model)
+        self._is_told = True
+        try:
+            self._begin_step()
+        finally:
+            self._is_told = False
+        if self._due:
+            self._look_at(self.model, kind)  # of which JAX has the variables only when asked
+
+    @guarded("variables")
+    def _look_at(self, model: Any, kind: str) -> None:
+        self._capture_variables(model)
+        self._looks = self._is_due_inside(model, kind)
+
+    @guarded("steps")
+    def _batch_ends(self, batch: int, logs: Mapping[str, Any] | None) -> None:
+        if self._record is None:
+            return
+        if self._due and logs is not None:
+            named = {name: v for name, v in logs.items() if name != "outputs"}
+            losses = {name: v for name, v in named.items() if _is_loss(name)}
+            metrics = {name: v for name, v in named.items() if not _is_loss(name)}
+            self._capture_named(losses, (CollectionKeys.LOSSES,))
+            self._capture_named(metrics | {"batch": batch}, (CollectionKeys.METRICS,))
+        self._step_is_captured()
+
+    @guarded("metrics")
+    def _keep_validation(self, logs: Mapping[str, Any]) -> None:
+        if self._is_writer is False:
+            return
+        for name, value in logs.items():
+            if name.startswith("val_"):
+                key = CollectionKeys.LOSSES if _is_loss(name) else CollectionKeys.METRICS
+                collection = self.collection_manager.get(key)
+                collection.add_tensor_name(name)
+                captured = self._captured(
+                    {name: (value, self.collection_manager.plan_in([collection]))}
+                )
+                with self._lock:
+                    self._pending.update(captured)
+
+    def _run_step(
+        self, model: Any, kind: str, original: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Any:
+        """Run a step, and look into it if something within is due."""
+        looks, self._looks = self._looks, False
+        self._is_in_step = True
+        try:
+            if not looks or self._record is None or "inside" in self.failures.off:
+                return original(*args)
+            result, named = self._inside_of(model, kind).run(original, args)
+        finally:
+            self._is_in_step = False
+        self._capture_inside(named)
+        return result
+
+    @guarded("inside")
+    def _capture_inside(self, named: Mapping[str, Any]) -> None:
+        self._capture_named(named)
+
+    def _inside_of(self, model: Any, kind: str) -> Any:
+        key = (kind, self.collection_manager.version, id(model.optimizer))
+        known = self._insides.setdefault(model, {})
+        if key not in known:
+            for other in [other for other in known if other[0] == kind]:
+                del known[other]
+            known[key] = self._backend.Inside(model, kind, self)
+        return known[key]
+
+    def _stop_if_asked(self) -> None:
+        if not self._is_told:  # Keras's loops end behind a step
+            super()._stop_if_asked()
+
+    @guarded("stop")
+    def _stop_training_if_asked(self) -> None:
+        request = self._stop_now()
+        if request is None or self._options.stop != "raise" or self._model is None:
+            return
+        if self._rank_and_size()[1] > 1:
+            self.say_once("with several workers a stop request only sets hook.should_stop")
+            return
+        self._model.stop_training = True
+        if not self._said_stop:
+            self._said_stop = True
+            logger.warning("training ends behind step %d, as asked: %s", self.step, request.reason)
+
+    def _rank_and_size(self) -> tuple[int, int]:
+        rank, size = self._backend.rank_and_size()
+        return int(rank), int(size)
+
+
+class _StepFunction:
+    """Stands for the function that computes a step of a model.
+
+    Args:
+        hook: The hook, which is known weakly.
+        model: The model, which is known weakly.
+        kind: `train`, `test` or `predict`.
+        original: The function.
+    """
+
+    def __init__(
+        self, hook: KerasEvents, model: Any, kind: str, original: Callable[..., Any]
+    ) -> None:
+        self.original = original
+        self._hook = ref(hook)
+        self._model = ref(model)
+        self._kind = kind
+
+    def __call__(self, *args: Any) -> Any:
+        hook, model = self._hook(), self._model()
+        if hook is None or model is None or not hook.is_active:
+            return self.original(*args)
+        return hook._run_step(model, self._kind, self.original, args)  # noqa: SLF001 - part of it
+
+
+def _is_loss(name: str) -> bool:
+    return name.endswith("loss")

@@ -1,0 +1,47 @@
+"""Tensors that are met while a step is computed, or traced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+__all__ = ["Met"]
+
+
+class Met:
+    """Tensors in the order in which they are met; several of one kind are numbered."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._values: dict[tuple[str, int], Any] = {}
+
+    def next_number(self, prefix: str) -> int:
+        """Return the number of the next tensor of a kind."""
+        number = self._counts[prefix]
+        self._counts[prefix] += 1
+        return number
+
+    def put(self, prefix: str, number: int, value: Any) -> None:
+        """Note a tensor.
+
+        Args:
+            prefix: Its name, without a number.
+            number: What `next_number` returned.
+            value: The tensor.
+        """
+        self._values[prefix, number] = value
+
+    def add(self, prefix: str, value: Any) -> None:
+        """Note the next tensor of a kind."""
+        self.put(prefix, self.next_number(prefix), value)
+
+    def named(self) -> dict[str, Any]:
+        """Return the tensors by name: `dense/outputs`, or `dense/outputs_0` if there are more."""
+        return {
+            prefix if self._counts[prefix] == 1 else f"{prefix}_{number}": value
+            for (prefix, number), value in self._values.items()
+        }
+
+    def forget_values(self) -> None:
+        """Forget the tensors, and keep the numbers: the same are met again."""
+        self._values.clear()

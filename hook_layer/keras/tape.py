@@ -1,0 +1,236 @@
+"""Loops of a script's own around `tf.GradientTape`; imported when there is one.
+
+```python
+for inputs, labels in batches:
+    with hook.wrap_tape(tf.GradientTape()) as tape:       # STEP BEGINS
+        loss = loss_of(labels, model(inputs))             # layers of a registered model
+    gradients = tape.gradient(loss, model.trainable_variables)
+                                                          # STEP IS CAPTURED: loss, weights,
+                                                          #   gradients, layers
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+```
+
+Within a `tf.function` the graph asks the hook at each step whether anything is due, and brings the
+tensors only then. XLA can do neither: there nothing is saved, which is logged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+from weakref import ref
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.ops import control_flow_util  # the one way to ask for XLA
+
+from hook_layer.keras.met import Met
+from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
+from hook_layer.keras.watch import WatchedModel
+
+__all__ = ["TapeListener", "WatchedTape", "is_of_variables", "take_step", "wrapped"]
+
+
+class TapeListener(Protocol):
+    """What is told of tapes."""
+
+    def wants(self, prefix: str) -> bool:
+        """Tell whether tensors of this name are ever wanted."""
+        ...
+
+    def is_due(self, prefix: str) -> bool:
+        """Tell whether tensors of this name are wanted in this step."""
+        ...
+
+    def tape_begins(self) -> bool:
+        """Begin a step, and tell whether anything is due in it."""
+        ...
+
+    def tape_is_read(self, named: Mapping[str, Any]) -> None:
+        """Capture what belongs to the step."""
+        ...
+
+    def say_once(self, message: str) -> None:
+        """Log what cannot be captured."""
+        ...
+
+
+class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
+    """A tape that tells of what is recorded; `wrapped` makes one of any tape."""
+
+    _stepwatch: _Recording
+
+    def __enter__(self) -> Any:
+        self._stepwatch.begins()
+        return super().__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stepwatch.ends()
+        super().__exit__(*exception)
+
+    def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return gradients, as `tf.GradientTape.gradient` does."""
+        gradients = super().gradient(target, sources, *args, **kwargs)
+        self._stepwatch.is_read(target, sources, gradients)
+        return gradients
+
+
+def wrapped(tape: Any, listener: TapeListener, model: Any) -> Any:
+    """Make a tape tell of what is recorded, and return it.
+
+    Args:
+        tape: The tape, which is not recording yet.
+        listener: What is told; known weakly.
+        model: The model whose layers are looked at; None: none.
+    """
+    if type(tape) is tf.GradientTape:
+        tape.__class__ = WatchedTape
+        tape._stepwatch = _Recording(listener, model)  # noqa: SLF001 - ours
+    return tape
+
+
+def is_of_variables(sources: Any) -> bool:
+    """Tell whether gradients are those of variables that are trained."""
+    flat = keras.tree.flatten(sources)
+    return bool(flat) and all(isinstance(v, (keras.Variable, tf.Variable)) for v in flat)
+
+
+def take_step(listener: TapeListener, target: Any, sources: Any, gradients: Any) -> None:
+    """Take gradients of a tape that was not wrapped for a step.
+
+    Args:
+        listener: What is told; known weakly.
+        target: What the gradients are of.
+        sources: The variables.
+        gradients: Their gradients.
+    """
+    recording = _Recording(listener, None)
+    recording.begins()
+    recording.is_read(target, sources, gradients)
+
+
+class _Recording:
+    """What one tape records.
+
+    Args:
+        listener: What is told.
+        model: The model whose layers are looked at.
+    """
+
+    def __init__(self, listener: TapeListener, model: Any) -> None:
+        self._listener = ref(listener)
+        self._model = model
+        self._met = Met()
+        self._watching: AbstractContextManager[None] | None = None
+        self._due: Any = False
+
+    def begins(self) -> None:
+        listener = self._listener()
+        if listener is None:
+            return
+        self._met = Met()
+        if tf.executing_eagerly():
+            self._due = listener.tape_begins()
+            self._watch(listener.is_due if self._due else None)
+        elif _is_in_xla():
+            self._due = False
+            listener.say_once("XLA compiles this loop: nothing of it is saved")
+        else:
+            self._due = tf.numpy_function(_asking(self._listener), [], tf.bool)
+            self._watch(listener.wants)
+
+    def ends(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.__exit__(None, None, None)
+
+    def is_read(self, target: Any, sources: Any, gradients: Any) -> None:
+        listener = self._listener()
+        if listener is None or self._due is False:
+            return
+        named = self._met.named()
+        if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:
+            named["loss"] = target
+        variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
+        names = None if self._model is None else ModelNames(self._model)
+        for variable, gradient in zip(variables, found, strict=False):
+            weight, name = _names_of(variable, names)
+            named[weight] = variable
+            if gradient is not None:
+                named[name] = gradient
+        if tf.executing_eagerly():
+            listener.tape_is_read(named)
+        else:
+            self._bring(named)
+
+    def _bring(self, named: Mapping[str, Any]) -> None:
+        """Let the graph bring tensors where they are due."""
+        graph = tf.compat.v1.get_default_graph()
+        listener = self._listener()
+        wanted = {
+            name: tensor
+            for name, tensor in named.items()
+            if listener is not None
+            and listener.wants(name)
+            and getattr(tensor, "graph", graph) is graph
+        }
+        bring = _bringing(self._listener, list(wanted))
+
+        def due() -> Any:
+            values = [tf.convert_to_tensor(tensor) for tensor in wanted.values()]
+            with tf.control_dependencies([tf.py_function(bring, values, [])]):
+                return tf.zeros([])
+
+        tf.cond(self._due, due, lambda: tf.zeros([]))
+
+    def _watch(self, wants: Callable[[str], bool] | None) -> None:
+        if wants is None or self._model is None:
+            return
+        self._watching = WatchedModel(self._model, wants, self).watching(with_inputs=True)
+        self._watching.__enter__()
+
+    # What `WatchedModel` tells -------------------------------------------------------------------
+
+    def take(self, prefix: str, tensors: Any) -> None:
+        for tensor in tensors:
+            self._met.add(prefix, tensor)
+
+    def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
+        """Leave them: the tape has them."""
+
+    def before_update(self) -> None:
+        """Nothing to do: variables are captured with the gradients."""
+
+
+def _names_of(variable: Any, names: ModelNames | None) -> tuple[str, str]:
+    gradient = None if names is None else names.gradients.get(id(variable))
+    if names is not None and gradient is not None:
+        weight = next(name for name, v in names.weights.items() if v is variable)
+        return weight, gradient
+    tail = variable_tail(variable)
+    layer = tail.split("/")[0]
+    return f"{layer}/weights/{tail}:0", gradient_name(tail)
+
+
+def _asking(listener: Any) -> Callable[[], Any]:
+    def ask() -> Any:
+        known = listener()
+        return np.bool_(known is not None and known.tape_begins())
+
+    return ask
+
+
+def _bringing(listener: Any, names: list[str]) -> Callable[..., None]:
+    def bring(*tensors: Any) -> None:
+        known = listener()
+        if known is not None:
+            known.tape_is_read(dict(zip(names, tensors, strict=True)))
+
+    return bring
+
+
+def _is_in_xla() -> bool:
+    graph = tf.compat.v1.get_default_graph()
+    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))

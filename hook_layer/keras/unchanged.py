@@ -1,0 +1,145 @@
+"""Adding a hook to the first training of a Keras script that has none.
+
+`fit` gets the hook as one more callback, and so do `evaluate` and `predict` of the model that it
+trained. Another model of the process is not watched: its steps would be counted on in the same
+trial. A loop of the script's own is recognised where `tf.GradientTape.gradient` is asked for the
+gradients of variables: that is a step, of its loss, weights and gradients; layers only show to a
+script that says which model it trains (`hook.register_model`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Final
+from weakref import ref
+
+import keras
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.hook import BaseHook
+from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.keras import KerasHook
+
+__all__ = ["watch_unchanged"]
+
+logger = logging.getLogger("stepwatch")
+
+_METHODS: Final = ("fit", "evaluate", "predict")
+
+
+def watch_unchanged(source: HookSource) -> None:
+    """Make a hook for the first training of this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+    trainings = _Trainings(source)
+    for name in _METHODS:
+        setattr(keras.Model, name, trainings.with_hook(getattr(keras.Model, name)))
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf  # noqa: PLC0415 - not of the other backends
+
+        tf.GradientTape.gradient = trainings.with_step(tf.GradientTape.gradient)
+
+
+class _Trainings:
+    """The trainings of this process.
+
+    Args:
+        source: Where the hook comes from.
+    """
+
+    def __init__(self, source: HookSource) -> None:
+        self._source = source
+        self._hook: KerasHook | None = None
+        self._has_looked = self._warned = False
+        self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
+        self._depth = 0
+
+    def with_hook(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of `keras.Model` that adds a hook to its callbacks."""
+        signature = inspect.signature(method)
+
+        @wraps(method)
+        def called(model: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = signature.bind(model, *args, **kwargs)
+                self._add_hook(method.__name__, bound)
+                _, *args = bound.args  # type: ignore[assignment]
+                kwargs = bound.kwargs
+            except TypeError:
+                pass  # the method says what is wrong
+            except Exception:
+                logger.exception("no hook could be added: the training runs as it is")
+            self._depth += 1
+            try:
+                return method(model, *args, **kwargs)
+            finally:
+                self._depth -= 1
+
+        return called
+
+    def with_step(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `tf.GradientTape.gradient`, as a step of a loop of the script's own."""
+
+        @wraps(gradient)
+        def called(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
+            gradients = gradient(tape, target, sources, *args, **kwargs)
+            try:
+                self._take_step(tape, target, sources, gradients)
+            except (TypeError, ValueError, AttributeError):
+                logger.exception("this step of a loop could not be captured: it runs as it is")
+            return gradients
+
+        return called
+
+    def _add_hook(self, name: str, bound: inspect.BoundArguments) -> None:
+        given = bound.arguments.get("callbacks")
+        if isinstance(given, keras.callbacks.CallbackList):
+            return
+        callbacks = keras.tree.flatten(given) if given else []
+        if any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks):
+            self._has_looked = True
+            return
+        model = bound.args[0]
+        if name == "fit":
+            self._begin_training(model)
+        if self._hook is not None and self._model is not None and self._model() is model:
+            bound.arguments["callbacks"] = [*callbacks, self._hook]
+
+    def _begin_training(self, model: Any) -> None:
+        if not self._has_looked:
+            self._make_hook()
+            self._model = ref(model)
+        elif self._hook is not None and (self._model is None or self._model() is not model):
+            self._warn_of_another()
+
+    def _make_hook(self) -> None:
+        self._has_looked = True
+        self._hook = self._source.make(KerasHook)
+
+    def _warn_of_another(self) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("only the first training of a process is watched, this is another one")
+
+    def _take_step(self, tape: Any, target: Any, sources: Any, gradients: Any) -> None:
+        from hook_layer.keras.tape import WatchedTape, is_of_variables, take_step  # noqa: PLC0415
+
+        if self._depth or isinstance(tape, WatchedTape) or not is_of_variables(sources):
+            return
+        if not self._has_looked:
+            self._make_hook()
+        if self._hook is None:
+            return
+        if self._model is not None:
+            self._warn_of_another()
+            return
+        take_step(self._hook, target, _as_list(sources), _as_list(gradients))
+
+
+def _as_list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,173 @@
+"""Looking at a model while it computes: its layers, its optimisers, what goes in and comes out.
+
+For as long as a step is computed, or traced, that is to be looked at, the `call` of layers and the
+`apply` of optimisers are wrapped, in the objects themselves. Before and behind it they are as they
+were: in all other steps nothing is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Protocol
+
+import keras
+
+from hook_layer.keras.names import ModelNames
+
+__all__ = ["Sink", "WatchedModel", "tensors_in"]
+
+
+class Sink(Protocol):
+    """What takes the tensors that are met."""
+
+    def take(self, prefix: str, tensors: Sequence[Any]) -> None:
+        """Take tensors of one kind, which are numbered if there are several.
+
+        Args:
+            prefix: Their name, without the number.
+            tensors: Tensors of the backend, concrete or symbolic.
+        """
+        ...
+
+    def take_gradients(self, optimizer: Any, named: Mapping[str, Any]) -> None:
+        """Take gradients by name, as they are given to `optimizer.apply`.
+
+        Args:
+            optimizer: The optimiser.
+            named: The gradients.
+        """
+        ...
+
+    def before_update(self) -> None:
+        """Note that variables are about to be changed."""
+        ...
+
+
+class WatchedModel:
+    """A model, and what is to be looked at.
+
+    Args:
+        model: The model.
+        wants: Tells of a name, without a number, whether tensors of it are wanted.
+        sink: What takes them; must not raise.
+        outer: Whether an optimiser around another one is looked at, in place of the inner one.
+    """
+
+    def __init__(
+        self, model: Any, wants: Callable[[str], bool], sink: Sink, *, outer: bool = False
+    ) -> None:
+        self._model = model
+        self._wants = wants
+        self._sink = sink
+        self._outer = outer
+        self._names = ModelNames(model)
+
+    @contextmanager
+    def watching(self, *, with_inputs: bool = False) -> Iterator[None]:
+        """Look at what is computed within the block.
+
+        Args:
+            with_inputs: Whether what the model is called with are its inputs; else `take_batch`
+                tells them.
+        """
+        wrapped: list[tuple[Any, str]] = []
+        try:
+            for name, layer in self._known_names().layers.items():
+                sides = [f"{name}/{side}" for side in ("inputs", "outputs")]
+                if any(map(self._wants, sides)):
+                    _put(layer, "call", self._layer_call(layer.call, *sides), wrapped)
+            if self._wants("predictions") or (with_inputs and self._wants("inputs")):
+                call = self._model_call(self._model.call, with_inputs=with_inputs)
+                _put(self._model, "call", call, wrapped)
+            for optimizer in self._optimizers():
+                _put(optimizer, "apply", self._apply(optimizer, optimizer.apply), wrapped)
+            yield
+        finally:
+            for owner, name in reversed(wrapped):
+                vars(owner).pop(name, None)
+
+    def take_batch(self, data: Any) -> None:
+        """Take what the model and its loss are given.
+
+        Args:
+            data: What a training step gets: inputs, and perhaps labels and weights of samples.
+        """
+        inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
+        for name, value in (("inputs", inputs), ("labels", labels)):
+            if self._wants(name):
+                self._sink.take(name, tensors_in(value))
+
+    def _layer_call(
+        self, call: Callable[..., Any], inputs_name: str, outputs_name: str
+    ) -> Callable[..., Any]:
+        @wraps(call)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            outputs = call(*args, **kwargs)
+            self._sink.take(inputs_name, tensors_in((args, kwargs)))
+            self._sink.take(outputs_name, tensors_in(outputs))
+            return outputs
+
+        return watched
+
+    def _model_call(self, call: Callable[..., Any], *, with_inputs: bool) -> Callable[..., Any]:
+        @wraps(call)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            outputs = call(*args, **kwargs)
+            if with_inputs:
+                self._sink.take("inputs", tensors_in(args))
+            self._sink.take("predictions", tensors_in(outputs))
+            return outputs
+
+        return watched
+
+    def _apply(self, optimizer: Any, apply: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(apply)
+        def watched(grads: Any, trainable_variables: Any = None) -> Any:
+            gradients = list(grads)
+            variables = trainable_variables
+            variables = None if variables is None else list(variables)
+            self._sink.before_update()
+            self._sink.take_gradients(optimizer, self._named(optimizer, gradients, variables))
+            return apply(gradients, variables)
+
+        return watched
+
+    def _named(
+        self, optimizer: Any, gradients: Sequence[Any], variables: Sequence[Any] | None
+    ) -> dict[str, Any]:
+        if variables is None:
+            # Without a public name; so many are given where only gradients are.
+            variables = getattr(optimizer, "_trainable_variables", self._model.trainable_variables)
+        names = self._known_names().gradients  # the model may have been built just now
+        pairs = zip(variables, gradients, strict=False)
+        named = {names.get(id(v)): g for v, g in pairs if g is not None}
+        return {name: g for name, g in named.items() if name is not None and self._wants(name)}
+
+    def _known_names(self) -> ModelNames:
+        if not self._names.is_of(self._model):
+            self._names = ModelNames(self._model)
+        return self._names
+
+    def _optimizers(self) -> list[Any]:
+        """Return the optimisers of the model, also those that a model of several has."""
+        found = [getattr(self._model, "optimizer", None), *vars(self._model).values()]
+        chosen: dict[int, Any] = {}
+        for optimizer in found:
+            if isinstance(optimizer, keras.optimizers.Optimizer):
+                inner = getattr(optimizer, "inner_optimizer", None)
+                one = optimizer if inner is None or self._outer else inner
+                chosen[id(one)] = one
+        return list(chosen.values())
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """Return the tensors in nested lists, tuples and dicts."""
+    return [leaf for leaf in keras.tree.flatten(value) if keras.ops.is_tensor(leaf)]
+
+
+def _put(owner: Any, name: str, function: Any, wrapped: list[tuple[Any, str]]) -> None:
+    if name not in vars(owner):  # else a script has put something of its own there
+        vars(owner)[name] = function
+        wrapped.append((owner, name))

@@ -1,0 +1,91 @@
+"""The rules judge what the hook saves when it is configured for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from hook_layer.keras import KerasHook
+from hook_layer.storage.local import LocalStore
+from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.trial.step_index import list_index_files, load_step_files
+from rule_runtime.trial.step_view import StepReader, StepView
+
+JUDGE = {"DeadRelu", "ExplodingTensor", "LossNotDecreasing", "Overfit", "VanishingGradient"}
+
+
+def train(folder: Path, learning_rate: float) -> Path:
+    """Train with a hook that a file configures for the recommended rules."""
+    collections = (
+        PACKS["recommended"]
+        .with_interval(1)
+        .collections_for([*PACKS["recommended"].rules().values(), *map(create_rule, sorted(JUDGE))])
+    )
+    configuration = {
+        "LocalPath": str(folder / "trial"),
+        "CollectionConfigurations": [
+            {"CollectionName": of.name, "CollectionParameters": dict(of.parameters)}
+            for of in collections
+        ],
+    }
+    folder.mkdir()
+    (folder / "hook.json").write_text(json.dumps(configuration))
+    hook = KerasHook.create_from_json_file(folder / "hook.json")
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(0)
+    layers = [
+        keras.layers.Dense(16, activation="relu", name="hidden"),
+        keras.layers.Dense(3, name="head"),
+    ]
+    model = keras.Sequential([keras.Input((8,)), *layers])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(learning_rate), loss, metrics=["accuracy"])
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(400, 8)).astype(np.float32)
+    labels = rows[:, :3].argmax(axis=1)
+    held = rows[-80:], labels[-80:]
+    options: Any = {"batch_size": 16, "verbose": 0, "validation_data": held}
+    model.fit(rows[:320], labels[:320], epochs=3, callbacks=[hook], **options)
+    hook.close()
+    assert not hook.report().errors
+    return folder / "trial"
+
+
+def views_of(path: Path) -> Iterator[StepView]:
+    store = LocalStore(path)
+    reader = StepReader(store)
+    for file in load_step_files(store, [key for key, _ in list_index_files(store)]):
+        yield reader.view(file.step, [file], num_workers=1)
+
+
+def judged(path: Path) -> dict[str, Evaluation]:
+    rules = {**PACKS["recommended"].rules(), **{name: create_rule(name) for name in JUDGE}}
+    evaluations = {name: Evaluation.fresh(rule) for name, rule in rules.items()}
+    for view in views_of(path):
+        for evaluation in evaluations.values():
+            evaluation.feed(view)
+    return evaluations
+
+
+def test_a_sound_training_passes(tmp_path: Path) -> None:
+    evaluations = judged(train(tmp_path / "sound", 0.1))
+    unjudged = {name: e.last_reason for name, e in evaluations.items() if not e.evaluated}
+    assert not unjudged.keys() & JUDGE
+    assert not [name for name, e in evaluations.items() if e.failure]
+    assert not {name: e.evidence for name, e in evaluations.items() if e.evidence}
+
+
+@pytest.mark.parametrize("learning_rate", [1e30], ids=["far too high"])
+def test_a_learning_rate_that_is_far_too_high_is_found(
+    tmp_path: Path, learning_rate: float
+) -> None:
+    evaluations = judged(train(tmp_path / "wild", learning_rate))
+    assert {name for name, e in evaluations.items() if e.evidence} >= {"ExplodingTensor"}
