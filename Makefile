@@ -6,14 +6,16 @@ BENCH_ARGUMENTS ?=
 COST_ARGUMENTS ?=
 SOAK_ARGUMENTS ?=
 
-.PHONY: help setup setup-demo demo test lint synth bench soak cost e2e clean
+.PHONY: help setup setup-demo demo test frameworks lint synth bench soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: setup-demo  ## Make the environments for development and for the tests with the original client.
+setup: setup-demo  ## Make the environments for development, and for the tests with frameworks and original clients.
 	@$(PYTHON) tools/setup_environment.py dev
+	@$(PYTHON) tools/setup_environment.py frameworks
 	@$(PYTHON) tools/setup_environment.py interop
+	@$(PYTHON) tools/setup_environment.py mxnet
 	@$(PYTHON) tools/setup_environment.py oldest
 	@$(PYTHON) tools/setup_environment.py sagemaker2
 	@$(PYTHON) tools/setup_environment.py sagemaker3
@@ -27,6 +29,10 @@ demo: setup-demo  ## Watch a healthy and a sick training run on this machine.
 
 test: setup lint  ## Run every check and every test.
 	@$(VENV)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
+	@$(VENV)/python -m tools.test_frameworks
+
+frameworks: setup  ## Run the tests of hooks for frameworks only; `python -m tools.test_frameworks --help` tells more.
+	@$(VENV)/python -m tools.test_frameworks
 
 lint: setup  ## Check style, types and import directions.
 	@$(VENV)/ruff check .

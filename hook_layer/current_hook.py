@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from hook_layer.config import hook_enabled
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
@@ -18,10 +18,22 @@ _Hook = TypeVar("_Hook", bound=OriginalApi)
 
 
 class CurrentHook(Generic[_Hook]):
-    """Holds the hook that was made or set last."""
+    """Holds the hook of a framework that was made or set last."""
+
+    _of_frameworks: ClassVar[list[CurrentHook[Any]]] = []
 
     def __init__(self) -> None:
         self._hook: _Hook | None = None
+        self._of_frameworks.append(self)
+
+    @classmethod
+    def of_any_framework(cls) -> OriginalApi | None:
+        """Return a hook that was made or set, of whatever framework; None: there is none."""
+        for current in cls._of_frameworks:
+            hook: OriginalApi | None = current._hook  # noqa: SLF001 - of this class
+            if hook is not None:
+                return hook
+        return None
 
     def get(
         self,

@@ -52,6 +52,8 @@ class StepRecorder:
         mode: Current mode.
         mode_steps: Step of each mode; that of GLOBAL is the global step.
         failures: Which parts failed and are switched off.
+        only_logs_mistakes: Whether a collection that is misconfigured is left out at the first step
+            too, in place of an error: in scripts that know nothing of hooks.
         stopwatch: The time that this took of training.
     """
 
@@ -60,6 +62,7 @@ class StepRecorder:
         self.mode = ModeKeys.GLOBAL
         self.mode_steps = {ModeKeys.GLOBAL: INIT_STEP}
         self.failures = FailureLog()
+        self.only_logs_mistakes = False
         self.stopwatch = Stopwatch()
         self.collection_manager = manager
         self._with_statistics = with_statistics
@@ -244,5 +247,6 @@ class StepRecorder:
     def _due_collections(self, mode_step: int) -> tuple[Collection, ...]:
         # A mistake that is made while training runs must not end it.
         is_first = self.step == self._init_step + 1
-        on_mistake = None if is_first else self.failures.mistaken
+        is_raised = is_first and not self.only_logs_mistakes
+        on_mistake = None if is_raised else self.failures.mistaken
         return self.collection_manager.due(self.mode, mode_step, on_mistake)

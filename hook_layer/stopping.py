@@ -33,6 +33,11 @@ class StoppableHook(OwnTensors):
         return self._stop_now() is not None
 
     @property
+    def was_stopped(self) -> bool:
+        """Whether this run was asked to stop, and the hook was to see to it."""
+        return self.should_stop and self._options.stop == "raise"
+
+    @property
     def stop_reason(self) -> str | None:
         """Why this run is to stop, None while `should_stop` is False."""
         request = self._stop_now()

@@ -18,7 +18,7 @@ UV_VERSION = "0.13.8"
 OLDEST_PYTHON = "3.10"
 TORCH = "torch==2.13.0"
 NODE_PACKAGES = "tests/e2e/second_emulator"
-CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report]"]
+CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report,ui]"]
 ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),

@@ -3,10 +3,15 @@
 `python -m hook_layer [--config FILE] train.py ...` runs a script so; `stepwatch autopatch on`
 installs a start-up file (`startup_file.py`) that does the same to every Python of an environment
 for which a configuration is named. As soon as a framework has been imported, `watch_frameworks`
-lets its adapter look for the training: `hook_layer.pytorch.unchanged`, and the like.
+lets its adapter look for the training: `hook_layer.pytorch.unchanged`, and the like. Nothing is
+imported that the script does not import.
 
 Three promises: nothing happens where no configuration is found; a script that makes a hook itself
 keeps it, and gets no second one; whatever goes wrong here is logged and leaves the script alone.
+
+A process gets one hook. Where several adapters could watch the same training (Keras computes by
+torch, Lightning trains modules of torch) the first that meets it has it: `fit` of the trainer is
+called before any module of torch is.
 """
 
 from __future__ import annotations
@@ -24,8 +29,17 @@ __all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
 
 logger = logging.getLogger("stepwatch")
 
-FRAMEWORKS: Final = {"torch": "pytorch", "xgboost": "xgboost"}
-"""Package of each framework, and the part of `hook_layer` that is for it."""
+FRAMEWORKS: Final = {
+    "keras": "hook_layer.keras.unchanged",
+    "lightning": "hook_layer.lightning",
+    "mxnet": "hook_layer.mxnet.unchanged",
+    "pytorch_lightning": "hook_layer.lightning",
+    "tensorflow": "hook_layer.tensorflow.unchanged",
+    "torch": "hook_layer.pytorch.unchanged",
+    "transformers.trainer": "hook_layer.huggingface",
+    "xgboost": "hook_layer.xgboost.unchanged",
+}
+"""What a script imports of each framework, and the module that then looks for its training."""
 
 
 def watch_frameworks(source: HookSource) -> None:
@@ -34,14 +48,13 @@ def watch_frameworks(source: HookSource) -> None:
     Args:
         source: Where hooks come from.
     """
-    for package, adapter in FRAMEWORKS.items():
-        call_after_import(package, partial(_watch, adapter, source))
+    for imported, module in FRAMEWORKS.items():
+        call_after_import(imported, partial(_watch, imported, module, source))
 
 
-def _watch(adapter: str, source: HookSource) -> None:
+def _watch(imported: str, module: str, source: HookSource) -> None:
     try:
-        module = importlib.import_module(f"hook_layer.{adapter}.unchanged")
-        watch: Callable[[HookSource], None] = module.watch_unchanged
+        watch: Callable[[HookSource], None] = importlib.import_module(module).watch_unchanged
         watch(source)
     except Exception:
-        logger.exception("no hook looks at trainings of %s: the script runs as it is", adapter)
+        logger.exception("no hook looks at trainings of %s: the script runs as it is", imported)

@@ -14,6 +14,7 @@ from typing import Final
 
 from hook_layer.autopatch import watch_frameworks
 from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import (
     ConfigurationFileNotFoundError,
     HookConfigurationError,
@@ -25,7 +26,11 @@ __all__ = ["MISTAKE", "STOPPED", "main"]
 MISTAKE: Final = 2
 """Exit status where the command line or the configuration file has a mistake."""
 STOPPED: Final = 3
-"""Exit status where a rule asked for the end of the training, and the script let it end."""
+"""Exit status where a rule asked for the end of the training, and the script ended without an own.
+
+Some frameworks (Keras, XGBoost, Lightning, Hugging Face's Trainer) end a training in their own way,
+and the script goes on behind it; in others an error leaves the script.
+"""
 
 _EPILOGUE = f"""
 The configuration file is that of the hook: --config, else the one that STEPWATCH_CONFIG or
@@ -61,6 +66,10 @@ def main(arguments: Sequence[str]) -> int:
         _run(*options.script, is_module=options.module)
     except TrainingStoppedError as stopped:
         _say(stopped)
+        return STOPPED
+    hook = CurrentHook.of_any_framework()
+    if hook is not None and hook.was_stopped:
+        _say(f"training was stopped: {hook.stop_reason}")
         return STOPPED
     return 0
 

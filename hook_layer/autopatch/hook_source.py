@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hook_layer.config import hook_enabled
-from hook_layer.configuration.configuration_file import read_configuration_file
+from hook_layer.configuration.configuration_file import (
+    names_file_elsewhere,
+    read_configuration_file,
+)
 from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.original_api import OriginalApi
 
@@ -33,10 +37,13 @@ class HookSource:
     out_dir: str | None = None
 
     def is_there(self) -> bool:
-        """Tell whether hooks are wanted: there is a folder or a file, and no kill switch."""
+        """Tell whether hooks are wanted: there is a folder or a file, and no kill switch.
+
+        A file in S3 is not asked for: every start of Python would wait for the answer.
+        """
         if not hook_enabled():
             return False
-        if self.out_dir is not None:
+        if self.out_dir is not None or (self.config is None and names_file_elsewhere()):
             return True
         try:
             read_configuration_file(self.config)
@@ -53,19 +60,37 @@ class HookSource:
         if self.out_dir is None:
             load_hook_configuration(self.config)
 
+    def is_needed(self) -> bool:
+        """Tell whether the process has no hook yet, of whatever framework; logs if it has one."""
+        hook = CurrentHook.of_any_framework()
+        if hook is None:
+            return True
+        kind = type(hook)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        logger.info("this process has a hook already, a %s, and gets no other", name)
+        return False
+
     def make(self, hook_type: type[_Hook]) -> _Hook | None:
         """Return a new hook; None, with the reason logged, if there can be none.
+
+        A process gets one: there is none where the script, or another framework's adapter, has made
+        one before.
 
         Args:
             hook_type: The framework's hook.
         """
+        if not self.is_needed():
+            return None
         try:
             if self.out_dir is None:
-                return hook_type.create_from_json_file(self.config)
-            return hook_type(self.out_dir)  # type: ignore[call-arg, arg-type]  # a framework's
+                hook = hook_type.create_from_json_file(self.config)
+            else:
+                hook = hook_type(self.out_dir)  # type: ignore[call-arg, arg-type]  # a framework's
         except HookConfigurationError as error:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None
+        hook.only_logs_mistakes = True
+        return hook
 
     @classmethod
     def of_environment(cls) -> HookSource:

@@ -1,4 +1,4 @@
-"""Calling something when a package has been imported, whoever imports it."""
+"""Calling something when a module has been imported, whoever imports it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 __all__ = ["call_after_import"]
 
 
-def call_after_import(package: str, callback: Callable[[], None]) -> None:
-    """Call something once a package has been imported: at once if it has been already.
+def call_after_import(name: str, callback: Callable[[], None]) -> None:
+    """Call something once a module has been imported: at once if it has been already.
 
     Args:
-        package: Name of a package, not of a part of one.
+        name: Full name of a package, or of a module in one.
         callback: What to call; it must not raise.
     """
-    module = sys.modules.get(package)
+    module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         callback()
         return
-    sys.meta_path.insert(0, _Finder(package, callback))
+    sys.meta_path.insert(0, _Finder(name, callback))
 
 
 class _Finder(MetaPathFinder):
-    """Finds one package as the other finders do, with a loader that calls back."""
+    """Finds one module as the other finders do, with a loader that calls back."""
 
-    def __init__(self, package: str, callback: Callable[[], None]) -> None:
-        self._package = package
+    def __init__(self, name: str, callback: Callable[[], None]) -> None:
+        self._name = name
         self._callback = callback
         self._is_asking = False
 
@@ -38,7 +38,7 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         # Another finder of this kind asks all the others, this one among them.
-        if fullname != self._package or self._is_asking:
+        if fullname != self._name or self._is_asking:
             return None
         self._is_asking = True
         try:

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_CONFIGURATION_BYTES",
     "OWN_VARIABLE",
     "ConfigurationFile",
+    "names_file_elsewhere",
     "read_configuration_file",
     "read_json_object",
 ]
@@ -80,6 +81,17 @@ def read_configuration_file(
         name = f"{_ORIGINAL_VARIABLE}={original}"
         return ConfigurationFile(read_json_object(original, name), name)
     return ConfigurationFile(read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE), _SAGEMAKER_FILE)
+
+
+def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell, without reading it, whether a variable names a file that is not on this machine.
+
+    Args:
+        environ: The environment.
+    """
+    named = environ.get(OWN_VARIABLE, "").strip() or environ.get(_ORIGINAL_VARIABLE, "").strip()
+    scheme, found, _ = named.partition("://")
+    return bool(found) and scheme != "file"
 
 
 def read_json_object(path: str, name: str) -> dict[str, Any]:

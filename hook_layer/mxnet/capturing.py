@@ -91,7 +91,8 @@ class MxnetCapture(BaseHook):
             HookConfigurationError: A collection has a block that is not part of them (ahead of the
                 first step only).
         """
-        on_mistake = None if self.step == self._init_step else self.failures.mistaken
+        is_raised = self.step == self._init_step and not self.only_logs_mistakes
+        on_mistake = None if is_raised else self.failures.mistaken
         prepare_collections(self.collection_manager)
         resolve_blocks(self.collection_manager, self._registered.names, on_mistake)
 

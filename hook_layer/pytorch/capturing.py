@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
@@ -27,11 +27,13 @@ from hook_layer.pytorch.values import own_shard
 from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
 from hook_layer.pytorch.workers import TorchWorker
 
-__all__ = ["TorchCapture"]
+__all__ = ["MAX_CALLS_A_STEP", "TorchCapture"]
 
 logger = logging.getLogger("stepwatch")
 
 _GRADIENT_PREFIX = "gradient/"
+MAX_CALLS_A_STEP: Final = 10_000
+"""How many tensors a module may have in one step, as `name_output_0` and so on."""
 _CHECKED_AGAIN = 1.1  # of the number of tensors: to look at all at each pass would take long
 
 
@@ -71,6 +73,7 @@ class TorchCapture(TorchWorker):
         self._num_met: dict[str, int] = {}
         self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
         self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
+        self._warned_of_many_calls = False
         self._num_checked = 0
 
     def _on_backward_end(self) -> None:
@@ -88,7 +91,8 @@ class TorchCapture(TorchWorker):
             HookConfigurationError: A collection has a module that is not part of them (ahead of
                 the first step only).
         """
-        on_mistake = None if self.step == self._init_step else self.failures.mistaken
+        is_raised = self.step == self._init_step and not self.only_logs_mistakes
+        on_mistake = None if is_raised else self.failures.mistaken
         prepare_collections(self.collection_manager)
         resolve_modules(self.collection_manager, self._registered.names, on_mistake)
 
@@ -224,11 +228,29 @@ class TorchCapture(TorchWorker):
         self._capture(wanted)
 
     def _numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in `value` under `{prefix}{i}`; i goes on counting in a step."""
+        """Return the tensors in `value` under `{prefix}{i}`; i goes on counting in a step.
+
+        Nothing once there are very many: a loss that another model goes on with, behind the last
+        step of this one, would fill that step without end.
+        """
         tensors = tensors_in(value)
         first = self._num_met.get(prefix, 0)
+        if first >= MAX_CALLS_A_STEP:
+            self._warn_of_many_calls(prefix)
+            return {}
         self._num_met[prefix] = first + len(tensors)
         return {f"{prefix}{first + i}": tensor for i, tensor in enumerate(tensors)}
+
+    def _warn_of_many_calls(self, prefix: str) -> None:
+        if not self._warned_of_many_calls:
+            self._warned_of_many_calls = True
+            logger.warning(
+                "step %d has %d tensors %s... and gets no more of them: what is registered is "
+                "called again and again without a further step of the model",
+                self.step,
+                MAX_CALLS_A_STEP,
+                prefix,
+            )
 
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
         whole = {}

@@ -2,7 +2,8 @@
 
 The model is the outermost module with parameters to train whose forward pass is the first to run
 with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
-and one within the `__init__` of another module only tells it of a shape.
+and one within the `__init__` of another module only tells it of a shape. Layers of Keras, which
+are modules where it computes by torch, are left to Keras's adapter.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
@@ -29,7 +30,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.pytorch import Hook, get_hook, modes
+from hook_layer.pytorch import Hook, modes
 
 __all__ = ["watch_unchanged"]
 
@@ -62,7 +63,7 @@ class _Search:
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._num_passes = 0
-        self._has_passed_over = False
+        self._has_passed_over = self._has_met_another = False
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -115,16 +116,24 @@ class _Search:
             self._num_passes += module.training
             if self._num_passes > _MAX_PASSES:
                 self._end()
-        elif type(module).__name__.endswith("Loss") and not self._is_in_model(module):
+        elif self._is_in_model(module):
+            return
+        elif type(module).__name__.endswith("Loss"):
             self._register_loss(module)
+        elif self._is_another(module):
+            self._has_met_another = True
+            logger.warning(
+                "only the first model of a process is watched, a %s; this is another one, a %s",
+                type(self._model()).__name__,
+                type(module).__name__,
+            )
 
     def _look_for_model(self, module: nn.Module) -> None:
-        if get_hook() is not None:
-            logger.info("the script has a hook of its own, and gets no other")
+        if not self._source.is_needed():
             self._end()
         elif isinstance(module, torch.jit.ScriptModule):
             self._pass_over(module)
-        elif any(parameter.requires_grad for parameter in module.parameters()):
+        elif _is_trained(module):
             hook = self._source.make(Hook)
             if hook is None:
                 self._end()
@@ -149,6 +158,13 @@ class _Search:
                 hook.register_loss(loss)
         if _is_compiled(model):
             self._end()  # the graph shall not have us in it
+
+    def _is_another(self, module: nn.Module) -> bool:
+        """Tell whether another model is trained, for the first time that one is seen."""
+        is_to_be_told = self._hook is not None and not self._has_met_another
+        if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
+            return False
+        return torch.is_grad_enabled() and _is_trained(module)
 
     def _register_loss(self, loss: nn.Module) -> None:
         if self._hook is not None:
@@ -213,6 +229,13 @@ def _is_being_made() -> bool:
                 return True
         frame = frame.f_back
     return False
+
+
+def _is_trained(module: nn.Module) -> bool:
+    """Tell whether a module is one to train, and a script's own."""
+    if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
+        return False
+    return any(parameter.requires_grad for parameter in module.parameters())
 
 
 def _is_compiled(module: nn.Module) -> bool:

@@ -107,6 +107,45 @@ def test_only_the_first_fold_is_watched(tmp_path: Path) -> None:
     assert "Net_head.weight" in trial.tensor_names()
 
 
+def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
+    plain = run(["two_models_script.py", "5"])
+    watched = run(["-m", "hook_layer", "--config", config, "two_models_script.py", "5"])
+    assert watched.stdout == plain.stdout
+    assert watched.stderr.count("only the first model of a process is watched, a First") == 1
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert trial.steps() == [0, 1, 2]
+    assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
+
+
+def test_a_collection_that_the_framework_lacks_breaks_no_script(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
+    plain = run([XGBOOST, "own"])
+    watched = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
+    assert (watched.returncode, watched.stdout) == (0, plain.stdout)
+    assert "Collection weights has not been configured" in watched.stderr
+    assert "train-rmse" in create_trial(str(tmp_path / "tensors")).tensor_names()
+
+
+@pytest.mark.parametrize("order", ["torch first", "xgboost first"])
+def test_a_process_gets_one_hook_whatever_it_trains_with(tmp_path: Path, order: str) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    arguments = ["two_frameworks_script.py", order]
+    plain = run(arguments)
+    log = tmp_path / "log.txt"
+    watched = run(
+        ["-m", "hook_layer", "--config", config, *arguments],
+        SMDEBUG_LOG_LEVEL="info",
+        SMDEBUG_LOG_PATH=str(log),
+    )
+    assert watched.stdout == plain.stdout
+    assert watched.returncode == 0, watched.stderr
+    assert log.read_text().count("this process has a hook already") == 1
+    names = set(create_trial(str(tmp_path / "tensors")).tensor_names())
+    assert ("Loss_output_0" in names) == (order == "torch first")
+    assert ("train-rmse" in names) == (order == "xgboost first")
+
+
 @pytest.mark.parametrize("start", [["as_python_script.py"], ["-m", "scripts.as_python_script"]])
 @pytest.mark.parametrize("switches", [[], ["-P"]], ids=["", "-P"])
 def test_python_tells_the_script_the_same_of_itself(
@@ -171,6 +210,16 @@ def test_a_stop_request_ends_the_script_with_a_status_of_its_own(tmp_path: Path)
     assert "the loss is bad" in done.stderr
     assert "Traceback" not in done.stderr
     assert create_trial(str(out_dir)).steps()[:4] == [0, 1, 2, 3]
+
+
+def test_so_does_one_that_ends_the_training_in_the_frameworks_own_way(tmp_path: Path) -> None:
+    out_dir = tmp_path / "tensors"
+    config = configuration(tmp_path, out_dir)
+    done = run(["-m", "hook_layer", "--config", config, "boosting_script.py", out_dir])
+    assert done.returncode == STOPPED, done.stderr
+    assert done.stdout == "saved the model\n"
+    assert "stepwatch: training was stopped: the loss is bad" in done.stderr
+    assert len(create_trial(str(out_dir)).steps()) < 100_000
 
 
 @pytest.mark.parametrize(

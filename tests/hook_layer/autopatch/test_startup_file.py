@@ -51,6 +51,19 @@ def test_nothing_is_imported_where_none_is_found(
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
+def test_a_file_elsewhere_is_read_when_a_training_begins_and_not_before(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    site.mkdir()
+    switch_on(site)
+    elsewhere = "memory://nowhere/stepwatch.json"
+    other = run(["-c", RUN, site, SCRIPTS / "as_python_script.py"], STEPWATCH_CONFIG=elsewhere)
+    assert (other.returncode, other.stderr) == (0, "")
+    training = run(["-c", RUN, site, SCRIPTS / "folds_script.py"], STEPWATCH_CONFIG=elsewhere)
+    assert training.returncode == 0
+    assert training.stderr.count("nothing is saved, the script runs as it is") == 1
+    assert elsewhere in training.stderr
+
+
 def test_a_broken_configuration_breaks_no_script(tmp_path: Path) -> None:
     switch_on(tmp_path)
     broken = tmp_path / "broken.json"

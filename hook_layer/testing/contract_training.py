@@ -1,0 +1,137 @@
+"""What the tests of the contract of hooks have in common: hooks, and what they wrote."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from hook_layer.errors import TrainingStoppedError
+from hook_layer.format.job_file import StopFile
+from hook_layer.format.paths import STOP_FILE
+from hook_layer.original_api import OriginalApi
+from hook_layer.save_config import SaveConfig
+from hook_layer.testing.training_under_test import PROPERTIES, OnStep, TrainingUnderTest
+from hook_layer.testing.written_trial import WrittenTrial
+
+__all__ = [
+    "EVERY_STEP",
+    "REASON",
+    "ContractTraining",
+    "ScriptError",
+    "contract_property",
+    "failing_in",
+    "new_uri",
+]
+
+EVERY_STEP: Final = SaveConfig(save_interval=1)
+REASON: Final = "the loss grows"
+
+_Test = TypeVar("_Test", bound=Callable[..., None])
+
+_VARIABLES: Final = (
+    "CHECKPOINT_CONFIG_FILE_PATH",
+    "SMDEBUG_CONFIG_FILE_PATH",
+    "STEPWATCH_CONFIG",
+    "STEPWATCH_OUT_DIR",
+    "TENSORBOARD_CONFIG_FILE_PATH",
+    "TRAINING_JOB_ARN",
+    "TRAINING_JOB_NAME",
+    "USE_SMDEBUG",
+)
+_numbers = itertools.count()
+
+
+def contract_property(name: str) -> Callable[[_Test], _Test]:
+    """Mark a test as one of a property.
+
+    Args:
+        name: Name of the property, in the table and in `missing`.
+
+    Raises:
+        ValueError: There is no such property.
+    """
+    if name not in PROPERTIES:
+        raise ValueError(f"{name!r} is no property, add it to PROPERTIES")
+
+    def mark(test: _Test) -> _Test:
+        vars(test)["contract_property"] = name
+        return test
+
+    return mark
+
+
+class ScriptError(Exception):
+    """What goes wrong in the training script."""
+
+
+class ContractTraining(TrainingUnderTest):
+    """Makes hooks, trains with them, and returns what they wrote."""
+
+    @pytest.fixture(autouse=True)
+    def _environment(
+        self,
+        request: pytest.FixtureRequest,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path_factory: pytest.TempPathFactory,
+    ) -> None:
+        reason = self.missing.get(getattr(request.function, "contract_property", ""))
+        if reason is not None:
+            pytest.skip(reason)
+        temporary = str(tmp_path_factory.mktemp("system"))
+        monkeypatch.setattr("tempfile.tempdir", temporary)
+        monkeypatch.setenv("TMPDIR", temporary)
+        for name in _VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+
+    def new_hook(self, **arguments: Any) -> OriginalApi:
+        return self.make_hook(new_uri(), **{"save_config": EVERY_STEP, **arguments})
+
+    def trained(self, hook: OriginalApi, **arguments: Any) -> WrittenTrial:
+        self.train(hook, **arguments)
+        return self.closed(hook)
+
+    def closed(self, hook: OriginalApi) -> WrittenTrial:
+        hook.close()
+        report = hook.report()
+        assert not report.errors, report
+        assert not report.late_tensors, report
+        return WrittenTrial(hook.out_dir)
+
+    @staticmethod
+    def ask_to_stop(hook: OriginalApi, run_id: str) -> None:
+        request = StopFile(REASON, "2026-01-01T00:00:00Z", run_id)
+        WrittenTrial(hook.out_dir).store.put(STOP_FILE, request.encode())
+        session = hook._session  # noqa: SLF001 - in place of waiting until it looks
+        assert session is not None
+        session.stop_signal.check()
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        if not self.stop_raises:
+            yield
+            return
+        with pytest.raises(TrainingStoppedError, match=REASON):
+            yield
+
+
+def failing_in(step: int) -> OnStep:
+    """Return what fails in a step of the training script.
+
+    Args:
+        step: Number of the step.
+    """
+
+    def on_step(current: int) -> None:
+        if current == step:
+            raise ScriptError
+
+    return on_step
+
+
+def new_uri() -> str:
+    """Return where nothing has been written yet."""
+    return f"memory://hook-contract-{next(_numbers)}/"

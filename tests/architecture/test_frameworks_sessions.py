@@ -1,0 +1,85 @@
+"""The sessions that run the adapters' tests: nothing is left out, and nothing passes unrun."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hook_layer.testing.hook_contract import PROPERTIES
+from tools import test_frameworks as sessions
+from tools.contract_table import Entry, document, mistakes, read
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFTEST = ROOT / "tests" / "frameworks" / "conftest.py"
+
+
+def test_every_test_of_an_adapter_belongs_to_a_session(tmp_path: Path) -> None:
+    assert sessions.without_session(ROOT) == []
+    (tmp_path / "tests/frameworks/caffe").mkdir(parents=True)
+    (tmp_path / "tests/frameworks/caffe/test_nets.py").touch()
+    assert sessions.without_session(tmp_path) == ["tests/frameworks/caffe/test_nets.py"]
+
+
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        ("", "no tests ran"),
+        ("import pytest\ndef test_a(): pytest.skip('no')", "no test has passed"),
+        (
+            "import pytest\npytest.importorskip('nothing_of_this_name')\ndef test_a(): pass",
+            "NOT RUN, in an environment that is made for it",
+        ),
+        ("def test_a(): assert False", "1 failed"),
+    ],
+)
+def test_a_session_without_a_test_that_passes_fails(tmp_path: Path, test: str, said: str) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST.read_text())
+    (tmp_path / "test_it.py").write_text(test)
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert said in done.stdout
+
+
+def entry(name: str, outcome: str = "passed", reason: str = "") -> Entry:
+    return Entry("One", name, outcome, reason)
+
+
+def test_the_table_tells_what_an_adapter_has_and_why_it_lacks_something() -> None:
+    entries = [entry(name) for name in PROPERTIES]
+    entries += [Entry("two", name, "passed") for name in PROPERTIES[1:]]
+    entries += [Entry("two", PROPERTIES[0], "skipped", "there are none")]
+    assert mistakes(entries) == []
+    lines = document(entries).splitlines()
+    assert lines[0] == "| | One | two |"
+    assert lines[2] == f"| {PROPERTIES[0]} | yes | no (1) |"
+    assert lines[3] == f"| {PROPERTIES[1]} | yes | yes |"
+    assert lines[-1] == "1. there are none"
+
+
+def test_a_failure_and_a_property_without_a_test_keep_the_table_from_being_written() -> None:
+    entries = [entry(name) for name in PROPERTIES[1:]] + [entry(PROPERTIES[1], "failed")]
+    assert mistakes(entries) == [
+        f"One: {PROPERTIES[1]} fails",
+        f"One: no test of {PROPERTIES[0]!r} has run",
+    ]
+
+
+def test_results_are_read_from_several_files(tmp_path: Path) -> None:
+    files = []
+    for adapter in ("One", "Two"):
+        found = {"adapter": adapter, "property": "names", "outcome": "passed"}
+        files.append(tmp_path / f"{adapter}.json")
+        files[-1].write_text(json.dumps([found]))
+    assert read(files) == [Entry("One", "names", "passed"), Entry("Two", "names", "passed")]

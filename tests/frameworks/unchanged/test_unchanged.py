@@ -1,0 +1,33 @@
+"""The same small task in every framework: an untouched script, plainly and with a hook in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rule_runtime import create_trial
+from tests.frameworks.unchanged.tasks import (
+    NUM_BATCHES,
+    SAVED_EVERY,
+    TASKS,
+    Task,
+    configuration,
+    run,
+)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_script_computes_the_same_and_its_tensors_are_saved(task: Task, tmp_path: Path) -> None:
+    plain = run(task)
+    watched = run(task, config=configuration(task, tmp_path))
+    assert plain.status == 0, plain.errors
+    assert watched.status == 0, watched.errors
+    assert watched.output == plain.output
+    assert plain.output.startswith("final loss 0.")
+    assert "stepwatch" not in plain.errors
+    assert "Traceback" not in watched.errors
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert task.tensors <= set(trial.tensor_names())
+    assert trial.steps() == list(range(0, 2 * NUM_BATCHES, SAVED_EVERY))
+    assert trial.loaded_all_steps
