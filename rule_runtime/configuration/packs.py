@@ -18,7 +18,10 @@ __all__ = ["PACKS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
 _PATTERNS: Final[Mapping[str, str]] = {
-    "weights": "^(?!gradient|feature_importance|hyperparameters|.*/[^/]*bias[^/]*$).*weight",
+    "weights": (
+        "^(?!gradient|feature_importance|hyperparameters).*"
+        "(weight(?!s/)|(kernel|embeddings|gamma):0$)"  # Keras has biases below `weights/`, too
+    ),
     "biases": "^(?!gradient|feature_importance|hyperparameters).*bias(:0)?$",
     "gradients": "^gradient",
     "feature_importance": "^feature_importance/",
