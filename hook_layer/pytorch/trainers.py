@@ -139,6 +139,7 @@ class TrainerEvents(TorchEvents):
     def trainer_pauses(self) -> None:
         """Hand over what is left of the step in progress: the trainer goes on to something else."""
         self._end_step()
+        self._due = ()  # what is computed until the next step begins belongs to none
 
     @guarded("losses")
     def record_loss(self, loss: Any) -> None:

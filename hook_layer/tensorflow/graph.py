@@ -56,29 +56,35 @@ class Graphs:
         }
 
     def computed(
-        self, graph: Any, fetches: Any, tensors: Mapping[str, Any], losses: Container[str] = ()
+        self,
+        graph: Any,
+        run_args: Any,
+        tensors: Mapping[str, Any],
+        losses: Container[str] = (),
     ) -> dict[str, Any]:
         """Return those of some tensors that can be fetched with a run.
 
         Args:
             graph: The graph of all.
-            fetches: What the run is to return, in any form that a session accepts.
+            run_args: What the run is given: its fetches, in any form that a session accepts, and
+                what it is fed, in whose place nothing is computed.
             tensors: The tensors by name: those that the run computes.
             losses: Names of tensors that may also be computed for this: a training run computes
                 gradients, which seldom need the loss itself.
         """
-        roots = frozenset(_operations(graph, fetches))
+        roots = frozenset(_operations(graph, run_args.fetches))
+        fed = frozenset(_fed(graph, run_args.feed_dict))
         known = self._executed.setdefault(graph, {})
-        key = frozenset(operation.name for operation in roots)
+        key = frozenset(operation.name for operation in roots), fed
         run = known.get(key)
         if run is None:
             if len(known) >= _MAX_KNOWN_RUNS:
                 known.clear()
-            run = known[key] = _Run(_ancestors(roots))
+            run = known[key] = _Run(_ancestors(roots, fed=fed), fed)
         return {
             name: tensor
             for name, tensor in tensors.items()
-            if tensor.op.name in run.executed or (name in losses and run.may_add(tensor))
+            if run.computes(tensor) or (name in losses and run.may_add(tensor))
         }
 
 
@@ -87,16 +93,22 @@ class _Run:
 
     Args:
         executed: Names of the operations.
+        fed: Names of the tensors that it is given.
     """
 
-    def __init__(self, executed: frozenset[str]) -> None:
-        self.executed = executed
+    def __init__(self, executed: frozenset[str], fed: frozenset[str]) -> None:
+        self._executed = executed
+        self._fed = fed
         self._may_add: dict[str, bool] = {}
+
+    def computes(self, tensor: Any) -> bool:
+        """Tell whether a tensor has a value in this run."""
+        return tensor.name in self._fed or tensor.op.name in self._executed
 
     def may_add(self, tensor: Any) -> bool:
         """Tell whether a tensor follows from what the run computes, and from nothing else."""
         if tensor.name not in self._may_add:
-            added = _ancestors([tensor.op], self.executed)
+            added = _ancestors([tensor.op], self._executed, self._fed)
             operations = [tensor.graph.get_operation_by_name(name) for name in added]
             # Another input may be missing; another read of a variable may come behind its update.
             self._may_add[tensor.name] = not any(
@@ -132,18 +144,31 @@ def _operations(graph: Any, fetches: Any) -> Iterator[Any]:
         yield operation
 
 
-def _ancestors(roots: Iterable[Any], without: Container[str] = ()) -> frozenset[str]:
+def _fed(graph: Any, feed_dict: Mapping[Any, Any] | None) -> Iterator[str]:
+    """Return the names of the tensors that a run is given."""
+    for key in feed_dict or ():
+        values = getattr(key, "values", None)  # of a sparse one, which consists of several
+        parts = [key] if values is None else [values, key.indices, key.dense_shape]
+        for part in parts:
+            if part is not None:
+                yield str(graph.as_graph_element(part, allow_operation=False).name)
+
+
+def _ancestors(
+    roots: Iterable[Any], without: Container[str] = (), fed: Container[str] = ()
+) -> frozenset[str]:
     """Return the names of all operations that some depend on, and of these themselves.
 
     Args:
         roots: The operations.
         without: Names of operations that are left out, and what only they depend on.
+        fed: Names of tensors that are given, which depend on nothing.
     """
     waiting, found = list(roots), set()
     while waiting:
         operation = waiting.pop()
         if operation.name not in found and operation.name not in without:
             found.add(operation.name)
-            waiting += [tensor.op for tensor in operation.inputs]
+            waiting += [tensor.op for tensor in operation.inputs if tensor.name not in fed]
             waiting += operation.control_inputs
     return frozenset(found)

@@ -204,7 +204,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         graph = run_context.session.graph
         tensors = self._wanted_of(graph)[0]
         losses = self.collection_manager.get(CollectionKeys.LOSSES).tensor_names
-        return self._graphs.computed(graph, run_context.original_args.fetches, tensors, losses)
+        return self._graphs.computed(graph, run_context.original_args, tensors, losses)
 
     @guarded("tensors of the graph")
     def _capture_results(self, results: dict[str, Any] | None) -> None:
