@@ -20,8 +20,13 @@ pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-frameworks" / "bin" / "python"
-SCRIPT = Path(__file__).resolve().parent / "scripts" / "keras_digits.py"
+SCRIPT = Path(__file__).resolve().parent / "scripts" / "keras_mnist.py"
 RULES: dict[str, dict[str, str]] = {"VanishingGradient": {}, "LossNotDecreasing": {}}
+SENTENCES = {
+    "VanishingGradient": "gradients/convolution/biasGrad: mean(|g|) 0 < 1e-07",
+    "LossNotDecreasing": "loss: rose by ",
+}
+"""What happens: the first steps throw the loss up, and no unit of the network lives on."""
 NUM_EPOCHS = 20_000  # so many that it cannot end by itself on any machine
 RUN_TIMEOUT_S = 300
 WAIT_S = 90
@@ -51,7 +56,7 @@ def configuration(folder: Path, bucket: str) -> Path:
 def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
     target: LocalTarget, tmp_path: Path
 ) -> None:
-    name = "keras-digits"
+    name = "keras-mnist"
     uri = f"s3://{target.tensor_bucket}/{name}/debug-output/"
     arn = target.start_training_job(name, uri)
     job = {
@@ -75,14 +80,17 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
     assert done.returncode == STOPPED, done.stderr[-4000:]
     assert "stepwatch: training was stopped: " in done.stderr
 
-    statuses = {
-        one["RuleConfigurationName"]: one["RuleEvaluationStatus"]
-        for one in target.rule_statuses(name)
-    }
-    assert "IssuesFound" in statuses.values(), statuses
-    assert statuses.keys() == RULES.keys()
+    evaluated = {one["RuleConfigurationName"]: one for one in target.rule_statuses(name)}
+    statuses = {rule: one["RuleEvaluationStatus"] for rule, one in evaluated.items()}
+    assert statuses == dict.fromkeys(RULES, "IssuesFound")
+    for rule, sentence in SENTENCES.items():
+        assert f"the rule {rule} at step 10 " in evaluated[rule]["StatusDetails"]
+        assert sentence in evaluated[rule]["StatusDetails"]
     stop = json.loads(S3Store(uri, client=target.client("s3")).get(STOP_FILE))
-    assert statuses[stop["RuleConfigurationName"]] == "IssuesFound"
+    # Both ask for it, at the same step; the one that is evaluated first is named.
+    assert stop["RuleConfigurationName"] in RULES
+    assert stop["Evidence"]["step"] == 10
+    assert stop["Reason"].startswith(SENTENCES[stop["RuleConfigurationName"]])
     assert stop["Reason"] in done.stderr
 
     # The script went on behind `fit`, and ended by itself.
