@@ -191,7 +191,12 @@ class HookLifecycle(ResumableHook):
         self._session = session
         self._is_writer = True
         self._look_for_checkpoint()  # one that was saved since, before any step
-        if self._options.termination_timeout_s is not None:
+        self._watch_termination()
+
+    def _watch_termination(self) -> None:
+        """Be told of SIGTERM, also where the handler was replaced since the first step."""
+        has_trial = self._session is not None and self.is_active
+        if has_trial and self._options.termination_timeout_s is not None:
             on_termination.tell(self)
 
     # Steps ---------------------------------------------------------------------------------------

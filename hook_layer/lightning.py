@@ -42,6 +42,10 @@ is due there, else with the next step in which it is.
 `callback.hook.should_stop` is set. The trial ends with the process, or at `callback.close()`, for a
 script may validate, test, or go on training.
 
+**SIGTERM**: within `fit`, `validate`, `test` and `predict` Lightning decides what follows, and the
+hook notes that training is interrupted. Behind each Lightning puts back the handler that was there
+before; where that was none, the process ends at once, as it would without a hook.
+
 **Several workers**: each has its callback, and `include_workers` says which write. With `ddp` the
 script runs in every worker; `ddp_spawn` copies the callback, which makes a hook anew; do not give
 it a `hook=` there.
@@ -104,6 +108,10 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         """Watch the module; called by Lightning."""
         self._follow(pl_module)
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Note that Lightning handles signals from here on; called by Lightning."""
+        self.hook.trainer_starts()
+
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
     ) -> None:
@@ -142,6 +150,8 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         """Note what was logged before; called by Lightning."""
         if self.hook.is_active:
             self._new_metrics(trainer)
+        if trainer.state.fn != "fit":
+            self.hook.trainer_starts()
 
     def on_validation_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
@@ -180,6 +190,10 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     on_test_start = on_validation_start
     on_test_batch_end = on_validation_batch_end
     on_test_end = on_validation_end
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
+        """Note that Lightning handles signals from here on; called by Lightning."""
+        self.hook.trainer_starts()
 
     def on_predict_batch_start(
         self,

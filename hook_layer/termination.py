@@ -5,7 +5,8 @@ nobody else handles the signal, the process stores what was captured before it e
 as it would have. Where the training script has a handler of its own that one is called and decides.
 
 A handler that is installed after the first step replaces this one; it may call this one, or close
-the hook with `end_of_training=False`.
+the hook with `end_of_training=False`. The first step of the next hook installs one again, and so
+does the next training with a trainer: Lightning puts back behind each what it found before.
 """
 
 from __future__ import annotations
@@ -42,35 +43,46 @@ class Interruptible(Protocol):
         ...
 
 
+class _Installed:
+    """A handler of ours, and the one that it found."""
+
+    def __init__(self, owner: TerminationHandler, previous: _Handler | int) -> None:
+        self.owner = owner
+        self.previous = previous
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self.owner.handle(self, number, frame)
+
+
 class TerminationHandler:
     """The handler of SIGTERM, installed as long as somebody is to be told of it."""
 
     def __init__(self) -> None:
         self._told: weakref.WeakSet[Interruptible] = weakref.WeakSet()
-        self._previous: _Handler | int | None = None
+        self._handling: list[tuple[_Installed, FrameType | None]] = []
         self._watch: StuckThreadWatch | None = None
-        self._is_installed = self._is_ending = False
+        self._is_ending = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
     def tell(self, hook: Interruptible) -> None:
         """Tell somebody of SIGTERM from now on; without effect outside of the main thread.
 
-        A signal that the process ignores stays ignored.
+        A signal that the process ignores stays ignored. Where the handler was replaced, one is
+        installed again, which calls what it finds.
         """
         if threading.current_thread() is not threading.main_thread():
             return
-        if not self._is_installed:
-            previous = signal.getsignal(signal.SIGTERM)
-            if previous is None or previous is signal.SIG_IGN:
-                return  # ignored, or handled outside of Python
-            with suppress(ValueError):  # not the main interpreter
-                signal.signal(signal.SIGTERM, self._on_signal)
-                self._previous, self._is_installed = previous, True
-                if not callable(previous):
-                    self._watch = StuckThreadWatch(
-                        signal.SIGTERM, self._end_from_elsewhere, grace_s=_GRACE_S
-                    )
+        installed = self._installed() or self._install()
+        if installed is None:
+            return
+        if callable(installed.previous):
+            self._stop_watch()
+        elif self._watch is None:
+            self._watch = StuckThreadWatch(
+                signal.SIGTERM, self._end_from_elsewhere, grace_s=_GRACE_S
+            )
         self._told.add(hook)
 
     def forget(self, hook: Interruptible) -> None:
@@ -79,12 +91,54 @@ class TerminationHandler:
         if not self._told and threading.current_thread() is threading.main_thread():
             self._uninstall()
 
+    def handle(self, installed: _Installed, number: int, frame: FrameType | None) -> None:
+        """Handle a signal, once where handlers call each other.
+
+        Args:
+            installed: The handler that is called.
+            number: The signal.
+            frame: What it interrupted; handlers hand it on.
+        """
+        if self._watch is not None:
+            self._watch.handled()
+        callers = [one for one, interrupted in self._handling if interrupted is frame]
+        if not callers:
+            for hook in list(self._told):
+                hook.note_termination()
+        if not callable(installed.previous):
+            self._end(number)
+        elif installed not in callers:
+            self._handling.append((installed, frame))
+            try:
+                installed.previous(number, frame)
+            finally:
+                self._handling.pop()
+
+    def _installed(self) -> _Installed | None:
+        """Return the handler that the process has, if it is ours."""
+        now = signal.getsignal(signal.SIGTERM)
+        return now if isinstance(now, _Installed) and now.owner is self else None
+
+    def _install(self) -> _Installed | None:
+        previous = signal.getsignal(signal.SIGTERM)
+        if previous is None or previous is signal.SIG_IGN:
+            return None  # ignored, or handled outside of Python
+        installed = _Installed(self, previous)
+        with suppress(ValueError):  # not the main interpreter
+            signal.signal(signal.SIGTERM, installed)
+            return installed
+        return None
+
     def _uninstall(self) -> None:
-        if self._is_installed and signal.getsignal(signal.SIGTERM) == self._on_signal:
-            signal.signal(signal.SIGTERM, self._previous)
-            self._is_installed = False
-            if self._watch is not None:
-                self._watch.stop()
+        installed = self._installed()
+        if installed is not None:
+            signal.signal(signal.SIGTERM, installed.previous)
+        self._stop_watch()
+
+    def _stop_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
 
     def _forked(self) -> None:
         """Leave SIGTERM in a forked child as it was without us."""
@@ -92,14 +146,7 @@ class TerminationHandler:
         with suppress(ValueError):
             self._uninstall()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._watch is not None:
-            self._watch.handled()
-        for hook in list(self._told):
-            hook.note_termination()
-        if callable(self._previous):
-            self._previous(number, frame)
-            return
+    def _end(self, number: int) -> None:
         if not self._is_ending:  # otherwise somebody is impatient
             self._store_all()
         signal.signal(number, signal.SIG_DFL)
@@ -107,7 +154,8 @@ class TerminationHandler:
 
     def _end_from_elsewhere(self) -> None:
         """Do what the main thread does not come to do."""
-        if signal.getsignal(signal.SIGTERM) != self._on_signal:
+        installed = self._installed()
+        if installed is None or callable(installed.previous):
             return  # somebody else's
         for hook in list(self._told):
             hook.note_termination()

@@ -45,12 +45,13 @@ several optimisers, in a `train_step` of its own too.
 **Several replicas** (`tf.distribute.MirroredStrategy`): gradients are summed over them, as the
 optimiser does; what else lies within a step is the first one's.
 
-**Not saved**, which the log says once: what lies within a loop or branch of TensorFlow's graph (a
-cell of a recurrent layer; the layer itself is); all within steps whose TensorFlow code draws random
-numbers by `tf.random` with a seed (not `keras.random`), for a second function would draw others;
-layers, inputs, labels and predictions of a model
-that `torch.compile` compiles (`jit_compile=True` with PyTorch), and all of a loop of your own that
-XLA compiles. On accelerators values are copied to the host before they are reduced.
+**Not saved**, which the log says once: steps of `model.train_on_batch` (said where the model is
+registered, and in scripts without a hook of their own); gradients of what is no variable; what lies
+within a loop or branch of TensorFlow's graph (a cell of a recurrent layer; the layer itself is);
+all within steps whose TensorFlow code draws random numbers by `tf.random` with a seed (not
+`keras.random`), for a second function would draw others; layers, inputs, labels and predictions of
+a model that `torch.compile` compiles (`jit_compile=True` with PyTorch), and all of a loop of your
+own that XLA compiles. On accelerators values are copied to the host before they are reduced.
 
 A stop request sets `model.stop_training`: `fit` ends behind the step, and nothing is raised; in a
 loop of your own `TrainingStoppedError` is, where the next step begins (within a `tf.function`
@@ -119,7 +120,8 @@ class KerasHook(OriginalApi, KerasLoops):
         include_regex: Save also tensors whose name matches one of these.
         include_collections: Save also these collections; `losses` and `metrics` always are.
         save_all: Save everything.
-        include_workers: `one` or `all` of the processes that train.
+        include_workers: `one`; with `all` too only the process of rank 0 writes, and the log says
+            so.
         configuration: What a configuration file says, as `create_from_json_file` passes it; then
             none of the other arguments may be given.
         **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop

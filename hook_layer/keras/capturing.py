@@ -134,6 +134,11 @@ class KerasCapture(BaseHook):
 
     # How -----------------------------------------------------------------------------------------
 
+    def _detach(self) -> None:
+        self._names = self._wants_variables_of = None
+        self._due_inside.clear()
+        super()._detach()
+
     def _capture_named(self, tensors: Mapping[str, Any], member_of: tuple[str, ...] = ()) -> None:
         """Capture those of these tensors that are due."""
         wanted: dict[str, tuple[Any, TensorPlan]] = {}

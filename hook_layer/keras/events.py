@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 import keras
 
@@ -17,6 +17,7 @@ from hook_layer.guard import guarded
 from hook_layer.hook_options import HookOptions
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasCapture
+from hook_layer.keras.kept import KeptInsides
 
 __all__ = ["KerasEvents"]
 
@@ -41,6 +42,8 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         all_workers: Whether every worker writes, or only the chief.
     """
 
+    _model: Any  # set by Keras
+
     def __init__(
         self,
         targets: HookTargets,
@@ -56,8 +59,9 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         )
         keras.callbacks.Callback.__init__(self)
         self._backend = active_backend()
-        self._insides: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+        self._insides = KeptInsides()
         self._looks = self._is_in_step = self._is_told = self._said_stop = False
+        self._fit: Callable[[], Any] | None = None  # its History, which Keras makes anew
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -125,6 +129,10 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
             function = function.original
         if callable(function):
             model.__dict__[name] = _StepFunction(self, model, kind, function)
+        if kind == "train":
+            self._looks = False
+            history = vars(model).get("history")
+            self._fit = None if history is None else ref(history)
 
     def _loop_ends(self, kind: str) -> None:
         model, name = self._model, f"{kind}_function"
@@ -186,9 +194,12 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         looks, self._looks = self._looks, False
         self._is_in_step = True
         try:
-            if not looks or self._record is None or "inside" in self.failures.off:
+            if not looks or self._record is None or not self._is_in_own_loop(model, kind):
                 return original(*args)
-            result, named = self._inside_of(model, kind).run(original, args)
+            inside = self._inside_of(model, kind, original)
+            if inside is None:
+                return original(*args)
+            result, named = inside.run(original, args)
         finally:
             self._is_in_step = False
         self._capture_inside(named)
@@ -198,14 +209,20 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     def _capture_inside(self, named: Mapping[str, Any]) -> None:
         self._capture_named(named)
 
-    def _inside_of(self, model: Any, kind: str) -> Any:
-        key = (kind, self.collection_manager.version, id(model.optimizer))
-        known = self._insides.setdefault(model, {})
-        if key not in known:
-            for other in [other for other in known if other[0] == kind]:
-                del known[other]
-            known[key] = self._backend.Inside(model, kind, self)
-        return known[key]
+    def _is_in_own_loop(self, model: Any, kind: str) -> bool:
+        """Tell whether it is not a `fit` without the hook, behind one that ended early."""
+        if kind != "train" or self._fit is None:
+            return True
+        return vars(model).get("history") is self._fit()
+
+    @guarded("inside")
+    def _inside_of(self, model: Any, kind: str, original: Callable[..., Any]) -> Any:
+        also = (kind, self.collection_manager.version)
+
+        def make() -> Any:
+            return self._backend.Inside(model, kind, self)
+
+        return self._insides.get(original, model, also, make)
 
     def _stop_if_asked(self) -> None:
         if not self._is_told:  # Keras's loops end behind a step
@@ -225,8 +242,27 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
             logger.warning("training ends behind step %d, as asked: %s", self.step, request.reason)
 
     def _rank_and_size(self) -> tuple[int, int]:
-        rank, size = self._backend.rank_and_size()
+        rank, size = self._backend.rank_and_size(self._watched_model())
         return int(rank), int(size)
+
+    def _watched_model(self) -> Any:
+        return self._model
+
+    def _open(self) -> None:
+        if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
+            logger.warning(
+                "include_workers='all' is not known to Keras's hook: the worker of rank 0 writes"
+            )
+            self._all_workers = False
+        super()._open()
+
+    def _detach(self) -> None:
+        for kind in _MODES:
+            self._loop_ends(kind)
+        # Who keeps the closed hook, as `get_hook` does, must not keep models.
+        self._insides.forget()
+        self._model = self._fit = None
+        super()._detach()
 
 
 class _StepFunction:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
+from weakref import ref
 
 from hook_layer.keras.met import Met
 from hook_layer.keras.watch import WatchedModel
@@ -46,20 +47,31 @@ class BaseInside:
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What is to be looked for.
+        listener: What is to be looked for; known weakly.
         is_traced: Whether the step is traced and computed later, time and again.
     """
 
     def __init__(self, model: Any, kind: str, listener: Listener, *, is_traced: bool) -> None:
         self._model = model
         self._kind = kind
-        self._listener = listener
+        self._known_listener = ref(listener)
         self._is_traced = is_traced
         self._met = Met()
-        wants = listener.wants if is_traced else listener.is_due
-        self._watched = WatchedModel(model, wants, self, outer=is_traced and self._sees_outer)
+        outer = is_traced and self._sees_outer
+        self._watched = WatchedModel(model, self._wants, self, outer=outer)
 
     _sees_outer = False  # whether an optimiser within another one is out of sight
+
+    @property
+    def _listener(self) -> Listener:
+        listener = self._known_listener()
+        if listener is None:
+            raise RuntimeError("a step is looked into for a hook that is gone")
+        return listener
+
+    def _wants(self, prefix: str) -> bool:
+        listener = self._listener
+        return listener.wants(prefix) if self._is_traced else listener.is_due(prefix)
 
     def run(
         self, original: Callable[..., Any], args: tuple[Any, ...]
@@ -106,7 +118,10 @@ class BaseInside:
 
         def looked_into(*args: Any) -> Any:
             self._forget()
-            self._watched.take_batch(args[-1])
+            try:
+                self._watched.take_batch(args[-1])
+            except Exception as error:  # noqa: BLE001 - only a step of the script's own knows
+                self._listener.say_once(f"inputs and labels are not saved: {error}")
             return step(*args)
 
         vars(self._model)[name] = looked_into

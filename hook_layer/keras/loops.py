@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from hook_layer.keras.events import KerasEvents
 from hook_layer.keras.names import gradient_name, variable_tail
 
 __all__ = ["KerasLoops"]
+
+logger = logging.getLogger("stepwatch")
 
 _KNOWN_LOGS: Final = {
     "inputs": "inputs",
@@ -131,6 +134,20 @@ class KerasLoops(KerasEvents):
     @guarded("own tensors")
     def _capture_state(self, variables: Sequence[Any]) -> None:
         self._capture_optimizer_variables(variables)
+
+    def _watched_model(self) -> Any:
+        model = super()._watched_model()
+        return self._registered if model is None else model
+
+    def _detach(self) -> None:
+        if self._registered is not None and self.step == self._init_step:
+            logger.warning(
+                "the hook saw no step of %s, and wrote nothing: it sees model.fit(callbacks=[hook])"
+                " and tapes of hook.wrap_tape, but no model.train_on_batch",
+                self._registered.name,
+            )
+        self._registered = None
+        super()._detach()
 
     # What `hook_layer.keras.tape` tells ----------------------------------------------------------
 

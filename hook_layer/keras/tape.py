@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util  # the one way to ask for XLA
 
+from hook_layer.guard import FailureLog, Stopwatch, guarded
 from hook_layer.keras.met import Met
 from hook_layer.keras.names import ModelNames, gradient_name, variable_tail
 from hook_layer.keras.watch import WatchedModel
@@ -35,6 +36,14 @@ __all__ = ["TapeListener", "WatchedTape", "is_of_variables", "take_step", "wrapp
 
 class TapeListener(Protocol):
     """What is told of tapes."""
+
+    failures: FailureLog
+    stopwatch: Stopwatch
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is done at all."""
+        ...
 
     def wants(self, prefix: str) -> bool:
         """Tell whether tensors of this name are ever wanted."""
@@ -70,6 +79,7 @@ class WatchedTape(tf.GradientTape):  # type: ignore[misc]  # untyped
         self._stepwatch.ends()
         super().__exit__(*exception)
 
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def gradient(self, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
         """Return gradients, as `tf.GradientTape.gradient` does."""
         gradients = super().gradient(target, sources, *args, **kwargs)
@@ -94,7 +104,7 @@ def wrapped(tape: Any, listener: TapeListener, model: Any) -> Any:
 def is_of_variables(sources: Any) -> bool:
     """Tell whether gradients are those of variables that are trained."""
     flat = keras.tree.flatten(sources)
-    return bool(flat) and all(isinstance(v, (keras.Variable, tf.Variable)) for v in flat)
+    return bool(flat) and all(map(_is_variable, flat))
 
 
 def take_step(listener: TapeListener, target: Any, sources: Any, gradients: Any) -> None:
@@ -120,22 +130,29 @@ class _Recording:
     """
 
     def __init__(self, listener: TapeListener, model: Any) -> None:
+        self.failures = listener.failures
+        self.stopwatch = listener.stopwatch
         self._listener = ref(listener)
         self._model = model
         self._met = Met()
         self._watching: AbstractContextManager[None] | None = None
         self._due: Any = False
 
+    @property
+    def is_active(self) -> bool:
+        listener = self._listener()
+        return listener is not None and listener.is_active
+
+    @guarded("tapes")
     def begins(self) -> None:
         listener = self._listener()
         if listener is None:
             return
-        self._met = Met()
+        self._met, self._due = Met(), False
         if tf.executing_eagerly():
             self._due = listener.tape_begins()
             self._watch(listener.is_due if self._due else None)
         elif _is_in_xla():
-            self._due = False
             listener.say_once("XLA compiles this loop: nothing of it is saved")
         else:
             self._due = tf.numpy_function(_asking(self._listener), [], tf.bool)
@@ -146,16 +163,21 @@ class _Recording:
         if watching is not None:
             watching.__exit__(None, None, None)
 
+    @guarded("tapes")
     def is_read(self, target: Any, sources: Any, gradients: Any) -> None:
         listener = self._listener()
         if listener is None or self._due is False:
             return
+        variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
+        pairs = [pair for pair in zip(variables, found, strict=False) if _is_variable(pair[0])]
+        if not pairs:  # a penalty, a map of what matters: no step of training
+            listener.say_once("gradients of tensors that are no variables are not saved")
+            return
         named = self._met.named()
         if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:
             named["loss"] = target
-        variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
         names = None if self._model is None else ModelNames(self._model)
-        for variable, gradient in zip(variables, found, strict=False):
+        for variable, gradient in pairs:
             weight, name = _names_of(variable, names)
             named[weight] = variable
             if gradient is not None:
@@ -188,8 +210,9 @@ class _Recording:
     def _watch(self, wants: Callable[[str], bool] | None) -> None:
         if wants is None or self._model is None:
             return
-        self._watching = WatchedModel(self._model, wants, self).watching(with_inputs=True)
-        self._watching.__enter__()
+        watching = WatchedModel(self._model, wants, self).watching(with_inputs=True)
+        watching.__enter__()
+        self._watching = watching
 
     # What `WatchedModel` tells -------------------------------------------------------------------
 
@@ -202,6 +225,10 @@ class _Recording:
 
     def before_update(self) -> None:
         """Nothing to do: variables are captured with the gradients."""
+
+
+def _is_variable(source: Any) -> bool:
+    return isinstance(source, (keras.Variable, tf.Variable))
 
 
 def _names_of(variable: Any, names: ModelNames | None) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from weakref import ref
 import keras
 
 from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.errors import TrainingStoppedError
 from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.keras import KerasHook
@@ -39,10 +40,12 @@ def watch_unchanged(source: HookSource) -> None:
     trainings = _Trainings(source)
     for name in _METHODS:
         setattr(keras.Model, name, trainings.with_hook(getattr(keras.Model, name)))
+    keras.Model.train_on_batch = trainings.with_warning(keras.Model.train_on_batch)
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf  # noqa: PLC0415 - not of the other backends
 
-        tf.GradientTape.gradient = trainings.with_step(tf.GradientTape.gradient)
+        called = trainings.with_step(tf.GradientTape.gradient)
+        tf.GradientTape.gradient = tf.autograph.experimental.do_not_convert(called)
 
 
 class _Trainings:
@@ -55,7 +58,7 @@ class _Trainings:
     def __init__(self, source: HookSource) -> None:
         self._source = source
         self._hook: KerasHook | None = None
-        self._has_looked = self._warned = False
+        self._has_looked = self._warned = self._warned_of_batches = False
         self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
         self._depth = 0
 
@@ -82,6 +85,18 @@ class _Trainings:
 
         return called
 
+    def with_warning(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `keras.Model.train_on_batch`, which says once that the hook sees none of it."""
+
+        @wraps(method)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if not self._warned_of_batches and not self._depth:
+                self._warned_of_batches = True
+                logger.warning("loops of model.train_on_batch are not watched: nothing is saved")
+            return method(*args, **kwargs)
+
+        return called
+
     def with_step(self, gradient: Callable[..., Any]) -> Callable[..., Any]:
         """Return `tf.GradientTape.gradient`, as a step of a loop of the script's own."""
 
@@ -90,7 +105,9 @@ class _Trainings:
             gradients = gradient(tape, target, sources, *args, **kwargs)
             try:
                 self._take_step(tape, target, sources, gradients)
-            except (TypeError, ValueError, AttributeError):
+            except TrainingStoppedError:
+                raise
+            except Exception:
                 logger.exception("this step of a loop could not be captured: it runs as it is")
             return gradients
 

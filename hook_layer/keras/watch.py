@@ -13,6 +13,7 @@ from functools import wraps
 from typing import Any, Protocol
 
 import keras
+import numpy as np
 
 from hook_layer.keras.names import ModelNames
 
@@ -97,7 +98,7 @@ class WatchedModel:
         inputs, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
         for name, value in (("inputs", inputs), ("labels", labels)):
             if self._wants(name):
-                self._sink.take(name, tensors_in(value))
+                self._sink.take(name, tensors_in(keras.tree.map_structure(_as_tensor, value)))
 
     def _layer_call(
         self, call: Callable[..., Any], inputs_name: str, outputs_name: str
@@ -165,6 +166,11 @@ class WatchedModel:
 def tensors_in(value: Any) -> list[Any]:
     """Return the tensors in nested lists, tuples and dicts."""
     return [leaf for leaf in keras.tree.flatten(value) if keras.ops.is_tensor(leaf)]
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """Return numpy's arrays, which JAX trains with where nothing is compiled, as tensors."""
+    return keras.ops.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _put(owner: Any, name: str, function: Any, wrapped: list[tuple[Any, str]]) -> None:

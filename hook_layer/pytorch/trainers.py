@@ -135,6 +135,11 @@ class TrainerEvents(TorchEvents):
             if not may_be_late:
                 self._step_is_captured()
 
+    @guarded("termination")
+    def trainer_starts(self) -> None:
+        """Be told of SIGTERM again, for which a trainer may have installed a handler of its own."""
+        self._watch_termination()
+
     @guarded("steps")
     def trainer_pauses(self) -> None:
         """Hand over what is left of the step in progress: the trainer goes on to something else."""

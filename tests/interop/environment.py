@@ -26,6 +26,10 @@ HERE = Path(__file__).resolve().parent
 OUR_PYTHON = Path(sys.executable)
 SMDEBUG_PYTHON = ROOT / ".venv-interop" / "bin" / "python"
 TIMEOUT_S = 120
+NOT_INSTALLED = (
+    f"the original client is not installed: there is no {SMDEBUG_PYTHON.relative_to(ROOT)}; "
+    "run `python3 tools/setup_environment.py interop`"
+)
 
 
 def run_scripts(*commands: Sequence[str | Path], path: Path | None = None) -> list[str]:
@@ -54,7 +58,7 @@ def started(
     path: Path | None = None,
     errors: int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
-    assert Path(python).exists(), "run `make setup`: the original client is not installed"
+    assert Path(python).exists(), NOT_INSTALLED
     own = [] if python == SMDEBUG_PYTHON else [ROOT]
     environment = {
         **os.environ,

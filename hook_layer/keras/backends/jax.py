@@ -19,7 +19,7 @@ from hook_layer.keras.met import Met
 __all__ = ["Inside", "rank_and_size"]
 
 
-def rank_and_size() -> tuple[int, int]:
+def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backends ask it
     """Return the number of this process, and how many there are."""
     return jax.process_index(), jax.process_count()
 
@@ -68,6 +68,9 @@ class Inside(BaseInside):
         named: dict[str, Any] = {}
         for met in self._traces:  # the step is of one of them: each has another shape of batches
             named |= met.named()
+            met.forget_values()
+        if self._model.run_eagerly or not self._model.jit_compile:
+            self._traces.clear()  # each step meets tensors of its own
         return result, named
 
     def _forget(self) -> None:

@@ -23,9 +23,15 @@ __all__ = ["Inside", "rank_and_size"]
 _GRADIENTS: Final = "gradients/"
 
 
-def rank_and_size() -> tuple[int, int]:
-    """Return the number of this worker of a tf.distribute strategy, and how many there are."""
-    resolver = tf.distribute.get_strategy().cluster_resolver
+def rank_and_size(model: Any) -> tuple[int, int]:
+    """Return the number of this worker of a tf.distribute strategy, and how many there are.
+
+    Args:
+        model: The model, which knows its strategy outside of the strategy's scope too; None: there
+            is none, and the strategy is that of the scope.
+    """
+    strategy = tf.distribute.get_strategy() if model is None else model.distribute_strategy
+    resolver = strategy.cluster_resolver
     if resolver is None or not resolver.cluster_spec().as_dict():
         return 0, 1
     workers = resolver.cluster_spec().num_tasks("worker")
@@ -58,8 +64,10 @@ class Inside(BaseInside):
         if self._is_off:
             return original(*args), {}
         if not self._is_traced and num_steps == 1:
+            if self._function is None:  # for Keras's own keeps the `train_step` that it met
+                self._function = self._eager_function()
             with self._looking():
-                result = original(*args)
+                result = self._function(*args)
             return result, self._of_all_replicas()
         if num_steps > 1 and self._kind == "predict":
             self._listener.say_once(

@@ -6,10 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hook_layer.keras.inside import BaseInside, Listener
+from hook_layer.keras.met import Met
 from hook_layer.keras.names import ModelNames
-from hook_layer.pytorch.distributed import rank_and_size
+from hook_layer.pytorch import distributed
 
 __all__ = ["Inside", "rank_and_size"]
+
+
+def rank_and_size(model: Any) -> tuple[int, int]:  # noqa: ARG001 - other backends ask it
+    """Return the number of this process, and how many there are."""
+    return distributed.rank_and_size()
 
 
 class Inside(BaseInside):
@@ -32,7 +38,8 @@ class Inside(BaseInside):
             return original(*args), self._left_behind()
         with self._looking():
             result = original(*args)
-        return result, self._met.named()
+        met, self._met = self._met, Met()
+        return result, met.named()
 
     def take(self, prefix: str, tensors: Sequence[Any]) -> None:
         """Copy tensors that were met: training may write to them."""

@@ -26,12 +26,11 @@ from tests.frameworks.keras.keras_training import (
 )
 from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import dump
-from tests.interop.environment import ROOT, SMDEBUG_PYTHON, SmdebugReader
+from tests.interop.environment import ROOT, SmdebugReader
 
 BACKEND = keras.backend.backend()
 
 
-@pytest.mark.skipif(not SMDEBUG_PYTHON.exists(), reason="the original is not installed")
 def test_the_original_says_the_same(tmp_path: Path) -> None:
     hook = KerasHook(tmp_path, save_config=SaveConfig(save_interval=2), save_all=True)
     model = new_model()
@@ -52,7 +51,7 @@ def test_the_original_says_the_same(tmp_path: Path) -> None:
 @pytest.fixture
 def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `watch_unchanged` changes is as before behind the test."""
-    for name in ("fit", "evaluate", "predict"):
+    for name in ("fit", "evaluate", "predict", "train_on_batch"):
         monkeypatch.setattr(keras.Model, name, getattr(keras.Model, name))
     if BACKEND == "tensorflow":
         import tensorflow as tf
@@ -61,13 +60,16 @@ def unpatched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unpatched")
-def test_a_script_without_a_hook(tmp_path: Path) -> None:
+def test_a_script_without_a_hook(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     del_hook()
     watch_unchanged(HookSource(out_dir=str(tmp_path)))
     first, second = new_model(), new_model()
     fitted(first, epochs=1)
     first.evaluate(FEATURES_OF_ROWS, LABELS, 16, verbose=0)
     fitted(second, epochs=1)
+    for _ in range(2):
+        second.train_on_batch(FEATURES_OF_ROWS, LABELS)
+    assert caplog.text.count("train_on_batch are not watched") == 1
     hook = keras_hook()
     hook.close()
     assert [hook.mode_steps[mode] for mode in (modes.TRAIN, modes.EVAL)] == [3, 3]

@@ -13,12 +13,9 @@ import hook_layer.mxnet as smd
 from tests.frameworks.mxnet.gluon_training import EVERY_STEP, Training
 from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import dump
-from tests.interop.environment import SMDEBUG_PYTHON, SmdebugReader
+from tests.interop.environment import SmdebugReader
 
-pytestmark = [
-    pytest.mark.interop,
-    pytest.mark.skipif(not SMDEBUG_PYTHON.exists(), reason="the original is not installed"),
-]
+pytestmark = pytest.mark.interop
 
 
 def seen_by_us(path: Path) -> dict[str, Any]:

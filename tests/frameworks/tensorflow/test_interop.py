@@ -6,18 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import hook_layer.tensorflow as smd
 from tests.frameworks.tensorflow.session_training import Network, feed, train
 from tests.interop.comparison import assert_same
 from tests.interop.dump_trial import dump
-from tests.interop.environment import SMDEBUG_PYTHON, SmdebugReader
+from tests.interop.environment import SmdebugReader
 
 
 def test_both_readers_say_the_same(tmp_path: Path) -> None:
-    if not SMDEBUG_PYTHON.exists():
-        pytest.skip("the original client is not installed: make setup")
     path = tmp_path / "run"
     hook = smd.SessionHook(
         path,
