@@ -26,6 +26,12 @@ DISTRUST_S: Final = 30.0
 ENTRY_BYTES: Final = 190
 """Length of an entry of the index of active evaluations, with a root of some ninety bytes."""
 QUERY_BYTES: Final = 1 << 20
+REPORTED_STEPS: Final = 400
+"""Of how many steps, evenly over the run, a report is made."""
+REPORT: Final = {"dynamodb.Query": 1, "s3.ListObjectsV2": 2, "s3.GetObject": 3, "s3.PutObject": 1}
+"""What a report takes besides files of steps and of collections."""
+NEWS: Final = {"lambda.Invoke": 1, "dynamodb.Query": 2}
+"""What a verdict leads to that is not the run's last: there is no report to be made yet."""
 REGISTRATION: Final = {"s3.GetObject": 2, "dynamodb.PutItem": 1}
 """What a process does when it sees a job for the first time: it reads `job.json` before and after
 it registers the job."""
@@ -119,6 +125,10 @@ def requests_of(
     pages = _pages(deployment, workload)
     _add(silence, {"dynamodb.Query": pages, "dynamodb.GetItem": workload.jobs})
     _add(told, {"dynamodb.Query": workload.jobs})
+    _report(told, workload)
+    if on_aws:  # which hands verdicts to the function, and one report is made of the last of them
+        _report(end, workload)
+        _add(end, NEWS, workload.jobs * len(deployment.rules))
     for evaluator in deployment.evaluators:
         flow = Flow.of(evaluator, workload, timing)
         if evaluator.hears_of_steps:
@@ -201,6 +211,12 @@ def _told_by_sagemaker(requests: Requests, flow: Flow) -> None:
     _add(requests, {"s3.GetObject": 1}, jobs)
     if flow.evaluator.rule:
         _add(requests, {"dynamodb.GetItem": 1}, jobs)
+
+
+def _report(requests: Requests, workload: Workload) -> None:
+    """Add what the report of each job takes."""
+    files = (min(workload.steps, REPORTED_STEPS) + 1) * workload.workers
+    _add(requests, {**REPORT, "s3.GetObject": REPORT["s3.GetObject"] + files}, workload.jobs)
 
 
 def _silence(requests: Requests, flow: Flow) -> None:

@@ -43,10 +43,10 @@ class RunStates:
         query: dict[str, Any] = {
             "TableName": self._table_name,
             "ConsistentRead": True,
-            "KeyConditionExpression": "#run = :run",
+            "KeyConditionExpression": "#run = :partition",
             "ProjectionExpression": ", ".join(names),
             "ExpressionAttributeNames": {**names, "#run": STATE_PARTITION_KEY},
-            "ExpressionAttributeValues": {":run": {"S": StateKey(root_uri, run_id, "").run}},
+            "ExpressionAttributeValues": {":partition": {"S": StateKey(root_uri, run_id, "").run}},
         }
         states: dict[str, EvaluationState] = {}
         while True:
