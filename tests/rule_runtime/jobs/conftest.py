@@ -12,6 +12,10 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+from moto.sagemaker.models import SageMakerModelBackend
+from moto.sagemaker.responses import SageMakerResponse
+
+from infra.local.moto_patches import training_jobs
 
 REGION = "eu-west-1"
 BUCKET = "my-bucket"
@@ -95,6 +99,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
         monkeypatch.setenv(name, "testing")
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.setenv(name, REGION)
+    # Tests of the local target leave an emulator behind whose jobs go on until they are ended.
+    for owner, name, as_it_comes in (
+        (SageMakerModelBackend, "create_training_job", training_jobs._create_training_job),
+        (SageMakerModelBackend, "describe_training_job", training_jobs._describe_training_job),
+        (SageMakerResponse, "create_training_job", training_jobs._respond_to_create),
+    ):
+        monkeypatch.setattr(owner, name, as_it_comes)
     with mock_aws():
         found = Account()
         for bucket in (BUCKET, RULE_BUCKET):
