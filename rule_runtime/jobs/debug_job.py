@@ -219,7 +219,8 @@ class DebugJob:
         job = self._files.job_file()
         native = native_log_urls(self.name, native_statuses(self._described(job)), region)
         rules = self._rules.parameters(job)
-        return {**native, **our_log_urls(self.name, rules, self._deployment, region)}
+        ours = our_log_urls(self.name, rules, self._deployment, region)
+        return {**ours, **{name: url for name, url in native.items() if name not in ours}}
 
     def stop(self) -> None:
         """Ask the job to stop: SageMaker by StopTrainingJob, then its loop by `stop.json`.
