@@ -12,7 +12,7 @@ __all__ = ["FASHION_MNIST", "load_images"]
 
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 _HEADER_BYTES = {"images": 16, "labels": 8}
-_NUM_FASHION_IMAGES = 6000
+_NUM_FASHION_IMAGES = 1800
 _VALIDATION_SHARE = 5
 
 
