@@ -34,12 +34,7 @@ class BaseHook(HookLifecycle):
     """What the hooks of all frameworks have in common.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
     @property

@@ -13,13 +13,12 @@ from functools import partial
 
 from hook_layer.capture import StepRecord
 from hook_layer.claim import FolderClaim
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.config import HookTargets, JobEnvironment, hook_enabled
+from hook_layer.config import JobEnvironment, hook_enabled
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.delivery.step_files import RunIdentity
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.process_end import ProcessEnd
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resumable import ResumableHook
@@ -36,34 +35,20 @@ class HookLifecycle(ResumableHook):
     """A hook with a trial behind it.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(manager, with_statistics=options.statistics)
-        self.dry_run = dry_run
-        self._targets = targets
-        self._store = targets.out
-        self._job = job or JobEnvironment.detect(targets.out.uri)
-        self._options = options
-        self._all_workers = all_workers
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup.manager, with_statistics=setup.options.statistics)
+        self.dry_run = setup.dry_run
+        self._targets = setup.targets
+        self._store = setup.targets.out
+        self._job = setup.job or JobEnvironment.detect(setup.targets.out.uri)
+        self._options = setup.options
+        self._all_workers = setup.all_workers
         self._session: TrialSession | None = None
         self._is_writer: bool | None = None  # not known before the first step
-        self._claim = FolderClaim(targets.out, self._give_way)
+        self._claim = FolderClaim(setup.targets.out, self._give_way)
         self._pid = os.getpid()
         self._enabled = hook_enabled()
         self._closed = False

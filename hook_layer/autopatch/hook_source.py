@@ -85,7 +85,7 @@ class HookSource:
             if self.out_dir is None:
                 hook = hook_type.create_from_json_file(self.config)
             else:
-                hook = hook_type(self.out_dir)  # type: ignore[call-arg, arg-type]  # a framework's
+                hook = hook_type(self.out_dir)  # type: ignore[arg-type]  # a framework's
         except HookConfigurationError as error:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None

@@ -85,13 +85,13 @@ class HookArguments:
 
 @dataclass(frozen=True)
 class HookSetup:
-    """What a hook is made of: the arguments of `BaseHook`.
+    """What a hook is made of.
 
     Attributes:
         targets: Where it writes.
         manager: Its collections.
         options: Further options.
-        job: The job that it runs in.
+        job: The job that it runs in; None: as the environment describes it.
         dry_run: Whether it decides everything and stores nothing.
         all_workers: Whether every worker writes, or only the chief.
     """
@@ -99,7 +99,7 @@ class HookSetup:
     targets: HookTargets
     manager: CollectionManager
     options: HookOptions
-    job: JobEnvironment
+    job: JobEnvironment | None = None
     dry_run: bool = False
     all_workers: bool = False
 

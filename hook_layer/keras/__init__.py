@@ -61,8 +61,7 @@ TensorFlow makes an error of its own of it). `hook.stop_reason` says why.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar
 
 try:
     from keras import ops as _of_keras_3  # noqa: F401 - Keras 2 has none
@@ -73,19 +72,14 @@ except ImportError as error:
         name="keras",
     ) from error
 
-from typing_extensions import Unpack
-
 from hook_layer.collections import CollectionKeys
-from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.hook_options import OptionArguments
 from hook_layer.keras.collections import DEFAULTS, Collection
 from hook_layer.keras.loops import KerasLoops
-from hook_layer.original_api import OriginalApi, missing_name
+from hook_layer.original_api import missing_name
+from hook_layer.original_hook import OriginalHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -107,7 +101,7 @@ __all__ = [
 ]
 
 
-class KerasHook(OriginalApi, KerasLoops):
+class KerasHook(OriginalHook, KerasLoops):
     """Captures tensors of a Keras training; see this module for when and under which names.
 
     Args:
@@ -133,49 +127,10 @@ class KerasHook(OriginalApi, KerasLoops):
     """
 
     _defaults = DEFAULTS
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        out_dir: str | os.PathLike[str] | None = None,
-        export_tensorboard: bool = False,
-        tensorboard_dir: str | os.PathLike[str] | None = None,
-        dry_run: bool = False,
-        reduction_config: ReductionConfig | None = None,
-        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
-        include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
-        save_all: bool = False,
-        include_workers: str = "one",
-        *,
-        configuration: HookConfiguration | None = None,
-        **options: Unpack[OptionArguments],
-    ) -> None:
-        arguments = HookArguments(
-            out_dir,
-            export_tensorboard,
-            tensorboard_dir,
-            dry_run,
-            reduction_config,
-            save_config,
-            include_regex,
-            include_collections,
-            save_all,
-            include_workers,
-        )
-        setup = set_up(arguments, options, DEFAULTS, configuration)
-        super().__init__(
-            setup.targets,
-            setup.manager,
-            setup.options,
-            job=setup.job,
-            dry_run=setup.dry_run,
-            all_workers=setup.all_workers,
-        )
-        set_hook(self)
+    current: ClassVar[CurrentHook[KerasHook]] = CurrentHook()
 
 
 Hook = KerasHook
-_current: Final[CurrentHook[KerasHook]] = CurrentHook()
 
 
 def get_hook(
@@ -193,17 +148,19 @@ def get_hook(
     Raises:
         HookConfigurationError: The file has a mistake.
     """
-    return _current.get(KerasHook, json_config_path, create_if_not_exists=create_if_not_exists)
+    return KerasHook.current.get(
+        KerasHook, json_config_path, create_if_not_exists=create_if_not_exists
+    )
 
 
 def set_hook(custom_hook: KerasHook) -> None:
     """Make a hook the one that `get_hook` returns."""
-    _current.set(KerasHook, custom_hook)
+    KerasHook.current.set(KerasHook, custom_hook)
 
 
 def del_hook() -> None:
     """Forget the hook that `get_hook` returns; the hook itself goes on."""
-    _current.forget()
+    KerasHook.current.forget()
 
 
 def __getattr__(name: str) -> Any:

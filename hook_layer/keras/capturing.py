@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import Collection, CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_options import HookOptions
 from hook_layer.keras.collections import find_layers
 from hook_layer.keras.names import ModelNames
 from hook_layer.keras.values import HostArray, HostArrayBackend, host_array, is_of_keras
@@ -28,27 +27,11 @@ class KerasCapture(BaseHook):
     """A hook that knows what there is to capture of a model.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._host_backend = HostArrayBackend()
         self._names: tuple[Any, ModelNames] | None = None
         self._due_inside: dict[tuple[Any, ...], bool] = {}

@@ -9,12 +9,10 @@ from weakref import ref
 
 import keras
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.keras.backends import active_backend
 from hook_layer.keras.capturing import KerasCapture
 from hook_layer.keras.kept import KeptInsides
@@ -34,29 +32,13 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     """A hook that knows what Keras tells its callbacks.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
     _model: Any  # set by Keras
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         keras.callbacks.Callback.__init__(self)
         self._backend = active_backend()
         self._insides = KeptInsides()

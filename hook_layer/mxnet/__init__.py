@@ -69,8 +69,7 @@ names; give them a `prefix` for names that stay.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar
 
 try:
     from mxnet.gluon import Block
@@ -81,20 +80,15 @@ except ImportError as error:
         name="mxnet",
     ) from error
 
-from typing_extensions import Unpack
-
 from hook_layer.collections import CollectionKeys
-from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.hook_options import OptionArguments
 from hook_layer.mxnet.blocks import is_loss
 from hook_layer.mxnet.collections import DEFAULTS, Collection
 from hook_layer.mxnet.events import MxnetEvents
-from hook_layer.original_api import OriginalApi, missing_name
+from hook_layer.original_api import missing_name
+from hook_layer.original_hook import OriginalHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -115,7 +109,7 @@ __all__ = [
 ]
 
 
-class Hook(OriginalApi, MxnetEvents):
+class Hook(OriginalHook, MxnetEvents):
     """Captures tensors of an MXNet training job; see this module for when and under which names.
 
     Args:
@@ -140,45 +134,7 @@ class Hook(OriginalApi, MxnetEvents):
     """
 
     _defaults = DEFAULTS
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        out_dir: str | os.PathLike[str] | None = None,
-        export_tensorboard: bool = False,
-        tensorboard_dir: str | os.PathLike[str] | None = None,
-        dry_run: bool = False,
-        reduction_config: ReductionConfig | None = None,
-        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
-        include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
-        save_all: bool = False,
-        include_workers: str = "one",
-        *,
-        configuration: HookConfiguration | None = None,
-        **options: Unpack[OptionArguments],
-    ) -> None:
-        arguments = HookArguments(
-            out_dir,
-            export_tensorboard,
-            tensorboard_dir,
-            dry_run,
-            reduction_config,
-            save_config,
-            include_regex,
-            include_collections,
-            save_all,
-            include_workers,
-        )
-        setup = set_up(arguments, options, DEFAULTS, configuration)
-        super().__init__(
-            setup.targets,
-            setup.manager,
-            setup.options,
-            job=setup.job,
-            dry_run=setup.dry_run,
-            all_workers=setup.all_workers,
-        )
-        set_hook(self)
+    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
 
     def register_block(self, block: Block) -> None:
         """Watch a model, each of whose forward passes is a step; or a loss.
@@ -224,9 +180,6 @@ class Hook(OriginalApi, MxnetEvents):
             self._on_block_forward(block, inputs, outputs)
 
 
-_current: Final[CurrentHook[Hook]] = CurrentHook()
-
-
 def get_hook(
     json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = True
 ) -> Hook | None:
@@ -242,17 +195,17 @@ def get_hook(
     Raises:
         HookConfigurationError: The file has a mistake.
     """
-    return _current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
+    return Hook.current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
 
 
 def set_hook(custom_hook: Hook) -> None:
     """Make a hook the one that `get_hook` returns."""
-    _current.set(Hook, custom_hook)
+    Hook.current.set(Hook, custom_hook)
 
 
 def del_hook() -> None:
     """Forget the hook that `get_hook` returns; the hook itself goes on."""
-    _current.forget()
+    Hook.current.forget()
 
 
 def __getattr__(name: str) -> Any:

@@ -11,11 +11,10 @@ from mxnet.gluon import Block, HybridBlock, Parameter
 from mxnet.ndarray import NDArray
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.collection_manager import TensorPlan
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_options import HookOptions
 from hook_layer.mxnet.blocks import RegisteredBlocks, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
 from hook_layer.mxnet.capture import ArrayBackend
@@ -35,27 +34,11 @@ class MxnetCapture(BaseHook):
     """A hook that knows what there is to capture of registered blocks.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker is to write; under Horovod the first one does alone.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._array_backend = ArrayBackend()
         self._registered = RegisteredBlocks()
         self._numbering = Numbering()

@@ -11,11 +11,9 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, Trainer
 from mxnet.ndarray import NDArray
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.mxnet.blocks import RegisteredBlocks, name_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
 from hook_layer.mxnet.capturing import MxnetCapture
@@ -47,27 +45,11 @@ class MxnetEvents(MxnetCapture):
     """A hook that knows what blocks, backward passes and Trainers do.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker is to write.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
         self._is_over = False  # whether the next pass begins a step

@@ -79,23 +79,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
-from typing_extensions import Unpack
 
 from hook_layer.collections import CollectionKeys
-from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
 from hook_layer.guard import guarded
-from hook_layer.hook_options import OptionArguments
-from hook_layer.original_api import OriginalApi, missing_name
+from hook_layer.original_api import missing_name
+from hook_layer.original_hook import OriginalHook
 from hook_layer.pytorch.collections import DEFAULTS, Collection
 from hook_layer.pytorch.trainers import TrainerEvents
 from hook_layer.reductions import ReductionConfig
@@ -120,7 +116,7 @@ __all__ = [
 logger = logging.getLogger("stepwatch")
 
 
-class Hook(OriginalApi, TrainerEvents):
+class Hook(OriginalHook, TrainerEvents):
     """Captures tensors of a PyTorch training job; see this module for when and under which names.
 
     Args:
@@ -145,45 +141,7 @@ class Hook(OriginalApi, TrainerEvents):
     """
 
     _defaults = DEFAULTS
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        out_dir: str | os.PathLike[str] | None = None,
-        export_tensorboard: bool = False,
-        tensorboard_dir: str | os.PathLike[str] | None = None,
-        dry_run: bool = False,
-        reduction_config: ReductionConfig | None = None,
-        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
-        include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
-        save_all: bool = False,
-        include_workers: str = "one",
-        *,
-        configuration: HookConfiguration | None = None,
-        **options: Unpack[OptionArguments],
-    ) -> None:
-        arguments = HookArguments(
-            out_dir,
-            export_tensorboard,
-            tensorboard_dir,
-            dry_run,
-            reduction_config,
-            save_config,
-            include_regex,
-            include_collections,
-            save_all,
-            include_workers,
-        )
-        setup = set_up(arguments, options, DEFAULTS, configuration)
-        super().__init__(
-            setup.targets,
-            setup.manager,
-            setup.options,
-            job=setup.job,
-            dry_run=setup.dry_run,
-            all_workers=setup.all_workers,
-        )
-        set_hook(self)
+    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
 
     def register_module(self, module: nn.Module) -> None:
         """Watch a model: each of its forward passes is a step.
@@ -261,9 +219,6 @@ class Hook(OriginalApi, TrainerEvents):
             self._capture_all({f"gradient/{name}": gradient})
 
 
-_current: Final[CurrentHook[Hook]] = CurrentHook()
-
-
 def get_hook(
     json_config_path: str | os.PathLike[str] | None = None, create_if_not_exists: bool = False
 ) -> Hook | None:
@@ -279,17 +234,17 @@ def get_hook(
     Raises:
         HookConfigurationError: The file has a mistake.
     """
-    return _current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
+    return Hook.current.get(Hook, json_config_path, create_if_not_exists=create_if_not_exists)
 
 
 def set_hook(custom_hook: Hook) -> None:
     """Make a hook the one that `get_hook` returns."""
-    _current.set(Hook, custom_hook)
+    Hook.current.set(Hook, custom_hook)
 
 
 def del_hook() -> None:
     """Forget the hook that `get_hook` returns; the hook itself goes on."""
-    _current.forget()
+    Hook.current.forget()
 
 
 def __getattr__(name: str) -> Any:

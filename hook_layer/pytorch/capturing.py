@@ -11,12 +11,11 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.capture import CapturedTensor, TensorBackend
-from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import Collection
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
@@ -41,28 +40,12 @@ class TorchCapture(TorchWorker):
     """A hook that knows what there is to capture of registered models.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
-        self._torch_backend = TorchBackend(BufferPool(int(options.queue_bytes)))
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
+        self._torch_backend = TorchBackend(BufferPool(int(setup.options.queue_bytes)))
         self._registered = RegisteredModules()
         self._gradients = GradientWatch(self._on_backward_end)
         self._modules = ModuleWatch(self._on_module_forward)

@@ -14,11 +14,9 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
@@ -47,27 +45,11 @@ class TorchEvents(TorchCapture):
     """A hook that knows what modules, backward passes and optimisers do.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._steps = StepBounds()
         self._scaling = LossScaling()
         self._num_gradients = 0

@@ -21,12 +21,10 @@ from torch import Tensor, nn
 from torch.nn.modules.loss import _Loss
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.events import TorchEvents
 from hook_layer.pytorch.told_steps import ModeOfPass, ToldSteps
@@ -42,31 +40,15 @@ class TrainerEvents(TorchEvents):
     """A hook that a trainer's callback may tell where steps begin and end.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
     _trained: nn.Module | None = None
     _mode_of_pass: ModeOfPass | None = None
     _warned_of_leaving = False
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._kept: dict[str, Tensor] = {}
 
     def follow_trainer(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:

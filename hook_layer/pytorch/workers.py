@@ -6,12 +6,10 @@ import logging
 import os
 from weakref import finalize
 
-from hook_layer.collection_manager import CollectionManager
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.job_file import StopFile
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_options import HookOptions
 from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.stop_agreement import StopAgreement
@@ -28,29 +26,13 @@ class TorchWorker(BaseHook):
     """A hook that begins and stops together with those of the other workers.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         # What only the chief writes may have another URI in every rank.
-        self._group = HookGroup(self.out_dir if all_workers else _ONE_WRITER)
+        self._group = HookGroup(self.out_dir if setup.all_workers else _ONE_WRITER)
         self._announcement = SharedText(self._group)
         self._warned_of_fork = False
 

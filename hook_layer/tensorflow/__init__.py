@@ -45,8 +45,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 try:
     import tensorflow as _tensorflow  # noqa: F401, ICN001 - no name of this module
@@ -56,17 +55,12 @@ except ImportError as error:
         name="tensorflow",
     ) from error
 
-from typing_extensions import Unpack
-
 from hook_layer.collections import CollectionKeys
-from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError, nearest
-from hook_layer.format.modes import ModeKeys
 from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
-from hook_layer.hook_options import OptionArguments
-from hook_layer.original_api import OriginalApi, missing_name
+from hook_layer.original_api import missing_name
+from hook_layer.original_hook import OriginalHook
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
 from hook_layer.save_config import SaveConfig, SaveConfigMode
@@ -92,7 +86,7 @@ __all__ = [
 _TYPES: Final = ("session", "estimator", "keras")
 
 
-class SessionHook(OriginalApi, SessionEvents):
+class SessionHook(OriginalHook, SessionEvents):
     """Captures tensors of a monitored session; see this module for when and under which names.
 
     Args:
@@ -117,45 +111,7 @@ class SessionHook(OriginalApi, SessionEvents):
     """
 
     _defaults = DEFAULTS
-
-    def __init__(  # noqa: PLR0917 - the original's arguments
-        self,
-        out_dir: str | os.PathLike[str] | None = None,
-        export_tensorboard: bool = False,
-        tensorboard_dir: str | os.PathLike[str] | None = None,
-        dry_run: bool = False,
-        reduction_config: ReductionConfig | None = None,
-        save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
-        include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
-        save_all: bool = False,
-        include_workers: str = "one",
-        *,
-        configuration: HookConfiguration | None = None,
-        **options: Unpack[OptionArguments],
-    ) -> None:
-        arguments = HookArguments(
-            out_dir,
-            export_tensorboard,
-            tensorboard_dir,
-            dry_run,
-            reduction_config,
-            save_config,
-            include_regex,
-            include_collections,
-            save_all,
-            include_workers,
-        )
-        setup = set_up(arguments, options, DEFAULTS, configuration)
-        super().__init__(
-            setup.targets,
-            setup.manager,
-            setup.options,
-            job=setup.job,
-            dry_run=setup.dry_run,
-            all_workers=setup.all_workers,
-        )
-        set_hook(self)
+    current: ClassVar[CurrentHook[SessionHook]] = CurrentHook()
 
 
 class EstimatorHook:
@@ -176,9 +132,6 @@ class EstimatorHook:
     def create_from_json_file(cls, json_file_path: Any = None) -> EstimatorHook:
         """Raise what making one raises."""
         return cls(json_file_path)
-
-
-_current: Final[CurrentHook[SessionHook]] = CurrentHook()
 
 
 def get_hook(
@@ -203,8 +156,10 @@ def get_hook(
         raise HookConfigurationError(f"hook_type={hook_type!r}: {nearest(str(hook_type), _TYPES)}")
     if hook_type == "estimator":
         return EstimatorHook()
-    if hook_type == "session" or (hook_type is None and _current.get(SessionHook) is not None):
-        return _current.get(
+    if hook_type == "session" or (
+        hook_type is None and SessionHook.current.get(SessionHook) is not None
+    ):
+        return SessionHook.current.get(
             SessionHook, json_config_path, create_if_not_exists=create_if_not_exists
         )
     from hook_layer import keras  # noqa: PLC0415 - only where it is used
@@ -219,7 +174,7 @@ def set_hook(custom_hook: Any) -> None:
         HookConfigurationError: It is neither a SessionHook nor a KerasHook.
     """
     if isinstance(custom_hook, SessionHook):
-        _current.set(SessionHook, custom_hook)
+        SessionHook.current.set(SessionHook, custom_hook)
         return
     from hook_layer import keras  # noqa: PLC0415 - only where it is used
 
@@ -228,7 +183,7 @@ def set_hook(custom_hook: Any) -> None:
 
 def del_hook() -> None:
     """Forget the hooks that `get_hook` returns; the hooks themselves go on."""
-    _current.forget()
+    SessionHook.current.forget()
     keras = sys.modules.get("hook_layer.keras")
     if keras is not None:
         keras.del_hook()

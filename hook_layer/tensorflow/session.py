@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import tensorflow as tf
 
-from hook_layer.collection_manager import CollectionManager, TensorPlan
+from hook_layer.collection_manager import TensorPlan
 from hook_layer.collections import OF_TRAINING, CollectionKeys
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_options import HookOptions
 from hook_layer.tensorflow.collections import Collection, name_of
 from hook_layer.tensorflow.graph import Graphs, graph_variables
 
@@ -32,27 +31,11 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
     """A hook that knows what a monitored session tells its hooks.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._graphs = Graphs()
         self._wanted: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any]]] = {}
         self._is_running = self._has_said_why = False

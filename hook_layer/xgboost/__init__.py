@@ -56,7 +56,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar
 
 try:
     import xgboost as _xgboost
@@ -130,6 +130,7 @@ class Hook(OriginalApi, BoosterEvents):
     """
 
     _defaults = DEFAULTS
+    current: ClassVar[CurrentHook[Hook]] = CurrentHook()
 
     def __init__(  # noqa: PLR0917 - the original's arguments
         self,
@@ -162,19 +163,11 @@ class Hook(OriginalApi, BoosterEvents):
             save_all,
             include_workers,
         )
-        setup = set_up(arguments, options, DEFAULTS, configuration)
-        super().__init__(
-            setup.targets,
-            setup.manager,
-            setup.options,
-            job=setup.job,
-            dry_run=setup.dry_run,
-            all_workers=setup.all_workers,
-        )
+        super().__init__(set_up(arguments, options, DEFAULTS, configuration))
         self.hyperparameters = hyperparameters
         self.train_data = train_data
         self.validation_data = validation_data
-        set_hook(self)
+        self.current.set(type(self), self)
 
     @property
     def hyperparameters(self) -> Mapping[str, Any] | None:
@@ -228,9 +221,6 @@ class Hook(OriginalApi, BoosterEvents):
         return InactiveCopyCallback, (type(self),)
 
 
-_current: Final[CurrentHook[Hook]] = CurrentHook()
-
-
 def get_hook(json_config_path: str | os.PathLike[str] | None = None) -> Hook | None:
     """Return the hook that was made or set last, or else make one of a configuration file.
 
@@ -243,17 +233,17 @@ def get_hook(json_config_path: str | os.PathLike[str] | None = None) -> Hook | N
     Raises:
         HookConfigurationError: The file has a mistake.
     """
-    return _current.get(Hook, json_config_path, create_if_not_exists=True)
+    return Hook.current.get(Hook, json_config_path, create_if_not_exists=True)
 
 
 def set_hook(custom_hook: Hook) -> None:
     """Make a hook the one that `get_hook` returns."""
-    _current.set(Hook, custom_hook)
+    Hook.current.set(Hook, custom_hook)
 
 
 def del_hook() -> None:
     """Forget the hook that `get_hook` returns; the hook itself goes on."""
-    _current.forget()
+    Hook.current.forget()
 
 
 def __getattr__(name: str) -> Any:

@@ -13,12 +13,11 @@ from xgboost import Booster
 from xgboost.callback import TrainingCallback
 
 from hook_layer.capture import TensorBackend
-from hook_layer.collection_manager import CollectionManager, TensorPlan
-from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.collection_manager import TensorPlan
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.hook_options import HookOptions
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
@@ -45,27 +44,11 @@ class BoosterEvents(BaseHook, TrainingCallback):
     """A hook that knows what XGBoost tells its callbacks.
 
     Args:
-        targets: Where to write.
-        manager: The collections.
-        options: Further options.
-        job: The job as its environment describes it.
-        dry_run: Decide everything and store nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        setup: What the hook is made of.
     """
 
-    def __init__(
-        self,
-        targets: HookTargets,
-        manager: CollectionManager,
-        options: HookOptions,
-        *,
-        job: JobEnvironment | None = None,
-        dry_run: bool = False,
-        all_workers: bool = False,
-    ) -> None:
-        super().__init__(
-            targets, manager, options, job=job, dry_run=dry_run, all_workers=all_workers
-        )
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
         self._inputs = BoosterInputs()
         self._computed_backend = ComputedArrayBackend()
         self._wanted: dict[tuple[Any, ...], tuple[TensorGroup, ...]] = {}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.tiny_hook import TinyHook, W, make_hook
@@ -83,10 +84,12 @@ def test_a_hook_that_saves_nothing_takes_no_claim_and_reads_no_state(tmp_path: P
     checkpoint = CheckpointConfig(tmp_path / "checkpoints")
     made = make_hook(trial, checkpoint=checkpoint)
     hook = TinyHook(
-        HookTargets(trial.store, checkpoint=checkpoint),
-        made.collection_manager,
-        made._options,
-        dry_run=True,
+        HookSetup(
+            HookTargets(trial.store, checkpoint=checkpoint),
+            made.collection_manager,
+            made._options,
+            dry_run=True,
+        )
     )
     for _ in range(2):
         hook.train(W)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hook_layer.collection_manager import CollectionManager, SummaryPlan
 from hook_layer.collections import Collection
 from hook_layer.config import HookTargets
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import HookOptions
 from hook_layer.reductions import ReductionConfig
@@ -94,7 +95,7 @@ def test_a_hook_of_several_workers_keeps_them_apart(
         has_summaries=True,
     )
     targets = HookTargets(trial.store, LocalStore(tmp_path))
-    hook = TinyHook(targets, manager, HookOptions(), all_workers=True)
+    hook = TinyHook(HookSetup(targets, manager, HookOptions(), all_workers=True))
     hook._rank_and_size = lambda: (rank, 2)  # type: ignore[method-assign]
     hook.set_mode(ModeKeys.TRAIN)
     hook.train({"w": np.ones(5)})
@@ -116,7 +117,7 @@ def test_training_and_trial_do_not_notice_that_tensorboard_cannot_be_written(
         has_summaries=True,
     )
     board = Switchable(lambda _: True)
-    hook = TinyHook(HookTargets(trial.store, board), manager, HookOptions())
+    hook = TinyHook(HookSetup(HookTargets(trial.store, board), manager, HookOptions()))
     for _ in range(5):
         hook.train({"w": np.ones(5)})
     hook.close()
@@ -143,7 +144,7 @@ def test_tensorboard_is_whole_although_the_store_of_the_trial_is_away(
     if hangs:
         away.gate.clear()
     options = HookOptions(close_timeout_s=0.2)
-    hook = TinyHook(HookTargets(away, board), manager, options)
+    hook = TinyHook(HookSetup(HookTargets(away, board), manager, options))
     for _ in range(30):
         hook.train({"w": np.ones(5)})
     hook.close()

@@ -10,6 +10,7 @@ import numpy as np
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection
 from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.hook import BaseHook
 from hook_layer.hook_options import HookOptions
 from hook_layer.reductions import ReductionConfig
@@ -47,11 +48,13 @@ def make_hook(
         built_in=frozenset(("default",)),
     )
     hook = TinyHook(
-        HookTargets(trial.store, checkpoint=checkpoint),
-        manager,
-        HookOptions(**options),
-        job=job,
-        all_workers=size > 1,
+        HookSetup(
+            HookTargets(trial.store, checkpoint=checkpoint),
+            manager,
+            HookOptions(**options),
+            job=job,
+            all_workers=size > 1,
+        )
     )
     hook._rank_and_size = lambda: (0, size)  # type: ignore[method-assign]
     return hook

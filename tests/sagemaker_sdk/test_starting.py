@@ -5,9 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
+import sys
 import tarfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +19,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).resolve().parent / "starting_script.py"
@@ -95,20 +98,34 @@ def in_archive(data: bytes) -> dict[str, str]:
         }
 
 
+@contextmanager
+def emulator() -> Iterator[str]:
+    """Run moto in a process of its own: in this one the local target may have patched it."""
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        for line in server.stderr:
+            if found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line):
+                break
+        else:
+            pytest.fail("moto's server does not start")
+        drain = threading.Thread(target=server.stderr.read, daemon=True)
+        drain.start()
+        yield found[1]
+        server.terminate()
+
+
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     source = tmp_path_factory.mktemp("source")
     (source / "train.py").write_text("import hook_layer.pytorch\n")
     (source / "requirements.txt").write_text("timm==1.0.0\n")
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    running = Cloud(f"http://{host}:{port}", source)
-    running.s3().create_bucket(
-        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
-    )
-    yield running
-    server.stop()
+    with emulator() as endpoint:
+        running = Cloud(endpoint, source)
+        running.s3().create_bucket(
+            Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+        )
+        yield running
 
 
 @pytest.mark.parametrize("version", VERSIONS)
