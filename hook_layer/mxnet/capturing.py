@@ -15,13 +15,13 @@ from hook_layer.collection_manager import TensorPlan
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
+from hook_layer.layer_collections import may_match, resolve_layers
 from hook_layer.mxnet.blocks import RegisteredBlocks, parts_of
 from hook_layer.mxnet.calls import BlockWatch, arrays_in
 from hook_layer.mxnet.capture import ArrayBackend
-from hook_layer.mxnet.collections import may_match, resolve_blocks
 from hook_layer.mxnet.distributed import rank_and_size
 from hook_layer.mxnet.graphs import GraphWatch, Numbering
-from hook_layer.mxnet.trainers import prepare_collections
+from hook_layer.optimizer_collection import keep_apart
 
 __all__ = ["GRADIENT_PREFIX", "MxnetCapture"]
 
@@ -76,8 +76,8 @@ class MxnetCapture(BaseHook):
         """
         is_raised = self.step == self._init_step and not self.only_logs_mistakes
         on_mistake = None if is_raised else self.failures.mistaken
-        prepare_collections(self.collection_manager)
-        resolve_blocks(self.collection_manager, self._registered.names, on_mistake)
+        keep_apart(self.collection_manager)
+        resolve_layers(self.collection_manager, self._registered.names, on_mistake)
 
     def _begin_capture(self) -> None:
         """Note that a step began, and what is due in it."""

@@ -17,29 +17,12 @@ from mxnet import cpu
 from mxnet.gluon import Parameter, Trainer
 from mxnet.ndarray import NDArray
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
 from hook_layer.mxnet.calls import arrays_in
 
-__all__ = ["own_gradient", "prepare_collections", "state_arrays", "updated_gradient"]
+__all__ = ["own_gradient", "state_arrays", "updated_gradient"]
 
 _NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
-_WITHOUT_GRADIENTS: Final = "^(?!gradient)"
-_WITHOUT_BOTH: Final = f"^(?!gradient|{_NAME}/)"
-
-
-def prepare_collections(manager: CollectionManager) -> None:
-    """Keep the collections apart, if the one of the optimisers is asked for by its name."""
-    if _NAME not in manager.include and _NAME not in manager.collections:
-        return
-    own = manager.get(_NAME)
-    if not own.include_regex:
-        own.include(f"^{_NAME}/")
-    for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):
-        patterns = manager.get(name).include_regex
-        for i, pattern in enumerate(patterns):
-            if pattern.startswith(_WITHOUT_GRADIENTS):
-                patterns[i] = pattern.replace(_WITHOUT_GRADIENTS, _WITHOUT_BOTH, 1)
 
 
 def own_gradient(parameter: Parameter) -> NDArray | None:

@@ -16,12 +16,13 @@ from hook_layer.collections import Collection
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
+from hook_layer.layer_collections import may_match, resolve_layers
+from hook_layer.optimizer_collection import keep_apart
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
-from hook_layer.pytorch.collections import included, may_match, resolve_modules
+from hook_layer.pytorch.collections import included
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.optimizer_state import prepare_collections
 from hook_layer.pytorch.values import own_shard
 from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
 from hook_layer.pytorch.workers import TorchWorker
@@ -76,8 +77,8 @@ class TorchCapture(TorchWorker):
         """
         is_raised = self.step == self._init_step and not self.only_logs_mistakes
         on_mistake = None if is_raised else self.failures.mistaken
-        prepare_collections(self.collection_manager)
-        resolve_modules(self.collection_manager, self._registered.names, on_mistake)
+        keep_apart(self.collection_manager)
+        resolve_layers(self.collection_manager, self._registered.names, on_mistake)
 
     def _begin_capture(self) -> None:
         """Note that a step began, and what is due in it."""

@@ -15,29 +15,12 @@ from typing import Final
 from torch import Tensor
 from torch.optim.optimizer import Optimizer
 
-from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import CollectionKeys
 from hook_layer.pytorch.amp import parameters_of
 
-__all__ = ["prepare_collections", "state_tensors"]
+__all__ = ["state_tensors"]
 
 _NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
-_WITHOUT_GRADIENTS: Final = "^(?!gradient)"
-_WITHOUT_BOTH: Final = f"^(?!gradient|{_NAME}/)"
-
-
-def prepare_collections(manager: CollectionManager) -> None:
-    """Keep the collections apart, if the one of the optimisers is asked for by its name."""
-    if _NAME not in manager.include and _NAME not in manager.collections:
-        return
-    own = manager.get(_NAME)
-    if not own.include_regex:
-        own.include(f"^{_NAME}/")
-    for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):
-        patterns = manager.get(name).include_regex
-        for i, pattern in enumerate(patterns):
-            if pattern.startswith(_WITHOUT_GRADIENTS):
-                patterns[i] = pattern.replace(_WITHOUT_GRADIENTS, _WITHOUT_BOTH, 1)
 
 
 def state_tensors(optimizer: Optimizer, parameters: Mapping[int, str]) -> dict[str, Tensor]:

@@ -1,0 +1,117 @@
+"""Collections that take layers: those of a type by the collection's name, and those added to them.
+
+What PyTorch's and MXNet's have in common. A layer is whatever the framework calls one, and its
+tensors are `<name>_input_<n>` and `<name>_output_<n>`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from hook_layer.collection_manager import CollectionManager, OnMistake
+from hook_layer.collections import Collection
+from hook_layer.errors import HookConfigurationError
+
+__all__ = ["LayerCollection", "may_match", "resolve_layers"]
+
+_TRIED_INDEXES: Final = 16
+
+_OF_LAYERS: Final = {
+    f"{layer}_{kind}": (layer, kind)
+    for layer in ("relu", "sigmoid", "tanh")
+    for kind in ("input", "output")
+}
+"""Names of the collections that take the layers of a type: which type, and what of them."""
+
+
+class LayerCollection(Collection, ABC):
+    """A collection that can take the inputs and outputs of layers; else as the base class."""
+
+    _searched: tuple[int, int] = (0, 0)
+
+    @abstractmethod
+    def is_of(self, layer_type: str, layer: Any) -> bool:
+        """Tell whether a layer is one of a type.
+
+        Args:
+            layer_type: `relu`, `sigmoid` or `tanh`.
+            layer: The layer.
+        """
+
+    @abstractmethod
+    def resolve(self, names: Mapping[Any, str]) -> None:
+        """See to it that the layers that were added can be met.
+
+        Args:
+            names: Names of the layers that were registered.
+
+        Raises:
+            HookConfigurationError: One was not registered with the hook.
+        """
+
+    def include_layers(self, names: Mapping[Any, str]) -> None:
+        """Take the layers of the type that the collection is named after, if it is.
+
+        Args:
+            names: Names of the layers that were registered; only ever more of them.
+        """
+        searched = id(names), len(names)
+        if self.name not in _OF_LAYERS or searched == self._searched:
+            return
+        self._searched = searched
+        layer_type, kind = _OF_LAYERS[self.name]
+        for name in sorted(
+            {name for layer, name in names.items() if self.is_of(layer_type, layer)}
+        ):
+            self.include_tensors_of(name, kind)
+
+    def include_tensors_of(self, layer_name: str, kind: str) -> None:
+        """Take the inputs or the outputs of a layer.
+
+        Args:
+            layer_name: Its name.
+            kind: `input` or `output`.
+        """
+        pattern = f"^{re.escape(layer_name)}_{kind}_"
+        if pattern not in self.include_regex:
+            self.include(pattern)
+
+
+def resolve_layers(
+    manager: CollectionManager,
+    names: Mapping[Any, str],
+    on_mistake: OnMistake | None = None,
+) -> None:
+    """Let collections take the layers of a type, and see to the layers that were added to them.
+
+    Args:
+        manager: The collections.
+        names: Names of the layers that were registered, losses too.
+        on_mistake: Is told of collections with other layers, which may be registered later; None:
+            the first one is raised.
+
+    Raises:
+        HookConfigurationError: A layer was not registered with the hook.
+    """
+    for name in _OF_LAYERS.keys() & manager.include - manager.built_in:
+        manager.create_collection(name)
+        manager.built_in |= {name}  # a model need not have such layers
+    for collection in manager.collections.values():
+        if isinstance(collection, LayerCollection):
+            collection.include_layers(names)
+            try:
+                collection.resolve(names)
+            except HookConfigurationError as error:
+                if on_mistake is None:
+                    raise
+                on_mistake(error)
+
+
+def may_match(collections: Iterable[Collection], layer_name: str) -> bool:
+    """Tell whether any input or output of a layer may be in one of these collections."""
+    indexes = range(_TRIED_INDEXES)
+    names = [f"{layer_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
+    return any(collection.matches(name) for name in names for collection in collections)

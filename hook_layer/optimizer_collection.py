@@ -1,0 +1,28 @@
+"""The collection of what optimisers keep, apart from weights and biases of the same names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import CollectionKeys
+
+__all__ = ["keep_apart"]
+
+_NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
+_WITHOUT_GRADIENTS: Final = "^(?!gradient)"
+_WITHOUT_BOTH: Final = f"^(?!gradient|{_NAME}/)"
+
+
+def keep_apart(manager: CollectionManager) -> None:
+    """Keep the collections apart, if the one of the optimisers is asked for by its name."""
+    if _NAME not in manager.include and _NAME not in manager.collections:
+        return
+    own = manager.get(_NAME)
+    if not own.include_regex:
+        own.include(f"^{_NAME}/")
+    for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):
+        patterns = manager.get(name).include_regex
+        for i, pattern in enumerate(patterns):
+            if pattern.startswith(_WITHOUT_GRADIENTS):
+                patterns[i] = pattern.replace(_WITHOUT_GRADIENTS, _WITHOUT_BOTH, 1)
