@@ -14,6 +14,7 @@ from rule_runtime.evaluation.outcome import (
     Evidence,
     Failed,
     IssueFound,
+    NotApplicable,
     NotEvaluated,
     Outcome,
     Passed,
@@ -42,7 +43,9 @@ class Evaluation:
         evidence: What the finding rests on, None as long as there is none.
         evaluated: Number of steps that the rule judged.
         not_evaluated: Number of steps that it could not judge.
-        last_reason: Why the last of these could not be judged.
+        not_applicable: Number of steps that are none of those that it judges.
+        last_reason: Why the last of those that it could not judge could not be judged; without any,
+            why the last one was not applicable.
         failure: Why the rule is shown no further step; empty as long as it works.
     """
 
@@ -54,6 +57,7 @@ class Evaluation:
         self.evidence = evidence
         self.evaluated = counts.evaluated
         self.not_evaluated = counts.not_evaluated
+        self.not_applicable = counts.not_applicable
         self.last_reason = counts.last_reason
         self.failure = counts.failure
 
@@ -88,6 +92,11 @@ class Evaluation:
         if self.failure:
             return Failed(self.failure)
         outcome = self._check(step)
+        if isinstance(outcome, NotApplicable):
+            self.not_applicable += 1
+            if not self.not_evaluated:
+                self.last_reason = outcome.reason
+            return outcome
         if isinstance(outcome, (NotEvaluated, Failed)):
             self.not_evaluated += 1
             self.last_reason = outcome.reason
@@ -120,6 +129,7 @@ class Evaluation:
         return Counts(
             evaluated=self.evaluated,
             not_evaluated=self.not_evaluated,
+            not_applicable=self.not_applicable,
             last_reason=self.last_reason,
             unreadable=unreadable,
             last_problem=last_problem,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.binned_means import BinnedMeans
@@ -125,7 +125,7 @@ class LossRule(Rule):
                 losses; `bin`, the losses that are averaged with coming ones: of fixed size.
         """
         if not is_training(step):
-            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+            return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         rows = step.tensors(collections=("losses",))
         if not len(rows):
             return NotEvaluated("no loss was saved")

@@ -16,6 +16,7 @@ __all__ = [
     "Evidence",
     "Failed",
     "IssueFound",
+    "NotApplicable",
     "NotEvaluated",
     "Outcome",
     "Passed",
@@ -168,6 +169,14 @@ class NotEvaluated:
 
 
 @dataclass(frozen=True)
+class NotApplicable(NotEvaluated):
+    """The step is none of those that the rule judges: one of another mode, say.
+
+    Such steps are counted by themselves, and their reason is told only where no other is known.
+    """
+
+
+@dataclass(frozen=True)
 class Failed:
     """The rule itself is broken: its evaluation over this run is over.
 
@@ -209,6 +218,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
         text = f"{counts.evaluated} steps evaluated, {counts.not_evaluated} not evaluated"
         if counts.not_evaluated and counts.last_reason:
             text += f", the last because {counts.last_reason}"
+        if counts.not_applicable:
+            text += f"; {counts.not_applicable} not applicable"
         if counts.unreadable:
             text += f"; {counts.unreadable} files unreadable: {counts.last_problem}"
         if counts.missing:

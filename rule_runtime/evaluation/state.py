@@ -25,7 +25,9 @@ class Counts:
     Attributes:
         evaluated: Steps that the rule judged.
         not_evaluated: Steps that it could not judge.
-        last_reason: Why the last of these could not be judged.
+        not_applicable: Steps that are none of those that it judges.
+        last_reason: Why the last of those that it could not judge could not be judged; without any,
+            why the last one was not applicable.
         unreadable: Index files that could not be parsed.
         last_problem: What was wrong with the last of these, or who was last given up.
         missing: Index files that a run which has ended should have and has not: steps that were to
@@ -37,6 +39,7 @@ class Counts:
 
     evaluated: int = 0
     not_evaluated: int = 0
+    not_applicable: int = 0
     last_reason: str = ""
     unreadable: int = 0
     last_problem: str = ""
@@ -49,6 +52,7 @@ class Counts:
         return {
             "evaluated": self.evaluated,
             "not_evaluated": self.not_evaluated,
+            "not_applicable": self.not_applicable,
             "last_reason": self.last_reason,
             "unreadable": self.unreadable,
             "last_problem": self.last_problem,
@@ -67,6 +71,7 @@ class Counts:
         return cls(
             evaluated=int(data["evaluated"]),
             not_evaluated=int(data["not_evaluated"]),
+            not_applicable=int(data.get("not_applicable", 0)),
             last_reason=str(data["last_reason"]),
             unreadable=int(data.get("unreadable", 0)),
             last_problem=str(data.get("last_problem", "")),

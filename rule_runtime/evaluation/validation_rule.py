@@ -14,7 +14,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.robust import noise
@@ -155,7 +155,7 @@ class ValidationRule(Rule):
         if step.mode is ModeKeys.EVAL:
             _add_to_pass(memory, losses)
             if not 0 < memory.get("length", 0) == memory["steps"]:
-                return NotEvaluated("validation is judged when training goes on")
+                return NotApplicable("validation is judged when training goes on")
             found = self._judge_all({}, memory)
             memory["is_told"] = True
         elif is_training(step):
@@ -166,7 +166,7 @@ class ValidationRule(Rule):
             found = self._judge_all(losses, memory)
             memory["length"] = memory.pop("steps", 0) or memory.get("length", 0)
         else:
-            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+            return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         if found is None:
             return NotEvaluated("there is no loss of validation to judge")
         found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}

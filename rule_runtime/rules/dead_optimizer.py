@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
@@ -81,7 +81,7 @@ class DeadOptimizer(Rule):
                 many saved steps none has changed; `since`: the step before the first of them.
         """
         if not is_training(step):
-            return NotEvaluated(f"in mode {step.mode.name} no parameter changes")
+            return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         parameters = step.tensors(collections=("weights", "biases"))
         moves = _has_gradient(step, parameters)
         if not moves.any():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
@@ -88,7 +88,7 @@ class DeadRelu(Rule):
             memory: Not used.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
             return NotEvaluated("no output of a ReLU layer was saved")

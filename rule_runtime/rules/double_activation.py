@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, only_outputs
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
@@ -112,7 +112,7 @@ class DoubleActivation(Rule):
                 suspect, and lay between 0 and 1 as activations do.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         names = [f"{kind}_input" for kind in _KINDS]
         rows = step.tensors(collections=names, regex=_inputs_of_losses(step))
         if not len(rows):

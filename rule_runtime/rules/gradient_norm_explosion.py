@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    IssueFound,
+    NotApplicable,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import is_training
 from rule_runtime.numerics.series_memory import SeriesMemory
@@ -82,7 +89,7 @@ class GradientNormExplosion(Rule):
             memory: The first and latest norms of at most 32 workers: of fixed size.
         """
         if not is_training(step):
-            return NotEvaluated(f"in mode {step.mode.name} there are no gradients")
+            return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         gradients = _norms(step, "gradients")
         if not gradients:
             return NotEvaluated("no tensor of the collection gradients was saved")

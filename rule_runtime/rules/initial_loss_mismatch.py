@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 
@@ -98,10 +98,10 @@ class InitialLossMismatch(Rule):
             memory: `seen`: how many steps with a loss there were.
         """
         if not is_training(step):
-            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+            return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         seen = memory.get("seen", 0)
         if seen >= self.num_points:
-            return NotEvaluated("only the first losses are judged")
+            return NotApplicable("only the first losses are judged")
         rows = step.tensors(collections=("losses",))
         losses, num_outputs = finite_means(rows), _num_outputs(step)
         if not (np.isfinite(losses).any() and num_outputs):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
@@ -87,7 +87,7 @@ class InputStatistics(Rule):
             memory: `rows`: for how many saved steps each of at most 2,048 inputs was bad.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(regex=(r"_input_0$",))
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.one_label import is_of_one_label
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -105,7 +105,7 @@ class LabelDegenerate(Rule):
         """
         if not is_training(step):
             self._remember(step, memory.setdefault("elsewhere", {}))
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
             return NotEvaluated("no labels were saved")

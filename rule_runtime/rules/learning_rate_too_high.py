@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
@@ -85,7 +85,7 @@ class LearningRateTooHigh(Rule):
                 `jumped`: whether the weights jumped at the very beginning.
         """
         if not is_training(step):
-            return NotEvaluated(f"in mode {step.mode.name} no weight changes")
+            return NotApplicable(f"in mode {step.mode.name} no weight changes")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
             return _of_trees(step)

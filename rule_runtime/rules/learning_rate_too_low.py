@@ -9,7 +9,7 @@ import numpy as np
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import training_losses
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
 from rule_runtime.numerics.robust import noise
@@ -115,7 +115,7 @@ class LearningRateTooLow(Rule):
         """
         if not is_training(step):
             _add_to_pass(step, memory)
-            return NotEvaluated(f"in mode {step.mode.name} no weight changes")
+            return NotApplicable(f"in mode {step.mode.name} no weight changes")
         _end_pass(step, memory)
         rows = step.tensors(collections=("weights",))
         if not len(rows) and any(name.startswith(_OF_TREES) for name in _names_of_losses(step)):

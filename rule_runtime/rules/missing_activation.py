@@ -14,7 +14,7 @@ from rule_runtime.evaluation.linear_layers import (
     LinearSignals,
     linear_layers,
 )
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training
 from rule_runtime.numerics.row_memory import fingerprints
@@ -85,7 +85,7 @@ class MissingActivation(Rule):
             memory: `streak`: for how many saved steps there was such a pair.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(regex=(r"_(input|output)_\d+$",))
         layers = list(linear_layers(step, rows))
         if not layers:

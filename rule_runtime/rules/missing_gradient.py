@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import declared, evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
@@ -89,7 +89,7 @@ class MissingGradient(Rule):
                 had none.
         """
         if not is_training(step):
-            return NotEvaluated(f"in mode {step.mode.name} there are no gradients")
+            return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         weights = step.tensors(collections=("weights",))
         if not len(weights):
             return NotEvaluated("no tensor of the collection weights was saved")

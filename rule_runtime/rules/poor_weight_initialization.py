@@ -15,7 +15,14 @@ from rule_runtime.evaluation.initial_weights import (
     weights_too_large,
     weights_too_much_alike,
 )
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    IssueFound,
+    NotApplicable,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -164,9 +171,9 @@ class PoorWeightInitialization(Rule):
                 in a row it was not undercut.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         if memory.get("num_judged", 0) >= self.steps:
-            return NotEvaluated(f"only the first {self.steps} saved training steps are judged")
+            return NotApplicable(f"only the first {self.steps} saved training steps are judged")
         judges: dict[str, Callable[[], _Answer]] = {
             "variances": lambda: self._of_variances(step),
             "gradients": lambda: self._of_gradients(step),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 
@@ -77,7 +77,7 @@ class ReplicaDivergence(Rule):
             memory: `agreed`: whether they were all equal once; `streak`: findings in a row.
         """
         if not is_training(step):
-            return NotEvaluated(f"in mode {step.mode.name} no parameter changes")
+            return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         rows = step.tensors(collections=("weights", "biases"))
         if not len(rows):
             return NotEvaluated("neither weights nor biases were saved")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
@@ -139,7 +139,7 @@ class SaturatedActivation(Rule):
             memory: Not used.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         recurrent = self._of_recurrent(step)
         of_layers = self._of_layers(step)
         if isinstance(recurrent, IssueFound) and not isinstance(of_layers, IssueFound):

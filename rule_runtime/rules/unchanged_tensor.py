@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.comparing import Likeness, compare, frozen_rows, with_numbers
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Unit
 from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -94,7 +94,7 @@ class UnchangedTensor(SelectedTensorsRule):
             memory: `history`, see `StepHistory`.
         """
         if not is_training(step):
-            return NotEvaluated(f"steps of mode {step.mode.name} are not judged")
+            return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = with_numbers(self.select(step))
         if not len(rows):
             return NONE_SAVED

@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.comparing import frozen_rows, matched, statistics_of
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    IssueFound,
+    NotApplicable,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.closeness import Tolerance, are_identical
@@ -101,7 +108,7 @@ class WeightUpdateRatio(Rule):
         """
         mode = step.mode.name
         if not is_training(step) or (mode == "GLOBAL" and memory.get("mode") == "TRAIN"):
-            return NotEvaluated(f"steps of mode {mode} are not judged")
+            return NotApplicable(f"steps of mode {mode} are not judged")
         rows = step.tensors(collections=("weights",))
         if not len(rows):
             return NotEvaluated("no weight was saved")

@@ -10,7 +10,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
 from rule_runtime.evaluation.loss_rule import training_losses
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.robust import noise
@@ -107,7 +107,7 @@ class WorseThanGuessing(Rule):
                 `squares` of their targets.
         """
         if not is_training(step):
-            return NotEvaluated(f"a step of mode {step.mode.name} says nothing of the training")
+            return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         inputs = LossInputs(step)

@@ -203,7 +203,11 @@ def _unlike_the_pass(state: EvaluationState, expected: Expected) -> Iterator[str
         yield f"{state.status.value}, right: {expected.status.value}"
     if state.evidence != expected.evidence:
         yield f"evidence {state.evidence}, right: {expected.evidence}"
-    num_steps = (state.counts.evaluated, state.counts.not_evaluated)
+    num_steps = (
+        state.counts.evaluated,
+        state.counts.not_evaluated,
+        state.counts.not_applicable,
+    )
     if num_steps != expected.num_steps:
         yield f"steps judged and not: {num_steps}, right: {expected.num_steps}"
     if state.memory != expected.memory:

@@ -23,13 +23,13 @@ class Expected:
         status: The verdict.
         evidence: What a finding rests on.
         memory: The rule's memory after the last step; other steps, or another order, give another.
-        num_steps: Numbers of steps that the rule judged, and that it could not judge.
+        num_steps: Numbers of steps that the rule judged, could not judge, and need not judge.
     """
 
     status: RuleStatus
     evidence: Evidence | None
     memory: Mapping[str, Any]
-    num_steps: tuple[int, int]
+    num_steps: tuple[int, int, int]
 
 
 def expected_verdicts(
@@ -71,5 +71,5 @@ def _in_order(
         status = RuleStatus.NO_ISSUES_FOUND
     else:
         status = RuleStatus.ERROR
-    num_steps = (evaluation.evaluated, evaluation.not_evaluated)
+    num_steps = (evaluation.evaluated, evaluation.not_evaluated, evaluation.not_applicable)
     return Expected(status, evaluation.evidence, evaluation.memory, num_steps)

@@ -15,9 +15,11 @@ def check(world: World) -> None:
     assert state.ended
     assert state.evidence == expected.evidence
     assert state.memory == expected.memory
-    assert (state.counts.evaluated, state.counts.not_evaluated) == (
+    counts = state.counts
+    assert (counts.evaluated, counts.not_evaluated, counts.not_applicable) == (
         expected.evaluated,
         expected.not_evaluated,
+        expected.not_applicable,
     )
     verdict = "Error"
     if expected.evidence is not None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
@@ -19,6 +20,7 @@ from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import (
     Failed,
     IssueFound,
+    NotApplicable,
     NotEvaluated,
     Outcome,
     Passed,
@@ -233,6 +235,30 @@ def test_an_object_that_is_not_there_is_a_reason() -> None:
     assert status_details("ReadsTwice", state) == (
         "1 steps evaluated, 2 not evaluated, the last because events/gone"
     )
+
+
+def test_steps_of_other_modes_are_counted_apart_and_hide_no_reason() -> None:
+    class JudgesTraining(Rule):
+        """Judges training, if its tensor is there."""
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+            if step.mode is not ModeKeys.TRAIN:
+                return NotApplicable("it is no training")
+            return Passed() if step.tensors(regex=("^a$",)) else NotEvaluated("a was not saved")
+
+    def told(*steps: tuple[ModeKeys, str]) -> str:
+        trial = TrialBuilder()
+        for number, (mode, name) in enumerate(steps):
+            trial.step(number, {name: [1.0]}, mode=mode)
+        return status_details("JudgesTraining", trial.evaluate(JudgesTraining()))
+
+    train, evaluation = ModeKeys.TRAIN, ModeKeys.EVAL
+    assert told((train, "a"), (train, "b"), (evaluation, "a"), (evaluation, "a")) == (
+        "1 steps evaluated, 1 not evaluated, the last because a was not saved; 2 not applicable"
+    )
+    assert told((train, "b"), (evaluation, "a")).endswith("JudgesTraining: a was not saved")
+    assert told((evaluation, "a"), (train, "b")).endswith("JudgesTraining: a was not saved")
+    assert told((evaluation, "a")).endswith("JudgesTraining: it is no training")
 
 
 def test_a_name_that_is_taken_stays_with_the_built_in_rule(

@@ -8,7 +8,7 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
@@ -174,10 +174,10 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
         trial.step(step, sick if step > 4 else activations(1.0, 1.0), mode=mode)
     rule = PoorWeightInitialization(steps=3)
     kinds = [type(outcome) for outcome in trial.outcomes(rule)]
-    assert kinds == [Passed, NotEvaluated, Passed, NotEvaluated, Passed] + [NotEvaluated] * 3
+    assert kinds == [Passed, NotApplicable, Passed, NotApplicable, Passed] + [NotApplicable] * 3
     found = trial.outcomes(rule)
-    assert found[1] == NotEvaluated("steps of mode EVAL are not judged")
-    assert found[6] == NotEvaluated("only the first 3 saved training steps are judged")
+    assert found[1] == NotApplicable("steps of mode EVAL are not judged")
+    assert found[6] == NotApplicable("only the first 3 saved training steps are judged")
 
 
 def test_what_is_missing_is_told() -> None:
