@@ -6,13 +6,17 @@ BENCH_ARGUMENTS ?=
 COST_ARGUMENTS ?=
 SOAK_ARGUMENTS ?=
 
-.PHONY: help setup setup-demo demo test frameworks lint synth bench soak cost e2e clean
+# Else each process that a test starts would compile its libraries' sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup setup-demo demo test frameworks lint docs synth bench soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: setup-demo  ## Make the environments for development, and for the tests with frameworks and original clients.
 	@$(PYTHON) tools/setup_environment.py dev
+	@$(PYTHON) tools/setup_environment.py docs
 	@$(PYTHON) tools/setup_environment.py frameworks
 	@$(PYTHON) tools/setup_environment.py interop
 	@$(PYTHON) tools/setup_environment.py mxnet
@@ -39,6 +43,11 @@ lint: setup  ## Check style, types and import directions.
 	@$(VENV)/ruff format --check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+
+docs:  ## Build the documentation, strictly, into .build/docs; needs no network.
+	@$(PYTHON) tools/setup_environment.py docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "docs: .build/docs/index.html"
 
 synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no credentials and no network.
 	@$(VENV)/python -m infra.packaging

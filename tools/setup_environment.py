@@ -22,6 +22,7 @@ CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report
 ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),
+    "docs": (".venv-docs", ["-r", "docs/requirements.txt"]),
     "e2e": (".venv-e2e", ["-r", f"{NODE_PACKAGES}/requirements.txt"]),
     "frameworks": (".venv-frameworks", [TORCH, "-r", "tests/frameworks/requirements.txt"]),
     "interop": (".venv-interop", [TORCH, "-r", "tests/interop/requirements.txt"]),
@@ -34,6 +35,7 @@ ENVIRONMENTS = {
 INPUTS = [
     "pyproject.toml",
     "constraints.txt",
+    "docs/requirements.txt",
     "tests/frameworks/requirements.txt",
     "tests/frameworks/requirements-mxnet.txt",
     "tests/interop/requirements.txt",

@@ -1,0 +1,42 @@
+"""What MkDocs calls: puts texts of the repository onto the site, so that nothing is written twice.
+
+The other modules of this folder know nothing of MkDocs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from inclusions import IncludeError
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+from page_writer import PageWriter
+
+__all__ = ["on_files", "on_page_markdown"]
+
+_WRITER = "page_writer"
+
+
+def on_files(files: Files, /, *, config: MkDocsConfig) -> None:
+    """Find out what stands on which page."""
+    root = Path(config.config_file_path).parent
+    pages = {
+        file.src_uri: Path(file.abs_src_path or "").read_text(encoding="utf-8")
+        for file in files.documentation_pages()
+    }
+    try:
+        config.extra[_WRITER] = PageWriter(root, config.extra["repository"], pages)
+    except IncludeError as error:
+        raise PluginError(str(error)) from error
+
+
+def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
+    """Return the page with the texts that it asks for."""
+    writer: PageWriter = config.extra[_WRITER]
+    try:
+        return writer.written(markdown, page.file.src_uri)
+    except IncludeError as error:
+        raise PluginError(str(error)) from error

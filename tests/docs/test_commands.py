@@ -1,0 +1,111 @@
+"""Whatever the pages of the site show is run, in the order of the page, or checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lambdas.contracts import events
+from tests.docs.page_blocks import ROOT, Block, Command, blocks_of, pages
+from tests.docs.shown_commands import check
+from tests.rule_runtime.jobs.conftest import Account, account
+
+__all__ = ["account"]
+
+CHECKED_BELOW = {
+    "findings.json",
+    "findings.py",
+    "overdue.json",
+    "tensors.json",
+}
+"""Files that no command of their page uses."""
+PAGES = [page for page in pages() if blocks_of(page)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_shows_works(
+    page: str, tmp_path: Path, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    used = set(CHECKED_BELOW)
+    blocks = blocks_of(page)
+    printed = ""
+    for block in blocks:
+        if block.title:
+            (tmp_path / block.title).write_text(block.text)
+        elif block.language == "python":
+            exec(compile(block.text, f"docs/{page}", "exec"), names)
+        elif block.language == "text":
+            assert " ".join(block.text.split()) in " ".join(printed.split())
+        else:
+            assert block.language == "sh", f"{page}: nobody checks {block.language!r} blocks"
+            for command in block.commands():
+                printed = check(command, tmp_path)
+                used |= set(command.line.replace(":", " ").split())
+    assert {block.title for block in blocks if block.title} <= used
+
+
+def titled(page: str) -> Mapping[str, str]:
+    return {block.title: block.text for block in blocks_of(page) if block.title}
+
+
+def test_the_patterns_of_events_are_those_of_the_functions() -> None:
+    shown = {
+        name: json.loads(text) for name, text in titled("events.md").items() if ".json" in name
+    }
+    findings = shown.pop("findings.json")
+    wanted = events.issues_found_pattern()
+    assert {key: sorted(findings.pop(key)) for key in ("source", "detail-type")} == {
+        key: sorted(wanted.pop(key)) for key in ("source", "detail-type")
+    }
+    assert findings == wanted
+    assert shown.pop("overdue.json") == events.stop_overdue_pattern()
+    assert shown.pop("tensors.json") == events.tensor_object_pattern(["<TensorBucketName>"])
+    assert not shown
+
+
+def test_the_function_that_gets_findings_tells_them() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(titled("events.md")["findings.py"], "docs/events.md", "exec"), names)
+    folder = ROOT / "lambdas" / "contracts" / "test_events"
+    ours = json.loads((folder / "notify.json").read_text())
+    native = {"detail": json.loads((folder / "stop_job.json").read_text())}
+    job = "mnist-7: NonFinite at step"
+    (told,) = names["lambda_handler"](ours, None)
+    assert told == f"{job} 500: gradient/conv.weight: 3 of 4 elements are NaN"
+    (told,) = names["lambda_handler"](native, None)  # without evidence
+    assert told.startswith(f"{job} None: RuleEvaluationConditionMet")
+
+
+class TestABadPage:
+    """What is wrong on a page would be found."""
+
+    @pytest.mark.parametrize(
+        ("line", "reason"),
+        [
+            ("curl https://example.org", "there is no way to check"),
+            ("pip install 'stepwatch[nothing]'", "nothing"),
+            ("make nothing", "make nothing"),
+            ("npx aws-cdk@1.0.0 deploy", "aws-cdk@1.0.0"),
+            ("npx aws-cdk@2.1148.1 deploy -c stepwatch:stop_polcy=observe", "stop_polcy"),
+            ("aws events put-rule --nme x", "there is no --nme"),
+            ("stepwatch evaluate s3://bucket/x --nothing", "--nothing"),
+            ("stepwatch status x --output-path", "requires"),
+            ("python nothing.py", "nothing.py"),
+        ],
+    )
+    def test_a_command(self, line: str, reason: str, tmp_path: Path) -> None:
+        with pytest.raises(Exception, match=reason):
+            check(Command(line), tmp_path)
+
+    def test_an_exit_status(self, tmp_path: Path) -> None:
+        block = Block("x.md", "sh", "", "python -c 'raise SystemExit(3)'  # exit status 3\n")
+        (command,) = block.commands()
+        check(command, tmp_path)
+        with pytest.raises(AssertionError):
+            check(Command(command.line), tmp_path)
