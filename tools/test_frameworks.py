@@ -32,6 +32,8 @@ AT_A_TIME: Final = 2
 _ENVIRONMENT: Final = {
     # Sessions run beside each other: threads of one would only wait for those of the other.
     "OMP_NUM_THREADS": "1",
+    # As if it were not set: else some fifty processes would each compile a framework's sources.
+    "PYTHONDONTWRITEBYTECODE": "",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_NUM_INTEROP_THREADS": "1",
     "TF_NUM_INTRAOP_THREADS": "1",
@@ -79,14 +81,14 @@ SESSIONS: Final = (
     _keras("tensorflow"),
     _keras("jax"),
     Session("unchanged", "frameworks", ("unchanged",)),
+    Session("mxnet", "mxnet", ("mxnet", "contract/test_mxnet.py")),
     _keras("torch"),
+    Session("tensorflow", "frameworks", ("tensorflow", "contract/test_tensorflow.py")),
     Session(
         "trainers",
         "frameworks",
         ("trainers", "contract/test_lightning.py", "contract/test_huggingface.py"),
     ),
-    Session("tensorflow", "frameworks", ("tensorflow", "contract/test_tensorflow.py")),
-    Session("mxnet", "mxnet", ("mxnet", "contract/test_mxnet.py")),
     Session(
         "pytorch-xgboost", "frameworks", ("contract/test_pytorch.py", "contract/test_xgboost.py")
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class WrittenTrial:
 
     uri: str
 
-    @property
+    @cached_property
     def store(self) -> Store:
         """The trial's root as a store."""
         return open_store(self.uri)

@@ -55,7 +55,7 @@ class TestKeras(HookContract):
         evaluations: int = 0,
         on_step: OnStep = nothing,
     ) -> Trained:
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)
         keras.utils.set_random_seed(3)
         inputs = keras.Input((3,))
         hidden = keras.layers.Dense(4, activation="relu", name="hidden")(inputs)

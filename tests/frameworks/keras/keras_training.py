@@ -22,7 +22,8 @@ EVERY_STEP = SaveConfig(save_interval=1)
 
 def new_model(*, is_built: bool = True, policy: str = "float32", **compilation: Any) -> Any:
     """Return a compiled model with dropout and batch normalisation, which have states."""
-    keras.backend.clear_session()
+    # To free memory, Keras would look through all that the frameworks hold, for each model.
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(1)
     layers = [
         keras.layers.Dense(8, activation="relu", name="hidden", dtype=policy),

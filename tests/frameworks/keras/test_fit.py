@@ -83,7 +83,7 @@ def test_names_and_collections(tmp_path: Path) -> None:
 
 
 def test_values(tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(2)
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(CLASSES, name="head")])
     compiled(model, keras.optimizers.SGD(0.5))
@@ -134,7 +134,7 @@ def test_a_custom_train_step_with_two_optimisers(tmp_path: Path) -> None:
             self.own_optimizer.apply([keras.ops.ones_like(v) for v in variables], variables)
             return {**logs, "own_loss": logs["loss"] * 2}
 
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     trial = saved(tmp_path, compiled(Both()))
     assert np.ptp(trial.tensor("gradients/head/kernelGrad_1").value(1)) == 0
     assert np.ptp(trial.tensor("gradients/head/kernelGrad_0").value(1)) > 0
@@ -142,7 +142,7 @@ def test_a_custom_train_step_with_two_optimisers(tmp_path: Path) -> None:
 
 
 def test_several_inputs_and_outputs_and_a_model_within(tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     first, second = keras.Input((FEATURES,), name="a"), keras.Input((FEATURES,), name="b")
     inner = keras.Sequential([keras.layers.Dense(5, name="deep")], name="inner")
     joined = keras.layers.Add(name="sum")([inner(first), inner(second)])
@@ -179,7 +179,7 @@ def test_mixed_precision(tmp_path: Path, policy: str, dtype: type) -> None:
 
 
 def test_collections_of_types_of_layers(tmp_path: Path) -> None:
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     layers = [
         keras.layers.Dense(4, activation="relu", name="one"),
         keras.layers.Activation("tanh", name="two"),

@@ -34,7 +34,7 @@ def forgotten() -> Iterator[None]:
 
 def linear() -> Any:
     """Return a model of one layer, from the same seed each time."""
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(1)
     return keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1, name="head")])
 
@@ -90,7 +90,7 @@ def test_what_is_not_compiled_again_is_not_traced_again(tmp_path: Path) -> None:
             traced.append(training)
             return super().call(inputs, training)
 
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     model = keras.Sequential([keras.Input((FEATURES,)), Counting(1)])
     compiled(model, "sgd", jit_compile="auto")
     hook = everything(tmp_path)
@@ -111,7 +111,7 @@ def test_a_closed_hook_keeps_no_model(tmp_path: Path) -> None:
         fit(model, hook)
         models.append(ref(model))
         del model
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     gc.collect()
     assert models[0]() is None, "only the last model is known to the open hook"
     hook.close()

@@ -39,7 +39,7 @@ def train(folder: Path, learning_rate: float) -> Path:
     folder.mkdir()
     (folder / "hook.json").write_text(json.dumps(configuration))
     hook = KerasHook.create_from_json_file(folder / "hook.json")
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(0)
     layers = [
         keras.layers.Dense(16, activation="relu", name="hidden"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rule_runtime import create_trial
+from tests.frameworks.unchanged import __main__ as table
 from tests.frameworks.unchanged.tasks import (
     NUM_BATCHES,
     SAVED_EVERY,
@@ -31,3 +32,15 @@ def test_a_script_computes_the_same_and_its_tensors_are_saved(task: Task, tmp_pa
     assert task.tensors <= set(trial.tensor_names())
     assert trial.steps() == list(range(0, 2 * NUM_BATCHES, SAVED_EVERY))
     assert trial.loaded_all_steps
+
+
+def test_scripts_that_fail_have_rows_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = [Task(name, f"no_{name}.py", (), frozenset()) for name in ("one", "other")]
+    monkeypatch.setattr(table, "TASKS", missing)
+    assert table.main(["--pairs", "1"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[-2:] == ["| one | FAILED | | | |", "| other | FAILED | | | |"]
+    assert "no_one.py" in shown.err
+    assert "no_other.py" in shown.err

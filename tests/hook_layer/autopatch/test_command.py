@@ -55,8 +55,7 @@ def configuration(folder: Path, out_dir: Path, *collections: dict[str, object]) 
     [
         ([], "CrossEntropyLoss_output_0"),
         (["--compile", "wrapped"], "CrossEntropyLoss_output_0"),
-        (["--compile", "in_place"], "CrossEntropyLoss_output_0"),
-        (["--loss", "own"], "FocalLoss_output_0"),
+        (["--compile", "in_place", "--loss", "own"], "FocalLoss_output_0"),
         (["--loss", "function"], "Loss_output_0"),
         (["--parallel"], "CrossEntropyLoss_output_0"),
     ],

@@ -30,7 +30,7 @@ def test_xla_saves_everything_and_trains_the_same(tmp_path: Path) -> None:
     config = SaveConfig(save_interval=2)
     hook = KerasHook(tmp_path, save_config=config, include_collections=["gradients", "layers"])
     for callback in (None, hook):
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)
         keras.utils.set_random_seed(1)
         layers = [keras.layers.Dropout(0.3, name="dropout"), keras.layers.Dense(3, name="head")]
         model = keras.Sequential([keras.Input((4,)), *layers])
@@ -67,7 +67,7 @@ def test_two_replicas(tmp_path: Path) -> None:
     weights = []
     hook = KerasHook(tmp_path, save_config=EVERY_STEP, save_all=True)
     for callback in (None, hook):
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)
         with tf.distribute.MirroredStrategy(devices).scope():
             keras.utils.set_random_seed(1)
             layers = [keras.Input((4,)), keras.layers.Dense(3, name="head")]
@@ -102,7 +102,7 @@ def test_random_numbers_of_a_graph_stay_what_they_are(tmp_path: Path) -> None:
     hook = KerasHook(tmp_path, save_config=SaveConfig(save_interval=2), save_all=True)
     results = []
     for callback in (None, hook):
-        keras.backend.clear_session()
+        keras.backend.clear_session(free_memory=False)
         keras.utils.set_random_seed(1)
         layers = [keras.Input((4,)), Noisy(), keras.layers.Dense(3, name="head")]
         results.append(fitted(compiled(keras.Sequential(layers)), callback))
@@ -115,7 +115,7 @@ def test_random_numbers_of_a_graph_stay_what_they_are(tmp_path: Path) -> None:
 
 def trained_by_a_loop(hook: KerasHook | None, *, is_graph: bool) -> tuple[list[float], list[Any]]:
     """Train with a loop around a tape, and return the losses and the weights."""
-    keras.backend.clear_session()
+    keras.backend.clear_session(free_memory=False)
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, name="head")])
     optimizer = keras.optimizers.SGD(0.5)
