@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -31,6 +32,22 @@ def test_what_is_saved_behind_the_last_step_becomes_a_step_of_its_own(trial: Wri
     marker = trial.end_marker()
     assert marker is not None
     assert marker.sequences == {"worker_0": 4}
+
+
+@pytest.mark.parametrize("place", ["/proc/tensors", "file/tensors"])
+def test_a_folder_that_cannot_be_made_holds_neither_training_nor_its_end_up(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    hook = make_hook(
+        WrittenTrial(str(tmp_path / place)), spool_dir=tmp_path / "spool", close_timeout_s=60
+    )
+    for _ in range(10):
+        hook.train(W)
+    began = time.monotonic()
+    hook.close()
+    assert time.monotonic() - began < 30  # it is not waited for until the timeout
+    assert hook.report().steps_spooled == 10
 
 
 def test_what_waits_for_a_saved_step_is_stored_at_the_end(trial: WrittenTrial) -> None:

@@ -194,6 +194,44 @@ def test_without_a_configuration_the_script_runs_as_it_is() -> None:
     assert done.stdout == run([TORCH]).stdout
 
 
+def test_the_environment_may_name_the_folder_or_the_file(tmp_path: Path) -> None:
+    named = run(["-m", "hook_layer", XGBOOST, "own"], STEPWATCH_OUT_DIR=str(tmp_path / "a"))
+    assert named.returncode == 0, named.stderr
+    assert "without a hook" not in named.stderr
+    assert create_trial(str(tmp_path / "a")).steps()
+    config = configuration(tmp_path, tmp_path / "b")
+    configured = run(["-m", "hook_layer", XGBOOST, "own"], STEPWATCH_CONFIG=str(config))
+    assert configured.returncode == 0, configured.stderr
+    assert create_trial(str(tmp_path / "b")).steps()
+
+
+def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "mine")
+    done = run(
+        ["-m", "hook_layer", "--config", config, XGBOOST, "own"],
+        STEPWATCH_OUT_DIR=str(tmp_path / "other"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert create_trial(str(tmp_path / "mine")).steps()
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("is_named_by", ["option", "environment"])
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_training(
+    tmp_path: Path, is_named_by: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    place = str(tmp_path / "file" / "tensors")
+    if is_named_by == "option":
+        done = run(["-m", "hook_layer", "--out-dir", place, TORCH])
+    else:
+        done = run(["-m", "hook_layer", TORCH], STEPWATCH_OUT_DIR=place)
+    assert done.returncode == MISTAKE
+    assert done.stdout == ""
+    assert "a part of the path is a file; give another folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_kill_switch(tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
     done = run(["-m", "hook_layer", "--config", config, TORCH], USE_SMDEBUG="0")

@@ -17,6 +17,7 @@ from hook_layer.storage import StorageError, Store, open_store
 from hook_layer.storage.base import StoreRefusedError
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
+from hook_layer.storage.probing import check_writable
 from hook_layer.storage.s3 import S3Store
 from hook_layer.testing.store_contract import StoreContract
 
@@ -143,6 +144,24 @@ def test_a_local_store_survives_the_removal_of_its_folder(tmp_path: Path) -> Non
     (tmp_path / "trial" / "index").rmdir()
     store.put("index/b", b"y")
     assert list(store.list()) == ["index/b"]
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a folder in which none can be made")
+def test_a_folder_that_cannot_be_made_is_refused_for_good() -> None:
+    with pytest.raises(StoreRefusedError, match="the folder cannot be made there"):
+        LocalStore("/proc/tensors").put("index/a", b"x")
+
+
+def test_whether_a_place_can_be_written_to_is_seen_without_a_trace(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    check_writable(tmp_path / "mine")
+    assert list((tmp_path / "mine").iterdir()) == []
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreRefusedError, match="a part of the path is a file"):
+        check_writable(tmp_path / "file" / "tensors")
+    check_writable("memory://anything")
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch
 from rule_runtime.testing import TrialBuilder
@@ -177,7 +177,7 @@ def test_later_losses_are_none_of_its_business() -> None:
     for step in range(3):
         trial.step(step, {**MODEL, "NLLLoss_output_0": np.float64(1.0 if step < 2 else -5.0)})
     outcomes = trial.outcomes(InitialLossMismatch(num_points=2))
-    assert outcomes[-1] == NotEvaluated("only the first losses are judged")
+    assert outcomes[-1] == NotApplicable("only the first losses are judged")
 
 
 def _scores(classes: int, size: float) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder
@@ -100,7 +100,7 @@ def test_what_cannot_be_judged() -> None:
     trial.step(3, {LOSS: [1.0]}, mode=ModeKeys.EVAL)
     outcomes = trial.outcomes(SuspiciouslyGood())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
-    assert outcomes[-1] == NotEvaluated("validation is judged when training goes on")
+    assert outcomes[-1] == NotApplicable("validation is judged when training goes on")
 
 
 def test_a_negative_loss_has_no_zero_to_be_near() -> None:

@@ -14,7 +14,7 @@ from hook_layer.format.paths import event_key
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
@@ -185,7 +185,7 @@ def test_steps_of_evaluation_are_passed_over() -> None:
         mode = ModeKeys.EVAL if step in (1, 2, 3) else ModeKeys.TRAIN
         trial.step(step, {"w": FIXED if step < 4 else moving(step)}, mode=mode)
     found = kinds(trial)
-    assert found == [NotEvaluated] * 4 + [Passed] * 2
+    assert found == [NotEvaluated, *[NotApplicable] * 3, Passed, Passed]
 
 
 def test_each_worker_is_judged_by_itself() -> None:

@@ -11,7 +11,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
@@ -190,7 +190,7 @@ def test_steps_are_those_of_training_and_global_ones_until_there_are_any() -> No
     for step, mode in enumerate(modes):
         trial.step(step, {WEIGHT: START * (1 + 0.01 * step)}, mode=mode)
     kinds = [type(outcome) for outcome in trial.outcomes(WeightUpdateRatio())]
-    assert kinds == [NotEvaluated, Passed, NotEvaluated, NotEvaluated, Passed, NotEvaluated]
+    assert kinds == [NotEvaluated, Passed, NotEvaluated, NotApplicable, Passed, NotApplicable]
 
 
 def test_a_counter_that_was_set_back_begins_anew() -> None:
