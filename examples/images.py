@@ -24,9 +24,8 @@ def load_images() -> tuple[
     Images are float32 [N, 1, height, width] with mean 0 and variance 1, labels int64 [N].
     """
     if FASHION_MNIST.is_dir():
-        name, images, labels = "Fashion-MNIST", _idx("images"), _idx("labels")
-        images = images.reshape(-1, 28, 28)[:_NUM_FASHION_IMAGES]
-        labels = labels[:_NUM_FASHION_IMAGES]
+        name, labels = "Fashion-MNIST", _idx("labels", 1)
+        images = _idx("images", 28 * 28).reshape(-1, 28, 28)
     else:
         from sklearn.datasets import load_digits
 
@@ -39,7 +38,11 @@ def load_images() -> tuple[
     return name, (pixels[held_out:], targets[held_out:]), (pixels[:held_out], targets[:held_out])
 
 
-def _idx(kind: str) -> np.ndarray:
+def _idx(kind: str, num_bytes: int) -> np.ndarray:
+    """Return the first images or labels, each of which has so many bytes."""
     files = sorted(FASHION_MNIST.glob(f"train-{kind}-idx*-ubyte.gz"))
+    header = _HEADER_BYTES[kind]
     with gzip.open(files[0]) as file:
-        return np.frombuffer(file.read(), np.uint8, offset=_HEADER_BYTES[kind])
+        # The rest of the file would take longer to unpack than some examples to train.
+        data = file.read(header + num_bytes * _NUM_FASHION_IMAGES)
+    return np.frombuffer(data, np.uint8, offset=header)

@@ -67,7 +67,7 @@ def main() -> None:
     try:
         for epoch in range(arguments.epochs):
             hook.set_mode(smd.modes.TRAIN)
-            for batch in torch.randperm(len(training[0])).split(_BATCH_SIZE):
+            for batch in torch.split(torch.randperm(len(training[0])), _BATCH_SIZE):
                 optimizer.zero_grad()
                 batch_loss = loss(net(training[0][batch]), training[1][batch])
                 batch_loss.backward()

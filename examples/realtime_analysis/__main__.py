@@ -8,11 +8,17 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rule_runtime import create_trial
 from rule_runtime.trial.trial import Trial
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).resolve().parents[2]
 ACTIVATIONS = "relu0_output_0"
 KERNELS = "Net_conv0.weight"
 _POLL_S = 0.2
@@ -22,9 +28,12 @@ def main(folder: Path) -> int:
     """Train in one process, draw in this one; return the exit status of the training."""
     out_dir, pictures = folder / "tensors", folder / "pictures"
     pictures.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "examples.realtime_analysis.train", str(out_dir)]
-    with subprocess.Popen(command) as training:
-        draw_while_it_trains(out_dir, pictures, training)
+    with start_training(out_dir) as training:
+        for step, figure in activations_so_far(out_dir, training):
+            # Asked behind the picture: whoever reads this knows that it was there in time.
+            when = "behind" if training.poll() is not None else "during"
+            figure.savefig(pictures / f"activations-{step:04d}.png")
+            print(f"step {step}: drawn {when} the training", flush=True)
     if training.returncode:
         return training.returncode
     trial = create_trial(str(out_dir))
@@ -34,20 +43,26 @@ def main(folder: Path) -> int:
     return 0
 
 
-def draw_while_it_trains(out_dir: Path, pictures: Path, training: subprocess.Popen[bytes]) -> None:
-    """Draw the activations of every saved step as soon as it is there."""
+def start_training(out_dir: Path) -> subprocess.Popen[bytes]:
+    """Start the training in a process of its own."""
+    command = [sys.executable, "-m", "examples.realtime_analysis.train", str(out_dir.resolve())]
+    return subprocess.Popen(command, cwd=ROOT)
+
+
+def activations_so_far(
+    out_dir: Path, training: subprocess.Popen[bytes]
+) -> Iterator[tuple[int, Figure]]:
+    """Yield each saved step and a picture of its activations as soon as it is there.
+
+    Ends when all are drawn and the training has ended.
+    """
     trial = create_trial(str(out_dir))  # which need not hold anything yet
     drawn: set[int] = set()
     while True:
         is_over = training.poll() is not None
         for step in [step for step in saved_steps(trial) if step not in drawn]:
-            figure = trial.plot_activations(ACTIVATIONS, steps=step, max_channels=8)
-            figure.savefig(pictures / f"activations-{step:04d}.png")
+            yield step, trial.plot_activations(ACTIVATIONS, steps=step, max_channels=8)
             drawn.add(step)
-            print(
-                f"step {step}: {'drawn behind' if is_over else 'drawn during'} the training",
-                flush=True,
-            )
         if is_over:
             return
         time.sleep(_POLL_S)

@@ -53,7 +53,7 @@ def main(out_dir: str) -> None:
     hook.set_mode(smd.modes.TRAIN)
     print(f"training on {name}", flush=True)
     for _ in range(EPOCHS):
-        for batch in torch.randperm(len(images)).split(BATCH_SIZE):
+        for batch in torch.split(torch.randperm(len(images)), BATCH_SIZE):
             optimizer.zero_grad()
             loss(net(images[batch]), labels[batch]).backward()
             optimizer.step()

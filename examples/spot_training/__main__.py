@@ -11,40 +11,54 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from examples.spot_training.train import NUM_STEPS, SAVE_INTERVAL
+from examples.spot_training.plan import NUM_STEPS, SAVE_INTERVAL
 from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.evaluation.outcome import status_details
 from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.trial.trial import Trial
 
+ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTIONS = (110, 190)
 RULES = ("NonFinite", "VanishingGradient", "ExplodingTensor")
 
 
 def main(folder: Path) -> int:
     """Train on three machines in turn; return 0 if that made one whole run."""
-    out_dir, storage = folder / "tensors", folder / "checkpoints"
+    out_dir = train_on_three_machines(folder)
+    trial = create_trial(str(out_dir))
+    steps = trial.steps()
+    print(
+        f"{len(steps)} saved steps, {steps[0]} to {steps[-1]}, each of them once: {is_whole(trial)}"
+    )
+    for name, state in judge(out_dir).items():
+        print(f"{name}: {state.status.value}: {status_details(name, state)}")
+    return 0 if is_whole(trial) else 1
+
+
+def train_on_three_machines(folder: Path) -> Path:
+    """Train, interrupted twice, and return where the tensors are.
+
+    Raises:
+        RuntimeError: A training ended otherwise than it was made to.
+    """
+    out_dir, storage = folder.resolve() / "tensors", folder.resolve() / "checkpoints"
     storage.mkdir(parents=True)
     for machine, at in enumerate([*INTERRUPTIONS, None]):
-        local = folder / f"machine-{machine}"
+        local = folder.resolve() / f"machine-{machine}"
         shutil.copytree(storage, local)  # as the platform does before it starts the script
         status = train(out_dir, local, at)
         shutil.copytree(local, storage, dirs_exist_ok=True)  # and behind it
         shutil.rmtree(local)
         expected = 0 if at is None else -signal.SIGTERM
+        print(f"machine {machine}: exit status {status}", flush=True)
         if status != expected:
-            print(f"the training ended with {status}, not {expected}")
-            return 1
-    trial = create_trial(str(out_dir))
-    steps = trial.steps()
-    is_whole = steps == list(range(0, NUM_STEPS, SAVE_INTERVAL)) and trial.loaded_all_steps
-    print(f"{len(steps)} saved steps, {steps[0]} to {steps[-1]}, each of them once: {is_whole}")
-    rules = [(name, create_rule(name)) for name in RULES]
-    for name, state in evaluate_run(str(out_dir), rules).items():
-        print(f"{name}: {state.status.value}: {status_details(name, state)}")
-    return 0 if is_whole else 1
+            raise RuntimeError(f"the training ended with {status}, not {expected}")
+    return out_dir
 
 
 def train(out_dir: Path, checkpoints: Path, interrupted_at: int | None) -> int:
@@ -54,7 +68,21 @@ def train(out_dir: Path, checkpoints: Path, interrupted_at: int | None) -> int:
     command = [sys.executable, "-m", "examples.spot_training.train", str(out_dir), str(checkpoints)]
     command += [] if interrupted_at is None else [str(interrupted_at)]
     environment = {**os.environ, "CHECKPOINT_CONFIG_FILE_PATH": str(config)}
-    return subprocess.run(command, env=environment, check=False).returncode
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    )
+    print(done.stdout, end="", flush=True)
+    return done.returncode
+
+
+def is_whole(trial: Trial) -> bool:
+    """Tell whether a trial has each step that was to be saved once, and its end."""
+    return trial.steps() == list(range(0, NUM_STEPS, SAVE_INTERVAL)) and trial.loaded_all_steps
+
+
+def judge(out_dir: Path) -> Mapping[str, EvaluationState]:
+    """Return what the rules make of the one run."""
+    return evaluate_run(str(out_dir), [(name, create_rule(name)) for name in RULES])
 
 
 if __name__ == "__main__":

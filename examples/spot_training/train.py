@@ -17,11 +17,10 @@ from torch import nn
 
 import hook_layer.pytorch as smd
 from examples.images import load_images
+from examples.spot_training.plan import NUM_STEPS, SAVE_INTERVAL
 
-NUM_STEPS = 300
 BATCH_SIZE = 64
 CHECKPOINT_EVERY = 25
-SAVE_INTERVAL = 5
 
 
 def main(out_dir: str, checkpoints: Path, interrupted_at: int | None = None) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import xgboost
 
@@ -17,6 +19,11 @@ from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.trial.trial import Trial
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HYPERPARAMETERS = {
     "max_depth": 5,
@@ -38,8 +45,8 @@ def main() -> int:
     folder: Path = arguments.folder
     write_libsvm(folder / "channels", arguments.data)
     train(folder, arguments.eta)
-    print_verdict(folder)
-    draw(folder)
+    print_verdict(judge(folder))
+    save(pictures(create_trial(str(folder / "tensors"))), folder / "pictures")
     return 0
 
 
@@ -69,29 +76,36 @@ def train(folder: Path, eta: float) -> None:
     )
 
 
-def print_verdict(folder: Path) -> None:
+def judge(folder: Path) -> EvaluationState:
     """Judge by LossNotDecreasing, as the rule of the training job would."""
     name, parameters = RULE
-    states = evaluate_run(str(folder / "tensors"), [(name, create_rule(name, parameters))])
-    state = states[name]
+    return evaluate_run(str(folder / "tensors"), [(name, create_rule(name, parameters))])[name]
+
+
+def print_verdict(state: EvaluationState) -> None:
+    """Print what the rule says."""
+    name, _ = RULE
     print(f"{name}: {state.status.value}")
     if state.status is RuleStatus.ISSUES_FOUND:
         print(status_details(name, state))
 
 
-def draw(folder: Path) -> None:
+def pictures(trial: Trial) -> dict[str, Figure]:
     """Draw the metrics, five kinds of feature importance, and SHAP values."""
-    trial = create_trial(str(folder / "tensors"))
-    figures = {"metrics": trial.plot_metrics()}
-    for kind in IMPORTANCES:
-        figures[f"importance-{kind}"] = trial.plot_feature_importance(kind)
-    figures["average-shap"] = trial.plot_average_shap()
-    figures["full-shap"] = trial.plot_full_shap()
-    pictures = folder / "pictures"
-    pictures.mkdir(exist_ok=True)
+    return {
+        "metrics": trial.plot_metrics(),
+        **{f"importance-{kind}": trial.plot_feature_importance(kind) for kind in IMPORTANCES},
+        "average-shap": trial.plot_average_shap(),
+        "full-shap": trial.plot_full_shap(),
+    }
+
+
+def save(figures: Mapping[str, Figure], folder: Path) -> None:
+    """Write pictures into a folder."""
+    folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
-        figure.savefig(pictures / f"{name}.png", bbox_inches="tight")
-    print(f"{len(figures)} pictures in {pictures}")
+        figure.savefig(folder / f"{name}.png", bbox_inches="tight")
+    print(f"{len(figures)} pictures in {folder}")
 
 
 def parse_arguments() -> argparse.Namespace:

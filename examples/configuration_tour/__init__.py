@@ -1,0 +1,1 @@
+"""A tour of the configuration: one short training for each thing that can be configured."""

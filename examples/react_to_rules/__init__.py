@@ -1,0 +1,1 @@
+"""A training that goes wrong, is stopped through EventBridge, and is told to a subscriber."""

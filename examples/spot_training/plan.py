@@ -1,0 +1,8 @@
+"""What the script and whoever checks it have in common."""
+
+from __future__ import annotations
+
+__all__ = ["NUM_STEPS", "SAVE_INTERVAL"]
+
+NUM_STEPS = 300
+SAVE_INTERVAL = 5
