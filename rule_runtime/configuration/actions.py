@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ActionList",
     "Email",
     "StopTraining",
+    "as_actions",
     "is_valid_action_object",
 ]
 
@@ -123,19 +125,17 @@ class ActionList:
     """Several actions.
 
     Args:
-        actions: The actions.
+        actions: The actions, ours or those of `smdebug_rulesconfig`.
 
     Raises:
         TypeError: If one is no action.
     """
 
-    def __init__(self, *actions: Action) -> None:
-        for action in actions:
-            if not isinstance(action, Action):
-                raise TypeError(
-                    f"ActionList takes StopTraining, Email and SMS objects, not {action!r}"
-                )
-        self.actions = actions
+    def __init__(self, *actions: object) -> None:
+        self.actions = tuple(map(_as_action, actions))
+
+    def __repr__(self) -> str:
+        return f"ActionList{self.actions}"
 
     def update_training_job_prefix_if_not_specified(self, training_job_name: str) -> None:
         """Take a job's name for each prefix that was not given.
@@ -156,12 +156,48 @@ class ActionList:
 
 
 def is_valid_action_object(actions: object) -> bool:
-    """Tell whether an object is an action or a list of them.
+    """Tell whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s.
 
     Args:
         actions: The object.
     """
-    return isinstance(actions, (Action, ActionList))
+    listed = getattr(actions, "actions", None)
+    return isinstance(actions, (Action, ActionList)) or all(
+        isinstance(getattr(each, "action_parameters", None), Mapping)
+        for each in (listed if isinstance(listed, tuple) else (actions,))
+    )
+
+
+def as_actions(actions: object) -> Action | ActionList | None:
+    """Return actions as ours: ours, those of `smdebug_rulesconfig`, a list of them, or None.
+
+    Args:
+        actions: An action or several.
+
+    Raises:
+        TypeError: It is no action.
+        ValueError: An action has a parameter that ours does not take.
+    """
+    if actions is None or isinstance(actions, (Action, ActionList)):
+        return actions
+    if isinstance(actions, Iterable) and not isinstance(actions, (str, bytes, Mapping)):
+        return ActionList(*actions)
+    if hasattr(actions, "actions"):
+        return ActionList(*actions.actions)
+    return _as_action(actions)
+
+
+def _as_action(action: object) -> Action:
+    if isinstance(action, Action):
+        return action
+    parameters = getattr(action, "action_parameters", None)
+    name = parameters.get("name") if isinstance(parameters, Mapping) else None
+    if isinstance(parameters, Mapping) and name == "stoptraining":
+        is_default = getattr(action, "use_default_training_job_prefix", False)
+        return StopTraining(None if is_default else parameters.get("training_job_prefix"))
+    if isinstance(parameters, Mapping) and name in ("email", "sms"):
+        return (Email if name == "email" else SMS)(parameters.get("endpoint", ""))
+    raise TypeError(f"{action!r} is no action: give StopTraining, Email or SMS, or several of them")
 
 
 def _checked(actions: tuple[Action, ...] | list[Action], begin: str, end: str) -> str:

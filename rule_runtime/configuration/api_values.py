@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import numbers
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-__all__ = ["as_strings", "given"]
+__all__ = ["as_strings", "checked_members", "given"]
+
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_BRACKETED: Final = re.compile(r"\([^()\[\]{}]*\)|\[[^()\[\]{}]*\]|\{[^()\[\]{}]*\}")
 
 
 def as_strings(parameters: Mapping[str, object] | None) -> dict[str, str]:
@@ -15,9 +21,16 @@ def as_strings(parameters: Mapping[str, object] | None) -> dict[str, str]:
 
     Args:
         parameters: The parameters; None for none.
+
+    Raises:
+        TypeError: A value is nothing that a string says: it is no text, number, boolean or path,
+            and no list of these.
+        ValueError: A member of a list would be read as several, for it has a comma of its own.
     """
     return {
-        str(key): _text(value) for key, value in (parameters or {}).items() if value is not None
+        str(key): _text(str(key), value)
+        for key, value in (parameters or {}).items()
+        if value is not None
     }
 
 
@@ -30,7 +43,58 @@ def given(**members: Any) -> dict[str, Any]:
     return {key: value for key, value in members.items() if value}
 
 
-def _text(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
-    return str(value)
+def checked_members(
+    what: str, member: Mapping[str, Any], required: Sequence[str], optional: Sequence[str]
+) -> None:
+    """Refuse JSON of which something would be lost.
+
+    Args:
+        what: What it is to be.
+        member: The JSON.
+        required: Names of the members that it must have.
+        optional: Names of those that it may have.
+
+    Raises:
+        ValueError: One is missing, or has another name.
+    """
+    known = (*required, *optional)
+    for name in member:
+        if name not in known:
+            raise ValueError(f"{what} has no member {name!r}; it has {', '.join(known)}")
+    for name in required:
+        if not member.get(name):
+            raise ValueError(f"{what} needs {name}, which {dict(member)!r} has not")
+
+
+def _text(key: str, value: object) -> str:
+    if not isinstance(value, (list, tuple)):
+        return _scalar(key, value)
+    items = [_scalar(key, item) for item in value]
+    for item in items:
+        if len(items) > 1 and _has_comma(item):
+            raise ValueError(
+                f"{key} has the member {item!r}, whose comma would part it in two: write \\, "
+                "in a regular expression, or give another name"
+            )
+    return ",".join(items)
+
+
+def _scalar(key: str, value: object) -> str:
+    if isinstance(value, (str, os.PathLike)):
+        return os.fspath(value)
+    is_numpy = getattr(value, "shape", None) == ()
+    if is_numpy or isinstance(value, numbers.Real):
+        return str(value)
+    raise TypeError(
+        f"{key} is {value!r}, of type {type(value).__name__}: a parameter is a text, a number, "
+        "True or False, or a list of these; anything else give as the text that its reader "
+        "expects, e.g. by json.dumps"
+    )
+
+
+def _has_comma(item: str) -> bool:
+    """Tell whether a comma stands outside of all brackets, and is not escaped."""
+    left = _ESCAPED.sub("", item)
+    while (shorter := _BRACKETED.sub("", left)) != left:
+        left = shorter
+    return "," in left

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rule_runtime.configuration.api_values import as_strings
+from rule_runtime.configuration.api_values import as_strings, checked_members
+from rule_runtime.configuration.foreign_objects import taken
 
-__all__ = ["CollectionConfig"]
+__all__ = ["CollectionConfig", "as_collection"]
 
 
 @dataclass(frozen=True, init=False)
@@ -48,5 +49,22 @@ class CollectionConfig:
 
         Args:
             member: The member.
+
+        Raises:
+            ValueError: It has no name, or something that such a member has not.
         """
-        return cls(member.get("CollectionName", ""), member.get("CollectionParameters"))
+        checked_members("a collection", member, ("CollectionName",), ("CollectionParameters",))
+        return cls(member["CollectionName"], member.get("CollectionParameters"))
+
+
+def as_collection(collection: object) -> CollectionConfig:
+    """Return a collection as ours: ours, the SDK's, or a member of `CollectionConfigurations`.
+
+    Args:
+        collection: The collection.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: A value is known only while a pipeline runs.
+    """
+    return taken(collection, CollectionConfig, "parameters")

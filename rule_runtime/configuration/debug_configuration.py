@@ -7,19 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from rule_runtime.configuration.actions import Action, ActionList
+from rule_runtime.configuration.actions import as_actions
 from rule_runtime.configuration.api_limits import check_limits
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.debug_rule import Rule
 from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
 from rule_runtime.configuration.merging import merged, steps_of
-from rule_runtime.configuration.sdk_objects import (
-    as_actions,
-    as_collection,
-    as_hook_config,
-    as_rule,
-    as_tensorboard,
-)
+from rule_runtime.configuration.sdk_objects import as_hook_config, as_rule, as_tensorboard
 
 __all__ = ["DebugConfiguration"]
 
@@ -61,7 +55,8 @@ class DebugConfiguration:
             hook_config: What the hook saves; None for its defaults and what rules ask for; False
                 for no hook at all.
             rules: The rules.
-            actions: What is done on a finding of a rule that has no actions of its own.
+            actions: What is done on a finding of a rule that has no actions of its own; those that
+                have some keep them, with a warning.
             tensorboard: Where TensorBoard's files go; None for no such files.
 
         Raises:
@@ -69,8 +64,7 @@ class DebugConfiguration:
             ValueError: Rules ask for what cannot be had together, two have one name, or there are
                 rules and no hook.
         """
-        default = as_actions(actions)
-        listed = tuple(_with_actions(as_rule(rule), default) for rule in rules)
+        listed = _with_actions([as_rule(rule) for rule in rules], actions)
         _check_names(listed)
         if hook_config is False and listed:
             names = ", ".join(rule.name for rule in listed)
@@ -139,8 +133,18 @@ class DebugConfiguration:
         )
 
 
-def _with_actions(rule: Rule, default: Action | ActionList | None) -> Rule:
-    return replace(rule, actions=default) if rule.actions is None else rule
+def _with_actions(rules: Sequence[Rule], actions: object) -> tuple[Rule, ...]:
+    """Return the rules with the job's actions where they have none of their own."""
+    default = as_actions(actions)
+    own = [rule.name for rule in rules if rule.has_actions]
+    if default is not None and own:
+        logger.warning(
+            "the job's actions, %s, are not those of %s: these have actions of their own, which "
+            "have to say all that is to be done",
+            default,
+            ", ".join(own),
+        )
+    return tuple(rule if rule.has_actions else replace(rule, actions=default) for rule in rules)
 
 
 def _check_names(rules: Sequence[Rule]) -> None:
@@ -159,10 +163,8 @@ def _hook(
     if hook_config is False:
         return None
     hook = DebuggerHookConfig() if hook_config is None else as_hook_config(hook_config)
-    asked = [(_HOOK_PARAMETERS, as_collection(each)) for each in hook.collection_configs or ()]
-    asked += [
-        (rule.name, as_collection(each)) for rule in rules for each in rule.collection_configs
-    ]
+    asked = [(_HOOK_PARAMETERS, each) for each in hook.collection_configs or ()]
+    asked += [(rule.name, each) for rule in rules for each in rule.collection_configs]
     is_silent = hook.collection_configs is None and not asked
     return DebuggerHookConfig(
         hook.s3_output_path or output_path,

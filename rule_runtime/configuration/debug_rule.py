@@ -2,6 +2,7 @@
 
 Other than in the SageMaker SDK: parameters of a rule may be numbers and booleans; an action can
 stand alone where a list is expected; an object can be asked for its JSON any number of times.
+Collections and actions may be objects of the SDK.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rule_runtime.configuration.actions import Action, ActionList, is_valid_action_object
-from rule_runtime.configuration.api_values import as_strings, given
-from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.actions import Action, ActionList, as_actions
+from rule_runtime.configuration.api_values import as_strings, checked_members, given
+from rule_runtime.configuration.collection_config import CollectionConfig, as_collection
 
 __all__ = ["DEFAULT_IMAGE", "Rule"]
 
@@ -22,6 +23,10 @@ DEFAULT_IMAGE: Final = "DEFAULT_RULE_EVALUATOR_IMAGE"
 _ACTIONS: Final = "action_json"
 _INVOKED: Final = "rule_to_invoke"
 _SOURCE: Final = "source_s3_uri"
+_OPTIONAL: Final = (
+    *("RuleEvaluatorImage", "LocalPath", "S3OutputPath"),
+    *("InstanceType", "VolumeSizeInGB", "RuleParameters"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class Rule:
         s3_output_path: str | None = None,
         other_trials_s3_input_paths: Sequence[str] | None = None,
         rule_parameters: Mapping[str, object] | None = None,
-        collections_to_save: Iterable[CollectionConfig] | None = None,
-        actions: Action | ActionList | None = None,
+        collections_to_save: Iterable[object] | None = None,
+        actions: object = None,
     ) -> Rule:
         """Return a built-in rule.
 
@@ -99,8 +104,8 @@ class Rule:
                 **as_strings(configuration.get("RuleParameters")),
                 **own,
             },
-            collection_configs=tuple(collections_to_save or ()) or tuple(base),
-            actions=_checked_actions(actions),
+            collection_configs=tuple(map(as_collection, collections_to_save or ())) or tuple(base),
+            actions=as_actions(actions),
         )
 
     @classmethod
@@ -116,8 +121,8 @@ class Rule:
         s3_output_path: str | None = None,
         other_trials_s3_input_paths: Sequence[str] | None = None,
         rule_parameters: Mapping[str, object] | None = None,
-        collections_to_save: Iterable[CollectionConfig] | None = None,
-        actions: Action | ActionList | None = None,
+        collections_to_save: Iterable[object] | None = None,
+        actions: object = None,
     ) -> Rule:
         """Return a rule of your own.
 
@@ -157,9 +162,14 @@ class Rule:
                 **given(**{_SOURCE: source, _INVOKED: rule_to_invoke}),
                 **_checked_parameters(rule_parameters),
             },
-            collection_configs=tuple(collections_to_save or ()),
-            actions=_checked_actions(actions),
+            collection_configs=tuple(map(as_collection, collections_to_save or ())),
+            actions=as_actions(actions),
         )
+
+    @property
+    def has_actions(self) -> bool:
+        """Whether it says itself what is done on a finding, by actions or in a request's words."""
+        return self.actions is not None or bool(self.rule_parameters.get(_ACTIONS))
 
     @property
     def source(self) -> str | None:
@@ -211,9 +221,13 @@ class Rule:
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
+
+        Raises:
+            ValueError: It has no name, or something that such a member has not.
         """
+        checked_members("a rule", member, ("RuleConfigurationName",), _OPTIONAL)
         return cls(
-            name=member.get("RuleConfigurationName", ""),
+            name=member["RuleConfigurationName"],
             image_uri=member.get("RuleEvaluatorImage", DEFAULT_IMAGE),
             instance_type=member.get("InstanceType"),
             container_local_output_path=member.get("LocalPath"),
@@ -246,12 +260,3 @@ def _checked_parameters(parameters: Mapping[str, object] | None) -> dict[str, st
 
 def _other_trials(paths: Sequence[str] | None) -> dict[str, str]:
     return {f"other_trial_{number}": path for number, path in enumerate(paths or ())}
-
-
-def _checked_actions(actions: Action | ActionList | None) -> Action | ActionList | None:
-    if actions is not None and not is_valid_action_object(actions):
-        raise TypeError(
-            f"actions is {actions!r}, but must be StopTraining, Email or SMS, or an ActionList of "
-            "them"
-        )
-    return actions

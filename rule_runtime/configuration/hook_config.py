@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from rule_runtime.configuration.api_values import as_strings
-from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.api_values import as_strings, checked_members
+from rule_runtime.configuration.collection_config import CollectionConfig, as_collection
 
 __all__ = ["DebuggerHookConfig", "TensorBoardOutputConfig"]
+
+_PATHS: Final = ("S3OutputPath", "LocalPath")
+_HOOK: Final = (*_PATHS, "HookParameters", "CollectionConfigurations")
 
 
 @dataclass(frozen=True, init=False)
@@ -21,7 +24,8 @@ class DebuggerHookConfig:
             None for the output path of the job.
         container_local_output_path: Folder in the training container.
         hook_parameters: Parameters of the hook, e.g. `{"save_interval": "100"}`.
-        collection_configs: The collections; None for what rules ask for and the hook's defaults.
+        collection_configs: The collections, ours or the SageMaker SDK's; None for what rules ask
+            for and the hook's defaults.
 
     Attributes:
         s3_output_path: See above.
@@ -40,9 +44,11 @@ class DebuggerHookConfig:
         s3_output_path: str | None = None,
         container_local_output_path: str | None = None,
         hook_parameters: Mapping[str, object] | None = None,
-        collection_configs: Iterable[CollectionConfig] | None = None,
+        collection_configs: Iterable[object] | None = None,
     ) -> None:
-        collections = None if collection_configs is None else tuple(collection_configs)
+        collections = None
+        if collection_configs is not None:
+            collections = tuple(map(as_collection, collection_configs))
         parameters = None if hook_parameters is None else as_strings(hook_parameters)
         object.__setattr__(self, "s3_output_path", s3_output_path)
         object.__setattr__(self, "container_local_output_path", container_local_output_path)
@@ -64,13 +70,17 @@ class DebuggerHookConfig:
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
+
+        Raises:
+            ValueError: It has something that such a member has not.
         """
+        checked_members("DebugHookConfig", member, (), _HOOK)
         collections = member.get("CollectionConfigurations")
         return cls(
             member.get("S3OutputPath"),
             member.get("LocalPath"),
             member.get("HookParameters"),
-            None if collections is None else map(CollectionConfig.from_json, collections),
+            collections,
         )
 
 
@@ -97,7 +107,11 @@ class TensorBoardOutputConfig:
 
         Args:
             member: The member of CreateTrainingJob or DescribeTrainingJob.
+
+        Raises:
+            ValueError: It has something that such a member has not.
         """
+        checked_members("TensorBoardOutputConfig", member, (), _PATHS)
         return cls(member.get("S3OutputPath"), member.get("LocalPath"))
 
 

@@ -23,8 +23,8 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
 
     The order of what is given does not matter. The smallest `save_interval` wins, in each mode by
     itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
-    and `save_steps` are joined; a flag is True if anybody needs it, so a value is stored if anybody
-    asks for it by `save_raw_tensor`.
+    and `save_steps` are joined; steps that an interval has anyway need no list; a flag is True if
+    anybody needs it, so a value is stored if anybody asks for it by `save_raw_tensor`.
 
     Args:
         collections: What is asked for; a name may come up more than once.
@@ -85,18 +85,20 @@ def _steps(name: str, given: Given) -> dict[str, str]:
             return [parameters.get(mode + key, parameters.get(key)) for parameters in given]
 
         steps = [value for value in of("save_steps") if value is not None]
+        numbers = {int(number) for value in steps for number in value.split(",")}
         intervals = [int(value) for value in of("save_interval") if value is not None]
-        if steps and intervals:
+        starts, ends = of("start_step"), of("end_step")
+        if intervals and not any((*starts, *ends)):
+            numbers = {number for number in numbers if number % min(intervals)}
+        if numbers and intervals:
             raise ValueError(
                 f"collection {name}: {mode}save_steps={steps[0]} and {mode}save_interval="
                 f"{min(intervals)} are both asked for; choose one of them"
             )
-        if steps:
-            numbers = {int(number) for value in steps for number in value.split(",")}
+        if numbers:
             result[f"{mode}save_steps"] = ",".join(map(str, sorted(numbers)))
         if intervals:
             result[f"{mode}save_interval"] = str(min(intervals))
-        starts, ends = of("start_step"), of("end_step")
         if all(value is not None for value in starts):
             result[f"{mode}start_step"] = str(min(int(value) for value in starts if value))
         if all(value is not None for value in ends):

@@ -14,10 +14,10 @@ from rule_runtime.evaluation.parameters import nearest
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
 
-__all__ = ["PACKS", "Pack", "find_pack"]
+__all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
-_PATTERNS: Final[Mapping[str, str]] = {
+PATTERNS: Final[Mapping[str, str]] = {
     "weights": (
         "^(?!gradient|feature_importance|hyperparameters).*"
         "(weight(?!s/)|(kernel|embeddings|gamma):0$)"  # Keras has biases below `weights/`, too
@@ -101,8 +101,8 @@ class Pack:
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
         adapted = dict(config.parameters)
-        if config.name in _PATTERNS:
-            adapted.setdefault("include_regex", _PATTERNS[config.name])
+        if config.name in PATTERNS:
+            adapted.setdefault("include_regex", PATTERNS[config.name])
         if self.save_interval is not None and "save_steps" not in adapted:
             adapted["save_interval"] = str(self.save_interval)
             for mode in ("train", "global"):

@@ -1,30 +1,22 @@
-"""Objects of the SageMaker SDK, taken wherever ours are.
-
-They are known by what they can do, not by their class: the SDK moved its classes from
-`sagemaker.debugger` (2.x) to `sagemaker.core.debugger` (3.x), and need not be installed.
-"""
+"""Rules, hook configurations and TensorBoard's output of the SageMaker SDK, taken as ours."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+import logging
+from collections.abc import Mapping
+from typing import Any
 
-from rule_runtime.configuration.actions import (
-    SMS,
-    Action,
-    ActionList,
-    Email,
-    StopTraining,
-    is_valid_action_object,
-)
-from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.actions import as_actions
+from rule_runtime.configuration.collection_config import as_collection
 from rule_runtime.configuration.debug_rule import Rule
+from rule_runtime.configuration.foreign_objects import plain, taken
 from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
 
-__all__ = ["as_actions", "as_collection", "as_hook_config", "as_rule", "as_tensorboard"]
+__all__ = ["as_hook_config", "as_rule", "as_tensorboard"]
 
-_Config = TypeVar("_Config", CollectionConfig, DebuggerHookConfig, TensorBoardOutputConfig)
+logger = logging.getLogger("stepwatch")
+
+_ACTIONS = "action_json"
 
 
 def as_rule(rule: object) -> Rule:
@@ -60,7 +52,7 @@ def as_hook_config(hook: object) -> DebuggerHookConfig:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
     """
-    return _taken(hook, DebuggerHookConfig, "collection_configs", "hook_parameters")
+    return taken(hook, DebuggerHookConfig, "collection_configs", "hook_parameters")
 
 
 def as_tensorboard(config: object) -> TensorBoardOutputConfig:
@@ -73,59 +65,19 @@ def as_tensorboard(config: object) -> TensorBoardOutputConfig:
         TypeError: It is none.
         ValueError: A value is known only while a pipeline runs.
     """
-    return _taken(config, TensorBoardOutputConfig, "s3_output_path")
-
-
-def as_collection(collection: object) -> CollectionConfig:
-    """Return a collection as ours: ours, the SDK's, or a member of `CollectionConfigurations`.
-
-    Args:
-        collection: The collection.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: A value is known only while a pipeline runs.
-    """
-    return _taken(collection, CollectionConfig, "parameters")
-
-
-def as_actions(actions: object) -> Action | ActionList | None:
-    """Return actions as ours: ours, those of `smdebug_rulesconfig`, or None.
-
-    Args:
-        actions: An action or a list of them.
-
-    Raises:
-        TypeError: It is no action.
-        ValueError: An action has a parameter that ours does not take.
-    """
-    if actions is None or is_valid_action_object(actions):
-        return actions  # type: ignore[return-value]  # told by the function above
-    if isinstance(actions, Iterable) and not isinstance(actions, (str, bytes)):
-        return ActionList(*(_action(each) for each in actions))
-    if hasattr(actions, "actions"):
-        return ActionList(*(_action(each) for each in actions.actions))
-    return _action(actions)
-
-
-def _action(action: Any) -> Action:
-    if isinstance(action, Action):
-        return action
-    parameters = getattr(action, "action_parameters", None)
-    if not isinstance(parameters, Mapping):
-        raise TypeError(f"{action!r} is no action: give StopTraining, Email or SMS")
-    name = parameters.get("name")
-    if name == "stoptraining":
-        is_default = getattr(action, "use_default_training_job_prefix", False)
-        return StopTraining(None if is_default else parameters.get("training_job_prefix"))
-    if name not in ("email", "sms"):
-        raise TypeError(f"{action!r} is no action: give StopTraining, Email or SMS")
-    return (Email if name == "email" else SMS)(parameters.get("endpoint", ""))
+    return taken(config, TensorBoardOutputConfig, "s3_output_path")
 
 
 def _rule_of_sdk(rule: Any) -> Rule:
-    configuration = _plain(rule.to_debugger_rule_config_dict(), f"the rule {rule.name!r}")
-    configuration.get("RuleParameters", {}).pop("action_json", None)  # the actions say it
+    configuration = plain(rule.to_debugger_rule_config_dict(), f"the rule {rule.name!r}")
+    written = configuration.get("RuleParameters", {}).pop(_ACTIONS, None)
+    if written is not None and rule.actions is None:
+        logger.warning(
+            "rule %s: its parameter %s=%s is left out, as the SDK does: give actions=",
+            rule.name,
+            _ACTIONS,
+            written,
+        )
     found = Rule.from_json(configuration)
     return Rule(
         **{
@@ -134,28 +86,3 @@ def _rule_of_sdk(rule: Any) -> Rule:
             "actions": as_actions(rule.actions),
         }
     )
-
-
-def _taken(config: Any, kind: type[_Config], *attributes: str) -> _Config:
-    """Return a configuration as ours; the SDK's is known by its attributes."""
-    if isinstance(config, kind):
-        return config
-    if isinstance(config, Mapping):
-        return kind.from_json(config)
-    if not all(hasattr(config, name) for name in attributes):
-        raise TypeError(f"{config!r} is no {kind.__name__}")
-    # It is private in the SDK, and the one way in which the SDK itself gets the JSON.
-    request = config._to_request_dict()  # noqa: SLF001
-    return kind.from_json(_plain(request, kind.__name__))
-
-
-def _plain(request: Any, what: str) -> dict[str, Any]:
-    """Return a copy of plain JSON; variables of a pipeline have no value yet."""
-    try:
-        copy: dict[str, Any] = json.loads(json.dumps(request))
-    except TypeError as error:
-        raise ValueError(
-            f"{what} has a value that is not known before the job starts ({error}): give the "
-            "value itself in place of a pipeline variable"
-        ) from error
-    return copy

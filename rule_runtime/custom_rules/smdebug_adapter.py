@@ -103,6 +103,17 @@ class SmdebugRule(Rule):
         settings = _Settings(rule_class, dict(arguments or {}), other_trials)
         object.__setattr__(self, "_settings", settings)
 
+    @property
+    def rule_class(self) -> type[OriginalRule]:
+        """The class written for the original client."""
+        return self._settings.rule_class
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What it was made with: arguments of the class, and the names of other trials."""
+        others = enumerate(self._settings.other_trials or ())
+        return {**self._settings.arguments, **{f"other_trial_{i}": name for i, name in others}}
+
     def __repr__(self) -> str:
         return f"<SmdebugRule {self._settings.rule_class.__name__}>"
 

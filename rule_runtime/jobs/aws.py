@@ -63,6 +63,11 @@ class Aws:
         return region
 
     @property
+    def has_credentials(self) -> bool:
+        """Whether the session has credentials, or finds some."""
+        return self._session().get_credentials() is not None
+
+    @property
     def session(self) -> Session | None:
         """The session; None while nothing was asked."""
         return self._made

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from hook_layer.format.job_file import StopFile
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
+from rule_runtime.jobs.folder_rules import FolderRules
 from rule_runtime.jobs.job_files import JobFiles
 from rule_runtime.jobs.job_location import find_location
 from rule_runtime.jobs.job_rules import JobRules
@@ -18,10 +18,10 @@ from rule_runtime.jobs.native_job import (
     described_training_job,
     is_terminal,
     native_statuses,
-    stop_training_job,
 )
 from rule_runtime.jobs.places import is_in_s3, tensorboard_root
 from rule_runtime.jobs.rule_logs import native_log_urls, our_log_urls
+from rule_runtime.jobs.stopping import ask_to_stop
 from rule_runtime.jobs.summary import RuleSummary, failure_of, moment_of_start
 from rule_runtime.jobs.waiting import Patience, wait_for_rules
 from rule_runtime.trial.trial import Trial
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["DebugJob"]
 
 _SAGEMAKER: Final = "sagemaker"
-_STOP_REASON: Final = "its owner called DebugJob.stop()"
 
 
 class DebugJob:
@@ -50,6 +49,7 @@ class DebugJob:
         output_path: Where its output goes below, as it was prepared; None to ask SageMaker.
         configuration: URI of the hook's configuration, where it is not in the job's folder.
         earlier_run: RunId of a run in the folder that is not meant.
+        rule_sources: Files of custom rules that may be run here, where the job is in a folder.
         stage: The deployment that judges the job; asked for log groups, and for the names of its
             rules where the job asks for none.
         session: A boto3 session; None for the credentials and the Region of this environment.
@@ -57,7 +57,7 @@ class DebugJob:
         sleep: Waits for a number of seconds.
 
     Raises:
-        ValueError: No output path is given, and SageMaker runs no job of this name.
+        ValueError: No output path is given, and SageMaker runs no job of this name or is not asked.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class DebugJob:
         *,
         configuration: str | None = None,
         earlier_run: str | None = None,
+        rule_sources: Collection[str] = (),
         stage: str = DEFAULT_STAGE,
         session: Session | None = None,
         clock: Callable[[], float] = time.time,
@@ -87,6 +88,7 @@ class DebugJob:
             earlier_run,
         )
         self._rules = JobRules(self._files, self._deployment if self._is_in_s3 else None)
+        self._in_folder = None if self._is_in_s3 else FolderRules(self._files, rule_sources, clock)
 
     def __repr__(self) -> str:
         return f"DebugJob({self.name!r}, {self.debug_output!r})"
@@ -181,12 +183,15 @@ class DebugJob:
     ) -> list[Mapping[str, Any]]:
         """Wait until every rule has ended: without an issue, with one, or with an error.
 
-        Prints `<rule>: <status>` for each rule, and again whenever its status changes.
+        Prints `<rule>: <status>` for each rule, and again whenever its status changes. No
+        deployment watches a job in a folder: once its run has ended, rules without a verdict judge
+        it here, and leave their verdicts beside its tensors; custom ones from `rule_sources` only.
 
         Args:
             poll_s: Seconds between two looks.
             timeout_s: Longest wait in seconds; None for no limit. A rule stays `InProgress` while
-                the job trains, and for ever where no deployment watches the bucket.
+                the job trains, and for ever where no deployment watches the bucket, or where the
+                process of a job in a folder was killed.
             out: Prints a line.
 
         Returns:
@@ -194,8 +199,8 @@ class DebugJob:
 
         Raises:
             TimeoutError: A rule has not ended in time.
-            ValueError: Nothing is known of the job.
-            StorageError: The job's files cannot be read.
+            ValueError: Nothing is known of the job; or a custom rule may not be run here.
+            StorageError: The job's files cannot be read, or those of verdicts not written.
             AwsRequestError: SageMaker does not answer.
         """
         patience = Patience(poll_s, timeout_s, self._clock, self._sleep)
@@ -236,22 +241,17 @@ class DebugJob:
             StorageError: `stop.json` cannot be written.
         """
         job = self._files.job_file()
-        described = self._described(job)
-        if described is not None:
-            stop_training_job(self._aws, self.name)
-        elif job is None:
-            raise ValueError(
-                f"{self.name} has not begun, so nobody would see that it is to stop: there is no "
-                f"job.json in {self.debug_output}"
-            )
-        if job is None or self._files.life(job).has_ended:
-            return
-        moment = datetime.fromtimestamp(self._clock(), timezone.utc)
-        requested_at = moment.isoformat(timespec="seconds")
-        self._files.ask_to_stop(StopFile(_STOP_REASON, requested_at, run_id=job.run_id))
+        known = job, self._described(job)
+        ask_to_stop(self.name, self._files, known, self._aws, self._clock())
 
-    def _look(self) -> tuple[list[dict[str, Any]], bool]:
-        """Return the summary, and whether no further rule can come to be known."""
+    def check_known(self) -> tuple[JobFile | None, Mapping[str, Any] | None]:
+        """Return the run's `job.json` and what SageMaker says of the job, as far as there is any.
+
+        Raises:
+            ValueError: Nothing is known of the job: its name or the output path is not right.
+            StorageError: The job's files cannot be read.
+            AwsRequestError: SageMaker does not answer.
+        """
         job = self._files.job_file()
         described = self._described(job)
         if job is None and described is None and self._files.configuration() is None:
@@ -260,8 +260,15 @@ class DebugJob:
                 f"in {self.debug_output} or above it; correct name and output path, if the job "
                 "has a hook"
             )
-        summary = self._summary(job, described)
+        return job, described
+
+    def _look(self) -> tuple[list[dict[str, Any]], bool]:
+        """Return the summary, and whether no further rule can come to be known."""
+        job, described = self.check_known()
         has_ended = self._files.life(job).has_ended or is_terminal(described)
+        if self._in_folder is not None and job is not None and has_ended:
+            self._in_folder.judge(job)
+        summary = self._summary(job, described)
         return summary, has_ended or self._rules.is_complete(job)
 
     def _summary(
@@ -275,6 +282,8 @@ class DebugJob:
         )
         ours = self._rules.parameters(job)
         members = [summary.of(name, self._files.result(name, job)) for name in ours]
+        if self._in_folder and self._files.life(job).has_ended:
+            return list(map(self._in_folder.told, members))
         return members + [
             status
             for status in native_statuses(described)

@@ -39,6 +39,8 @@ __all__ = ["JobFiles", "RunLife"]
 logger = logging.getLogger("stepwatch")
 
 _RESULT: Final = "/status.json"
+_INTERRUPTED: Final = 130
+"""What a shell tells of a script that Ctrl-C ended."""
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,32 @@ class RunLife:
         has_begun: Whether its hook has written anything.
         has_ended: Whether its hook has written the end marker.
         is_asked_to_stop: Whether somebody asked this run to stop.
+        exit_status: With which status its script ended, as a shell tells it; None where it was
+            watched by nobody who tells.
     """
 
     has_begun: bool = False
     has_ended: bool = False
     is_asked_to_stop: bool = False
+    exit_status: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return this as DescribeTrainingJob would."""
+        told: dict[str, Any] = {}
         if not self.has_begun:
             status, secondary = "InProgress", "Starting"
         elif self.is_asked_to_stop:
             status = secondary = "Stopped" if self.has_ended else "Stopping"
+        elif self.has_ended and self.exit_status == _INTERRUPTED:
+            status = secondary = "Stopped"
+        elif self.has_ended and self.exit_status:
+            status = secondary = "Failed"
+            told["FailureReason"] = f"the script ended with status {self.exit_status}"
         elif self.has_ended:
             status = secondary = "Completed"
         else:
             status, secondary = "InProgress", "Training"
-        return {"TrainingJobStatus": status, "SecondaryStatus": secondary}
+        return {"TrainingJobStatus": status, "SecondaryStatus": secondary, **told}
 
 
 class JobFiles:
@@ -171,9 +182,11 @@ class JobFiles:
         if job is None:
             return RunLife()
         marker, stop = read_end_marker(self.root), self._stop_file()
+        has_ended = marker is not None and marker.run_id in (None, job.run_id)
         return RunLife(
             has_begun=True,
-            has_ended=marker is not None and marker.run_id in (None, job.run_id),
+            has_ended=has_ended,
+            exit_status=marker.exit_status if marker is not None and has_ended else None,
             is_asked_to_stop=stop is not None and stop.run_id in (None, job.run_id),
         )
 

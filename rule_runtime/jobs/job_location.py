@@ -44,13 +44,14 @@ def find_location(name: str, output_path: str | None, aws: Aws) -> JobLocation:
         aws: The account and Region.
 
     Raises:
-        ValueError: SageMaker runs no job of this name, or one that has no hook.
+        ValueError: SageMaker runs no job of this name, or one that has no hook; or it cannot be
+            asked, with what to set.
         AwsRequestError: SageMaker does not answer.
         StorageError: The configuration that the job names cannot be read.
     """
     if output_path is not None:
         return JobLocation(JobPlaces.of(output_path, name))
-    described = described_training_job(aws, name)
+    described = described_training_job(aws, name, is_needed=True)
     if described is None:
         raise ValueError(
             f"SageMaker runs no job {name!r} in {aws.region}: give output_path, the folder or S3 "

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESSING_LOG_GROUP",
+    "NotAskedError",
     "described_training_job",
     "is_terminal",
     "native_statuses",
@@ -27,13 +28,20 @@ PROCESSING_LOG_GROUP: Final = "/aws/sagemaker/ProcessingJobs"
 
 _NO_SUCH_JOB: Final = "ValidationException"
 _NO_REGION: Final = "NoRegionError"
+_NO_CREDENTIALS: Final = ("NoCredentialsError", "PartialCredentialsError")
 _ENDED: Final = "The request was rejected because the training job is in status"
 _TERMINAL: Final = frozenset(("Completed", "Failed", "Stopped"))
 _NAME_CHARACTERS: Final = 26
 _ARN_CHARACTERS: Final = 8
 
 
-def described_training_job(aws: Aws, name: str) -> Mapping[str, Any] | None:
+class NotAskedError(ValueError):
+    """SageMaker was not asked about a job, for nothing says where or in whose name."""
+
+
+def described_training_job(
+    aws: Aws, name: str, *, is_needed: bool = False
+) -> Mapping[str, Any] | None:
     """Return the answer of DescribeTrainingJob; None for a job that SageMaker does not run.
 
     It is None, too, where nobody may ask, for a job of another platform needs no such right.
@@ -41,8 +49,11 @@ def described_training_job(aws: Aws, name: str) -> Mapping[str, Any] | None:
     Args:
         aws: The account and Region.
         name: Name of the job.
+        is_needed: Whether only SageMaker can tell of the job.
 
     Raises:
+        NotAskedError: The answer is needed, and no Region or no credentials are configured, or
+            these have no right to ask.
         AwsRequestError: SageMaker does not answer.
     """
     try:
@@ -50,6 +61,8 @@ def described_training_job(aws: Aws, name: str) -> Mapping[str, Any] | None:
             "sagemaker", "describe_training_job", TrainingJobName=name
         )
     except AwsRequestError as error:
+        if is_needed and (why := _why_not_asked(aws, error)):
+            raise NotAskedError(f"whether SageMaker runs {name!r} is not known: {why}") from error
         if error.is_forbidden:
             logger.warning(
                 "whether SageMaker runs %s is not known: allow sagemaker:DescribeTrainingJob (%s)",
@@ -62,6 +75,28 @@ def described_training_job(aws: Aws, name: str) -> Mapping[str, Any] | None:
         raise
     answer.pop("ResponseMetadata", None)
     return answer
+
+
+def _why_not_asked(aws: Aws, error: AwsRequestError) -> str:
+    """Return why SageMaker was not asked, and what to do; empty where it was."""
+    if error.is_forbidden:
+        return f"allow sagemaker:DescribeTrainingJob, or give output_path ({error})"
+    if error.code != _NO_REGION and error.code not in _NO_CREDENTIALS:
+        return ""
+    has_region, has_credentials = aws.region is not None, aws.has_credentials
+    missing = {
+        "neither a Region nor credentials are": not (has_region or has_credentials),
+        "no Region is": not has_region,
+        "no credentials are": True,
+    }
+    what = next(text for text, is_so in missing.items() if is_so)
+    variables = [] if has_region else ["AWS_REGION"]
+    if not has_credentials:
+        variables.append("AWS_PROFILE (or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)")
+    return (
+        f"{what} configured; set {' and '.join(variables)}, or give a boto3 session; for a job "
+        "that runs elsewhere give output_path"
+    )
 
 
 def is_terminal(described: Mapping[str, Any] | None) -> bool:

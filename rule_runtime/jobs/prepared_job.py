@@ -59,6 +59,8 @@ class PreparedJob:
         stage: The deployment that judges the job.
         session: The boto3 session that prepared it; None for a job in folders.
         earlier_run: RunId of a run that was in the folder before.
+        warnings: What rules cannot have as the hook is configured, and names of collections that
+            are probably slips of the pen.
     """
 
     job_name: str
@@ -71,6 +73,7 @@ class PreparedJob:
     stage: str = DEFAULT_STAGE
     session: Session | None = field(default=None, repr=False, compare=False)
     earlier_run: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def debug_output(self) -> str:
@@ -98,6 +101,7 @@ class PreparedJob:
             self._hook_output(),
             configuration=self.environment.get(OWN_VARIABLE),
             earlier_run=None if is_other else self.earlier_run,
+            rule_sources=[rule.source for rule in self.configuration.rules if rule.source],
             stage=self.stage,
             session=self.session,
         )

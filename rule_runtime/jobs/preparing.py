@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,9 +17,9 @@ from hook_layer.configuration.configuration_file import (
     ConfigurationFile,
 )
 from hook_layer.configuration.hook_json import parse_hook_configuration
-from rule_runtime.configuration.actions import ActionList
+from rule_runtime.configuration.actions import ActionList, as_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
-from rule_runtime.configuration.sdk_objects import as_actions
+from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
@@ -34,6 +34,7 @@ from rule_runtime.jobs.places import (
     unique_job_name,
 )
 from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
+from rule_runtime.jobs.requirements import RuleNeeds, saved_for_rules
 from rule_runtime.trial.run_files import named_run
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ def prepare(
     `{output_path}/{job_name}/stepwatch.json`. Objects of the SageMaker SDK and JSON of
     CreateTrainingJob are taken wherever ours are.
 
+    The hook saves what it is configured to, what the configurations of the rules name, and what the
+    rules need beyond that (`Rule.requires`). Where a collection's steps or form are given they
+    count, also where a rule needs more: that is a warning, in the log and in
+    `PreparedJob.warnings`.
+
     In S3 this needs the right `s3:PutObject` on the configuration; a custom rule in a file of this
     machine needs those of `Deployment`, `s3:GetObject` and `s3:PutObject` on the file's object too.
 
@@ -79,7 +85,8 @@ def prepare(
             hook at all.
         rules: The rules that judge the job; None for those that are deployed, with the parameters
             they are deployed with; an empty list for none.
-        actions: What is done on a finding of a rule that has no actions of its own.
+        actions: What is done on a finding of a rule that has no actions of its own; those that have
+            some keep them, with a warning.
         tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
             None for no such files.
         checkpoint_s3_uri: Where checkpoints are kept.
@@ -111,8 +118,7 @@ def prepare(
             "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
             "hook_config"
         )
-    for rule in configuration.rules:
-        _check_rule(rule)
+    needs = [found for rule in configuration.rules if (found := _checked_needs(rule))]
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     aws = Aws(session)
     checkpoint = Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path)
@@ -130,7 +136,9 @@ def prepare(
     _check_regions(job, aws)
     if configuration.hook is None:
         return job
-    job = replace(_with_sources(job, aws), session=aws.session)
+    _check_hook(job, _document(job, rules=rules, actions=actions))
+    job = _with_needs(_with_sources(job, aws), needs)
+    job = replace(job, session=aws.session)
     _store(job, _document(job, rules=rules, actions=actions), aws)
     return replace(
         job,
@@ -150,18 +158,31 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
     return unique_job_name(base_job_name or "", now)
 
 
-def _check_rule(rule: Rule) -> None:
-    """Refuse parameters that the evaluators would refuse when the job runs."""
+def _checked_needs(rule: Rule) -> RuleNeeds | None:
+    """Return what a rule needs to be saved; None where only the evaluators know it.
+
+    Raises:
+        ValueError: The evaluators would refuse its parameters when the job runs.
+    """
     if rule.source:
-        return
+        return None
     invoked = rule.rule_to_invoke or rule.name
     try:
-        create_rule(invoked, rule.rule_parameters)
+        return RuleNeeds.of(rule, create_rule(invoked, rule.rule_parameters))
     except UnknownRuleError as error:
         # It may be one of a distribution that only the deployment has.
         logger.warning("rule %s: %s here, so nothing of it is checked", rule.name, error)
+        return None
     except ValueError as error:
         raise ValueError(f"rule {rule.name!r}: {error}") from error
+
+
+def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds]) -> PreparedJob:
+    """Return the job with what its rules need in what the hook saves, and tell what is not."""
+    hook, warnings = saved_for_rules(job.configuration.hook or DebuggerHookConfig(), needs)
+    for warning in warnings:
+        logger.warning("%s", warning)
+    return replace(job, configuration=replace(job.configuration, hook=hook), warnings=warnings)
 
 
 def _check_regions(job: PreparedJob, aws: Aws) -> None:
@@ -212,9 +233,14 @@ def _document(job: PreparedJob, *, rules: object, actions: object) -> dict[str, 
     return document
 
 
+def _check_hook(job: PreparedJob, document: Mapping[str, Any]) -> None:
+    """Refuse what the hook would refuse."""
+    parse_hook_configuration(ConfigurationFile(document, job.places.configuration, is_own=True))
+
+
 def _store(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> None:
     """Store the configuration, if the hook will take it."""
-    parse_hook_configuration(ConfigurationFile(document, job.places.configuration, is_own=True))
+    _check_hook(job, document)
     data = json.dumps(document, indent=2).encode()
     if len(data) > MAX_CONFIGURATION_BYTES:
         raise ValueError(

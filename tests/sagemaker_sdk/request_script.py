@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import sys
 from typing import Any
 
@@ -118,9 +119,59 @@ def hook_pairs() -> dict[str, tuple[str, str, str]]:
     return pairs
 
 
+def inside_pairs() -> dict[str, tuple[str, str]]:
+    """Return JSON of objects of ours that hold the SDK's, and of those that hold ours."""
+    pairs = {}
+    made = {}
+    for which, module, configs in (
+        ("theirs", sdk, smdebug_rulesconfig),
+        ("ours", ours, ours.rule_configs),
+    ):
+        mail = configs.Email("me@abc.com")
+        collections = [module.CollectionConfig("losses", {"save_interval": "1"})]
+        asked = ours.Rule.sagemaker(
+            configs.overfit(),
+            collections_to_save=collections,
+            actions=configs.ActionList(configs.StopTraining()),
+        )
+        custom = ours.Rule.custom("mine", collections_to_save=collections, actions=mail)
+        made[which] = {
+            "sagemaker": asked.to_json(JOB),
+            "its collections": [each.to_json() for each in asked.collection_configs],
+            "custom": custom.to_json(JOB),
+            "list": ours.ActionList(configs.StopTraining(), mail, configs.SMS("+4912")).serialize(),
+            "hook": ours.DebuggerHookConfig(collection_configs=collections).to_json(),
+            "is valid": ours.rule_configs.is_valid_action_object(configs.ActionList(mail)),
+        }
+    for name, ours_inside in made["ours"].items():
+        pairs[name] = dumped(made["theirs"][name]), dumped(ours_inside)
+    return pairs
+
+
 def main() -> None:
-    variable = refused_variable()
-    print(json.dumps({"rules": rule_pairs(), "hooks": hook_pairs(), "variable": variable}))
+    told = {
+        "rules": rule_pairs(),
+        "hooks": hook_pairs(),
+        "inside": inside_pairs(),
+        "variable": refused_variable(),
+        "lost": told_of_lost_actions(),
+    }
+    print(json.dumps(told))
+
+
+def told_of_lost_actions() -> list[str]:
+    """Return what is told of actions among the parameters, which the SDK leaves out."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("stepwatch").addHandler(handler)
+    rule = sdk.Rule.sagemaker(
+        smdebug_rulesconfig.overfit(), rule_parameters={"action_json": "stoptraining"}
+    )
+    taken = ours_of(copy.deepcopy(rule)).to_request(JOB)["DebugRuleConfigurations"][0]
+    rule.prepare_actions(JOB)
+    assert taken == rule.to_debugger_rule_config_dict()
+    return lines
 
 
 def refused_variable() -> str:

@@ -49,8 +49,23 @@ def test_the_json_is_the_same_to_the_byte(version: str, kind: str, least: int) -
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_they_are_taken_inside_ours(version: str) -> None:
+    pairs = said_in(version)["inside"]
+    assert len(pairs) == 6
+    for name, (theirs_inside, ours_inside) in pairs.items():
+        assert theirs_inside == ours_inside, name
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_variable_of_a_pipeline_is_refused_with_its_reason(version: str) -> None:
     assert "give the value itself in place of a pipeline variable" in said_in(version)["variable"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_actions_that_the_sdk_leaves_out_are_told(version: str) -> None:
+    (message,) = said_in(version)["lost"]
+    assert "Overfit" in message
+    assert "action_json" in message
 
 
 def test_the_versions_are_different() -> None:

@@ -126,6 +126,25 @@ def test_actions_of_the_job_are_those_of_rules_without_any() -> None:
     assert "stoptraining" not in second
 
 
+def test_actions_that_a_rule_keeps_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    own = Rule.sagemaker(rule_configs.overtraining(), actions=Email("me@example.com"))
+    DebugConfiguration.of(OUTPUT, rules=[OVERFIT, own], actions=StopTraining())
+    (message,) = caplog.messages
+    assert "stoptraining" in message
+    assert "those of Overtraining:" in message
+    caplog.clear()
+    DebugConfiguration.of(OUTPUT, rules=[OVERFIT], actions=StopTraining())
+    DebugConfiguration.of(OUTPUT, rules=[OVERFIT, own])
+    assert not caplog.messages
+
+
+def test_actions_in_the_json_of_a_rule_are_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    member = Rule.sagemaker(rule_configs.overfit(), actions=Email("me@example.com")).to_json(JOB)
+    found = DebugConfiguration.of(OUTPUT, rules=[member], actions=StopTraining())
+    assert found.to_request(JOB)["DebugRuleConfigurations"] == [member]
+    assert "those of Overfit:" in caplog.text
+
+
 def test_tensorboard_goes_below_the_output_path_unless_it_says_where() -> None:
     for given, expected in ((TensorBoardOutputConfig(), OUTPUT), ({"S3OutputPath": "s3://t"},) * 2):
         found = DebugConfiguration.of(OUTPUT, tensorboard=given).to_request(JOB)
@@ -143,6 +162,22 @@ def test_a_request_comes_back_as_it_was() -> None:
         tensorboard=TensorBoardOutputConfig(container_local_output_path="/opt/tb"),
     ).to_request(JOB)
     assert DebugConfiguration.from_request(request).to_request("another") == request
+
+
+@pytest.mark.parametrize(
+    ("field", "json", "message"),
+    [
+        ("hook_config", {"CollectionConfiguration": []}, "no member 'CollectionConfiguration'"),
+        ("tensorboard", {"S3Path": "s3://b/t"}, "no member 'S3Path'; it has S3OutputPath"),
+        ("hook_config", {"CollectionConfigurations": [{"Name": "x"}]}, "no member 'Name'"),
+        ("hook_config", {"CollectionConfigurations": [{}]}, "needs CollectionName"),
+        ("rules", [{"RuleParameters": {}}], "needs RuleConfigurationName"),
+        ("rules", [{"RuleConfigurationName": "X", "Parameters": {}}], "no member 'Parameters'"),
+    ],
+)
+def test_json_of_which_something_would_be_lost(field: str, json: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DebugConfiguration.of(OUTPUT, **{field: json})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rule_runtime.configuration import (
     SMS,
@@ -101,7 +106,7 @@ def test_what_is_no_configuration_is_told_what_to_give() -> None:
 
 def test_what_is_no_action_is_refused() -> None:
     with pytest.raises(TypeError, match="StopTraining, Email or SMS"):
-        Rule.sagemaker(rule_configs.overfit(), actions="stop")  # type: ignore[arg-type]
+        Rule.sagemaker(rule_configs.overfit(), actions="stop")
 
 
 @pytest.mark.parametrize(
@@ -124,3 +129,50 @@ def test_there_and_back() -> None:
     rule = Rule.custom("mine", source="s3://b/k.py", rule_to_invoke="K", volume_size_in_gb=30)
     member = rule.to_json(JOB)
     assert Rule.from_json(member).to_json(JOB) == member
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (np.float32(0.25), "0.25"),
+        (np.bool_(True), "True"),
+        (np.int64(7), "7"),
+        (Path("a/b"), "a/b"),
+        (["a{1,2}", "(b,[c,d])", r"e\,f"], r"a{1,2},(b,[c,d]),e\,f"),
+        ((1, 2), "1,2"),
+        (["a,b"], "a,b"),
+        ([], ""),
+    ],
+)
+def test_values_are_the_texts_that_a_rule_reads(value: object, text: str) -> None:
+    rule = Rule.custom("mine", rule_parameters={"x": value, "left_out": None})
+    assert rule.rule_parameters == {"x": text}
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": 1}, [["a"]], [{"a": 1}], [None], {"a"}, b"a", np.ones(2), object(), 1j]
+)
+@pytest.mark.parametrize("make", [Rule.custom, CollectionConfig])
+def test_what_no_text_says_is_refused(make: Any, value: object) -> None:
+    key = "rule_parameters" if make == Rule.custom else "parameters"
+    with pytest.raises(TypeError, match=r"^x is .*json\.dumps"):
+        make("mine", **{key: {"x": value}})
+
+
+def test_a_member_of_a_list_stays_one() -> None:
+    with pytest.raises(ValueError, match=r"x has the member 'a,b'.*write \\,"):
+        Rule.custom("mine", rule_parameters={"x": ["a,b", "c"]})
+
+
+TEXTS = st.text(min_size=1, max_size=20)
+PARAMETERS = st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), st.floats(), st.booleans()))
+
+
+@given(TEXTS, PARAMETERS)
+def test_json_of_rules_and_collections_comes_back(name: str, parameters: dict[str, Any]) -> None:
+    parameters.pop("action_json", None)
+    rule = Rule.custom(name, rule_parameters=parameters)
+    assert Rule.from_json(json.loads(json.dumps(rule.to_json()))) == rule
+    collection = CollectionConfig(name, parameters)
+    assert CollectionConfig.from_json(json.loads(json.dumps(collection.to_json()))) == collection

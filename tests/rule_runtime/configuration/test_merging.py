@@ -36,6 +36,7 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"end_step": "10"}, {"end_step": "20"}, {"end_step": "20"}),
         ({"end_step": "10"}, {}, {}),
         ({"save_steps": "0,5"}, {"save_steps": "5,2"}, {"save_steps": "0,2,5"}),
+        ({"save_steps": "0,20"}, {"save_interval": "10"}, {"save_interval": "10"}),
         ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a|b"}),
         ({"include_regex": "a"}, {"include_regex": "a"}, {"include_regex": "a"}),
         ({"save_raw_tensor": "False"}, {"save_raw_tensor": "True"}, {"save_raw_tensor": "True"}),
@@ -55,14 +56,19 @@ def test_what_satisfies_both(
     [
         ({"tensors": "x"}, {"tensors": "y"}, "collection c: tensors is asked for as x and as y"),
         (
-            {"save_steps": "0"},
+            {"save_steps": "0,5"},
             {"save_interval": "10"},
+            "collection c: save_steps=0,5 and save_interval=10 are both asked for",
+        ),
+        (
+            {"save_steps": "0"},
+            {"save_interval": "10", "start_step": "5"},
             "collection c: save_steps=0 and save_interval=10 are both asked for",
         ),
         (
-            {"train.save_steps": "0"},
+            {"train.save_steps": "5"},
             {"save_interval": "10"},
-            "train.save_steps=0 and train.save_interval=10",
+            "train.save_steps=5 and train.save_interval=10",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import boto3
 import pytest
 from moto.sagemaker.models import sagemaker_backends
 
@@ -429,6 +430,31 @@ class TestSageMaker:
     def test_a_job_that_nobody_knows(self) -> None:
         with pytest.raises(ValueError, match="SageMaker runs no job 'typo' in eu-west-1"):
             DebugJob("typo")
+
+    @pytest.mark.parametrize(
+        ("missing", "told"),
+        [
+            ("both", r"neither a Region nor credentials are configured; set AWS_REGION and AWS_PR"),
+            ("region", r"no Region is configured; set AWS_REGION, or"),
+            ("credentials", r"no credentials are configured; set AWS_PROFILE \(or AWS_ACC.*ess"),
+        ],
+    )
+    def test_where_nobody_can_be_asked(
+        self, account: Account, monkeypatch: pytest.MonkeyPatch, missing: str, told: str
+    ) -> None:
+        account.start_training_job(TrainingJobName="mnist-7")
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, "/dev/null")
+        if missing != "credentials":
+            for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+                monkeypatch.delenv(name)
+        if missing != "region":
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+                monkeypatch.delenv(name, raising=False)
+        with pytest.raises(ValueError, match=f"whether SageMaker runs 'mnist-7'.*{told}.*output_p"):
+            DebugJob("mnist-7", session=boto3.Session())
 
     def test_a_job_without_any_hook(self, account: Account) -> None:
         account.start_training_job(TrainingJobName="plain")

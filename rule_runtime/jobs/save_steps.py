@@ -1,0 +1,72 @@
+"""At which steps a hook saves a collection, from the parameters of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MODES", "SaveSteps"]
+
+MODES: Final = ("train", "eval", "predict", "global")
+"""Beginnings of parameters that count in one mode."""
+
+
+@dataclass(frozen=True)
+class SaveSteps:
+    """When a collection is saved in one mode.
+
+    Attributes:
+        interval: Steps between two that are saved; None where nothing says it.
+        start: First step; None where nothing says it.
+        end: Step before which saving ends; None where nothing says it.
+        listed: Whether steps are listed that are saved anyway.
+    """
+
+    interval: int | None
+    start: int | None
+    end: int | None
+    listed: bool
+
+    @classmethod
+    def of(cls, hook: Mapping[str, str], collection: Mapping[str, str], mode: str) -> SaveSteps:
+        """Return when a collection is saved in a mode: what is more special counts.
+
+        Args:
+            hook: Parameters of the hook, checked.
+            collection: Parameters of the collection, checked.
+            mode: One of `MODES`.
+        """
+
+        def found(key: str) -> str | None:
+            for parameters in (collection, hook):
+                for name in (f"{mode}.{key}", key):
+                    if name in parameters:
+                        return parameters[name]
+            return None
+
+        def number(key: str) -> int | None:
+            value = found(key)
+            return None if value is None else int(value)
+
+        return cls(
+            number("save_interval"),
+            number("start_step"),
+            number("end_step"),
+            bool(found("save_steps")),
+        )
+
+    @classmethod
+    def of_any_mode(cls, hook: Mapping[str, str], collection: Mapping[str, str]) -> bool:
+        """Tell whether a collection is saved at all, in any mode.
+
+        Args:
+            hook: Parameters of the hook, checked.
+            collection: Parameters of the collection, checked.
+        """
+        return any(cls.of(hook, collection, mode).is_any for mode in MODES)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether any step is saved."""
+        return self.listed or self.end is None or self.end > (self.start or 0)

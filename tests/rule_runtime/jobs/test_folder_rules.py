@@ -1,0 +1,113 @@
+"""A job in a folder, which no deployment watches, is judged by whoever waits for its rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hook_layer.format.end_marker import EndMarker
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import END_MARKER, JOB_FILE
+from hook_layer.storage.base import StorageError, open_store
+from rule_runtime.configuration import Rule, rule_configs
+from rule_runtime.jobs import DebugJob, PreparedJob, prepare
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.cli.invoking import invoke
+
+STARTED = "2026-11-20T10:00:00+00:00"
+VANISHING = Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters={"threshold": 1e-3})
+QUIET = Rule.sagemaker(rule_configs.vanishing_gradient(), "quiet", rule_parameters={"threshold": 0})
+SOURCE = """
+from rule_runtime import Rule
+from rule_runtime.evaluation.outcome import Passed
+
+
+class Fine(Rule):
+    def check(self, step, memory):
+        return Passed()
+"""
+
+
+def trained(folder: Path, *rules: Rule) -> PreparedJob:
+    """Return a job in a folder whose training has ended, and which nobody has judged."""
+    job = prepare(job_name="mnist-7", output_path=folder, rules=rules)
+    members = job.configuration.to_json("mnist-7")["DebugRuleConfigurations"]
+    store = open_store(job.debug_output)
+    file = JobFile("mnist-7", "run-1", "local", STARTED, debug_rule_configurations=tuple(members))
+    store.put(JOB_FILE, file.encode())
+    trial = TrialBuilder(store, run="run-1")
+    trial.step(0, {"gradient/w": [1e-5, -1e-5]})
+    store.put(END_MARKER, EndMarker("run-1").encode())
+    return job
+
+
+def never_sleeps(seconds: float) -> None:
+    pytest.fail(f"it waits {seconds} s for verdicts that nobody gives")
+
+
+def waited(job: DebugJob) -> dict[str, str]:
+    summary = job.wait_for_rules(out=lambda _: None)
+    return {each["RuleConfigurationName"]: each["RuleEvaluationStatus"] for each in summary}
+
+
+def elsewhere(folder: Path, **arguments: Any) -> DebugJob:
+    return DebugJob("mnist-7", folder, sleep=never_sleeps, **arguments)
+
+
+def test_waiting_for_the_rules_judges_the_run(tmp_path: Path) -> None:
+    trained(tmp_path, VANISHING, QUIET)
+    expected = {"VanishingGradient": "IssuesFound", "quiet": "NoIssuesFound"}
+    assert waited(elsewhere(tmp_path)) == expected
+    summary = DebugJob("mnist-7", tmp_path).rule_job_summary()
+    assert "at step 0 resulted in the condition being met" in summary[0]["StatusDetails"]
+    assert [each["RuleEvaluationStatus"] for each in summary] == list(expected.values())
+
+
+def test_the_command_line_judges_it_too(tmp_path: Path) -> None:
+    trained(tmp_path, VANISHING)
+    status, output = invoke("status", "mnist-7", "--output-path", tmp_path, "--wait")
+    assert status == 1
+    assert "VanishingGradient: IssuesFound" in output
+
+
+def test_until_then_it_is_said_how(tmp_path: Path) -> None:
+    (member,) = trained(tmp_path, VANISHING).job().rule_job_summary()
+    assert member["RuleEvaluationStatus"] == "InProgress"
+    assert "wait_for_rules()" in member["StatusDetails"]
+    assert "stepwatch evaluate file://" in member["StatusDetails"]
+
+
+def test_a_verdict_that_is_there_stays(tmp_path: Path) -> None:
+    job = trained(tmp_path, VANISHING)
+    waited(job.job())
+    (result,) = tmp_path.glob("*/rule-output/*/status.json")
+    before = result.read_bytes()
+    waited(job.job())
+    assert result.read_bytes() == before
+
+
+def test_a_custom_rule_judges_where_its_file_was_named(tmp_path: Path) -> None:
+    source = tmp_path / "fine.py"
+    source.write_text(SOURCE)
+    custom = Rule.custom("Mine", source=str(source), rule_to_invoke="Fine")
+    job = trained(tmp_path / "out", custom)
+    # Who may write the folder could have named any file of this machine.
+    with pytest.raises(ValueError, match=r"rule Mine.*prepare\(\.\.\.\)\.job\(\)") as told:
+        waited(elsewhere(tmp_path / "out"))
+    assert f"--rule {source}:Fine" in str(told.value)
+    assert waited(job.job()) == {"Mine": "NoIssuesFound"}
+
+
+def test_a_rule_that_does_not_exist_here_ends_with_the_reason(tmp_path: Path) -> None:
+    job = trained(tmp_path, VANISHING, Rule.custom("Ours"))
+    assert waited(job.job()) == {"VanishingGradient": "IssuesFound", "Ours": "Error"}
+    assert "there is no rule 'Ours'" in job.job().rule_job_summary()[1]["StatusDetails"]
+
+
+def test_verdicts_that_cannot_be_written_end_the_wait(tmp_path: Path) -> None:
+    trained(tmp_path, VANISHING)
+    (tmp_path / "mnist-7" / "rule-output").write_text("in the way")
+    with pytest.raises(StorageError, match=r"VanishingGradient cannot be written.*evaluate"):
+        waited(elsewhere(tmp_path))
