@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from rule_runtime.evaluation.wording import counted
+
 if TYPE_CHECKING:
     from rule_runtime.evaluation.state import EvaluationState
 
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
+    "NOT_EVALUATED",
     "Evidence",
     "Failed",
     "IssueFound",
@@ -21,6 +24,7 @@ __all__ = [
     "Outcome",
     "Passed",
     "RuleStatus",
+    "is_insufficient",
     "json_number",
     "status_details",
 ]
@@ -28,6 +32,10 @@ __all__ = [
 MAX_STATUS_DETAILS_LENGTH: Final = 1024
 """Characters; the limit of `StatusDetails` in the training API."""
 
+NOT_EVALUATED: Final = "not evaluated"
+"""What people are told of a rule that had nothing to judge, whose status is an Error to the API."""
+
+_INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
 _ELLIPSIS: Final = "..."
 
 
@@ -92,6 +100,13 @@ class Evidence:
     def line(self) -> str:
         """The finding in one line, with the worker and the mode."""
         return f"{self.sentence} ({self.worker}, {self.mode})"
+
+    @property
+    def seen(self) -> str:
+        """At which steps it was seen."""
+        if self.count == 1:
+            return f"Seen at step {self.first_step}."
+        return f"Seen at {self.count} steps, {self.first_step} to {self.last_step}."
 
     def seen_again(self, step: int) -> Evidence:
         """Return the evidence with one more step counted; the first finding is kept.
@@ -211,24 +226,35 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
         text = f"Evaluation of the rule {rule_configuration_name} failed: {counts.failure}"
     elif state.status is RuleStatus.ERROR:
         text = (
-            "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "
+            f"{_INSUFFICIENT}Insufficient information to invoke rule "
             f"{rule_configuration_name}: {state.reason}"
         )
     else:
-        text = f"{counts.evaluated} steps evaluated, {counts.not_evaluated} not evaluated"
+        evaluated = counted(counts.evaluated, "step")
+        text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"
         if counts.not_evaluated and counts.last_reason:
             text += f", the last because {counts.last_reason}"
         if counts.not_applicable:
             text += f"; {counts.not_applicable} not applicable"
         if counts.unreadable:
-            text += f"; {counts.unreadable} files unreadable: {counts.last_problem}"
+            text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
         if counts.missing:
-            text += f"; {counts.missing} steps that were to be saved are missing"
+            were, are = ("was", "is") if counts.missing == 1 else ("were", "are")
+            text += f"; {counted(counts.missing, 'step')} that {were} to be saved {are} missing"
         if counts.given_up:
-            text += f"; {counts.given_up} workers were given up: {counts.last_problem}"
+            text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text
+
+
+def is_insufficient(details: str) -> bool:
+    """Tell whether `StatusDetails` say that a rule had nothing to judge.
+
+    Args:
+        details: The text.
+    """
+    return details.startswith(_INSUFFICIENT)
 
 
 def json_number(value: float) -> float | str:

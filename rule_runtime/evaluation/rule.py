@@ -67,9 +67,12 @@ class Rule(ABC):
 
     Attributes:
         collections: The collections that the hook should save for this rule.
+        caution: What users must know before they rely on the defaults, in one sentence; empty for
+            most rules. The command line tells it of a rule that judges by its defaults.
     """
 
     collections: ClassVar[tuple[CollectionConfig, ...]] = ()
+    caution: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -87,6 +90,14 @@ class Rule(ABC):
     def parameters(cls) -> tuple[Parameter, ...]:
         """Return the parameters that the rule takes, in the order of their declaration."""
         return _parameters(cls)
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether every parameter has its default."""
+        return all(
+            not parameter.is_required and getattr(self, parameter.name) == parameter.default
+            for parameter in self.parameters()
+        )
 
     @classmethod
     def summary(cls) -> str:

@@ -11,7 +11,7 @@ from hook_layer.storage.base import Store
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.evaluation.outcome import Evidence
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.reporting.finding_plot import WINDOW, finding_plot
+from rule_runtime.reporting.finding_plot import WINDOW, finding_plot, watch_finding
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers, curves
 from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
@@ -19,6 +19,7 @@ from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reading import RunReading
 from rule_runtime.reporting.tensor_kinds import TensorKinds
+from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 
@@ -54,7 +55,7 @@ class RunFollower:
             store, rules or (), stops=lambda _: False, on_files=self._files_came
         )
         self._watched: dict[str, set[str]] = {}
-        self._history = RunHistory(TensorKinds(store), self._watched)
+        self._history = RunHistory(TensorKinds(store), self._watched, zero_shares=ZeroShares(store))
         self._keys: dict[str, dict[int, str]] = {}
         self._steps: set[int] = set()
         self._found: set[tuple[str, str, int]] = set()
@@ -158,7 +159,8 @@ class RunFollower:
             key = (found.worker, found.tensor, found.step)
             if key not in self._found:
                 self._found.add(key)
-                self._watched.setdefault(found.worker, set()).add(found.tensor)
+                tensor = watch_finding(self._history, found)
+                self._watched.setdefault(found.worker, set()).add(tensor)
                 self._look_back(found)
         for (worker, tensor), rows in self._history.rows.items():
             if len(rows) > 2 * WINDOW * len(self._found):

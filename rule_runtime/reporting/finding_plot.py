@@ -1,108 +1,200 @@
-"""What a finding is about, over the steps around it: its tensor, and where it was found."""
+"""What a finding is about, over the steps around it: what the rule measured, as far as it is known.
+
+A curve never says something else than the finding's sentence: what is drawn is the rule's own
+measure, or a number of which its caption says how it differs. Where there is neither, no picture is
+drawn.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
+from rule_runtime.reporting.axes import number_text
+from rule_runtime.reporting.finding_measures import LOSS, MEASURES, Agreement, Measure
 from rule_runtime.reporting.line_chart import Line
-from rule_runtime.reporting.run_history import number_of
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.outcome import Evidence
-    from rule_runtime.reporting.run_history import RunHistory
+    from rule_runtime.reporting.run_history import RunHistory, WatchedRow
 
-__all__ = ["WINDOW", "FindingPlot", "finding_plot"]
+__all__ = ["WINDOW", "FindingPlot", "finding_plot", "watch_finding"]
 
 WINDOW: Final = 40
 """Saved steps before, and behind, the finding."""
-_AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}
-
-_Row = npt.NDArray[np.float64]
-
-_MEASURES: Final[dict[str, Callable[[_Row], float]]] = {
-    "variance": lambda row: float(row[_AT["std"]]) ** 2,
-    "rms": lambda row: float(row[_AT["l2"]]) / math.sqrt(max(float(row[_AT["size"]]), 1.0)),
-    "minimum": lambda row: float(row[_AT["min"]]),
-}
-"""What rules measure, under another name than that of a statistic."""
+_REL_TOLERANCE: Final = 1e-3
+"""Norms are kept in single precision."""
+_FROM_VALUES: Final = frozenset({"zero_percent", "dead_units_percent"})
+_OF_ALL_GRADIENTS: Final = "norm_of_all_gradients"
+_SIZE: Final = STATISTICS_COLUMNS.index("size")
+_EVALUATION: Final = frozenset({"EVAL", "PREDICT"})
 
 
 @dataclass(frozen=True)
 class FindingPlot:
-    """The numbers of a finding's tensor around it.
+    """The numbers of a finding around it.
 
     Attributes:
-        line: The curve.
-        what: What is drawn of the tensor.
+        lines: The curves; the first is that of the finding's mode.
+        measure: Name of what the rule measured.
+        what: What is drawn.
+        unit: Its unit; empty for none.
         threshold: What the rule compared it with; None where that is another number than is drawn.
         at: The step of the finding.
+        caption: What the picture shows, in words, and how that differs from what the rule judged.
     """
 
-    line: Line
+    lines: Sequence[Line]
+    measure: str
     what: str
+    unit: str
     threshold: float | None
     at: int
+    caption: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the curve as JSON."""
+        """Return the curves as JSON."""
         return {
+            "measure": self.measure,
             "what": self.what,
-            "steps": list(self.line.steps),
-            "values": list(self.line.numbers),
+            "unit": self.unit,
             "threshold": self.threshold,
+            "caption": self.caption,
+            "lines": [
+                {"name": line.name, "steps": list(line.steps), "values": list(line.numbers)}
+                for line in self.lines
+            ],
         }
 
 
-def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
-    """Return what to draw of a finding; None if no statistics of its tensor are there.
+def watch_finding(history: RunHistory, evidence: Evidence) -> str:
+    """Have a run keep what the picture of a finding needs; return the tensor to watch.
 
-    Where the rule's own measure cannot be had from the statistics of its tensor alone, the tensor's
-    value (of one element) or its L2 norm is drawn.
+    Args:
+        history: The run.
+        evidence: The finding.
+    """
+    measure = MEASURES.get(evidence.measure, LOSS)
+    if evidence.measure in _FROM_VALUES and history.zero_shares is not None:
+        history.zero_shares.want(evidence.worker, evidence.tensor)
+    return measure.prefix + evidence.tensor
+
+
+def finding_plot(history: RunHistory, evidence: Evidence) -> FindingPlot | None:
+    """Return what to draw of a finding; None if what is stored does not tell it.
 
     Args:
         history: The run; it watched the tensor.
         evidence: The finding.
     """
-    known = history.rows.get((evidence.worker, evidence.tensor), {})
-    of_mode = {step: row for step, (mode, row) in known.items() if mode == evidence.mode}
-    steps = sorted(of_mode or {})
-    if not steps:
+    measure = MEASURES.get(evidence.measure)
+    found = None if measure is None else _plot(history, evidence, measure)
+    if found is not None:
+        return found
+    rows = history.rows.get((evidence.worker, evidence.tensor), {})
+    is_number = bool(rows) and all(each.row[_SIZE] == 1 for each in rows.values())
+    if not is_number or not (measure is None or measure.numbers is LOSS.numbers):
         return None
-    before = [step for step in steps if step <= evidence.step][-WINDOW - 1 :]
-    behind = [step for step in steps if step > evidence.step][:WINDOW]
+    # Rules of anybody measure what they like; of a number the number itself says something.
+    same = _plot(history, evidence, replace(LOSS, agreement=Agreement.SAME))
+    note = f"The rule judges {evidence.measure.replace('_', ' ')}, which is another number."
+    return same or _plot(history, evidence, replace(LOSS, note=note))
+
+
+def _plot(history: RunHistory, evidence: Evidence, measure: Measure) -> FindingPlot | None:
+    tensor = measure.prefix + evidence.tensor
+    rows = history.rows.get((evidence.worker, tensor), {})
+    numbers = _numbers(history, evidence, measure, rows)
+    if evidence.mode not in numbers or not _agrees(numbers[evidence.mode], evidence, measure):
+        return None
+    is_told = measure.agreement in {Agreement.SAME, Agreement.SIDE}
+    threshold = evidence.threshold if is_told and math.isfinite(evidence.threshold) else None
+    name = "all gradients" if evidence.measure == _OF_ALL_GRADIENTS else tensor
+    modes = [evidence.mode, *sorted(set(numbers) - {evidence.mode})]
+    shown = modes if measure.is_beside else modes[:1]
+    near = _near(sorted(set().union(*(numbers[mode] for mode in shown))), evidence.step)
+    lines = [
+        _line(name if len(shown) == 1 else f"{name} ({mode})", numbers[mode], near, at, mode)
+        for at, mode in enumerate(shown)
+    ]
+    unit = f", {measure.unit}" if measure.unit else ""
+    caption = f"{measure.what[0].upper()}{measure.what[1:]}{unit}: {name}."
+    if threshold is not None:
+        caption += f" The level line is the threshold of step {evidence.step}, "
+        caption += f"{number_text(threshold)}."
+    return FindingPlot(
+        lines=lines,
+        measure=evidence.measure,
+        what=measure.what,
+        unit=measure.unit,
+        threshold=threshold,
+        at=evidence.step,
+        caption=f"{caption} {measure.note}".strip(),
+    )
+
+
+def _numbers(
+    history: RunHistory, evidence: Evidence, measure: Measure, rows: Mapping[int, WatchedRow]
+) -> dict[str, dict[int, float]]:
+    """Return the numbers to draw by mode and step."""
+    if evidence.measure == _OF_ALL_GRADIENTS:
+        return {evidence.mode: _norms(history)} if evidence.worker == history.worker else {}
+    found: dict[str, dict[int, float]] = {}
+    if measure.numbers is None:
+        shares = history.zero_shares
+        known = {} if shares is None else shares.of(evidence.worker, evidence.tensor)
+        for step, share in sorted(known.items()):
+            if step in rows:
+                found.setdefault(rows[step].mode, {})[step] = share
+        return found
+    for mode in {each.mode for each in rows.values()}:
+        of_mode = {step: each for step, each in sorted(rows.items()) if each.mode == mode}
+        numbers = measure.numbers(list(of_mode.values()))
+        told = zip(of_mode, numbers, strict=True)
+        found[mode] = {step: number for step, number in told if number is not None}
+    return found
+
+
+def _norms(history: RunHistory) -> dict[int, float]:
+    """Return the norm of all gradients together by step."""
+    entries = sorted(history.norms.entries.items())
+    return {
+        step: float(np.linalg.norm(each.gradients.astype(np.float64)))
+        for step, each in entries
+        if len(each.gradients)
+    }
+
+
+def _agrees(numbers: Mapping[int, float], evidence: Evidence, measure: Measure) -> bool:
+    """Tell whether the curve says at the finding what its sentence says."""
+    if measure.agreement is Agreement.NONE:
+        return bool(numbers)
+    number = numbers.get(evidence.step, math.nan)
+    value, threshold = evidence.value, evidence.threshold
+    if measure.agreement is Agreement.ZERO:
+        return number == 0
+    if measure.agreement is Agreement.SIDE:
+        return (number - threshold) * (value - threshold) > 0
+    are_strange = not (math.isfinite(number) or math.isfinite(value))
+    return are_strange or math.isclose(number, value, rel_tol=_REL_TOLERANCE, abs_tol=1e-12)
+
+
+def _near(steps: Sequence[int], at: int) -> tuple[int, int]:
+    """Return the first and the last step that are shown."""
+    before = [step for step in steps if step <= at][-WINDOW - 1 :]
+    behind = [step for step in steps if step > at][:WINDOW]
     near = [*before, *behind]
-    what, measure, is_measure = _measure(evidence.measure, of_mode[near[0]])
-    numbers = [_finite(measure(of_mode[step])) for step in near]
-    threshold = evidence.threshold if is_measure and math.isfinite(evidence.threshold) else None
-    line = Line(f"{what} of {evidence.tensor}", near, numbers)
-    return FindingPlot(line, what, threshold, evidence.step)
+    return near[0], near[-1]
 
 
-def _measure(name: str, row: _Row) -> tuple[str, Callable[[_Row], float], bool]:
-    if name in _AT:
-        return name, lambda row: float(row[_AT[name]]), True
-    if name in _MEASURES:
-        return name, _MEASURES[name], True
-    if row[_AT["size"]] == 1:
-        return "value", lambda row: _or_nan(number_of(row)), False
-    return "L2 norm", _norm, False
-
-
-def _norm(row: _Row) -> float:
-    is_bad = row[_AT["nan"]] > 0 or row[_AT["inf"]] > 0
-    return math.nan if is_bad else float(row[_AT["l2"]])
-
-
-def _or_nan(number: float | None) -> float:
-    return math.nan if number is None else number
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None
+def _line(
+    name: str, numbers: Mapping[int, float], near: tuple[int, int], at: int, mode: str
+) -> Line:
+    shown = {step: number for step, number in numbers.items() if near[0] <= step <= near[1]}
+    finite = [number if math.isfinite(number) else None for number in shown.values()]
+    return Line(name, list(shown), finite, at, is_dashed=mode in _EVALUATION)

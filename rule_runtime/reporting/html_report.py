@@ -1,7 +1,8 @@
 """The report about a job: what rules found, and how the training went, as one page.
 
-It is made of the statistics in the index files, without reading an event file, and of no more of
-these than a page can show; so it takes seconds for any length of a run. The page needs no other
+It is made of the statistics in the index files, and of no more of these than a page can show; of
+event files only what shows how many elements are zero, where a finding is about that. So it takes
+seconds for any length of a run. The page needs no other
 file and no script, and reads on light and dark ground and on a phone.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -112,7 +113,12 @@ def job_report(
 
 
 def report_of_store(
-    store: Store, verdicts: Sequence[JobVerdict] | None, *, limits: ReadLimits | None = None
+    store: Store,
+    verdicts: Sequence[JobVerdict] | None,
+    *,
+    limits: ReadLimits | None = None,
+    on_start: Callable[[int], None] = lambda _: None,
+    on_read: Callable[[str], None] = lambda _: None,
 ) -> HtmlReport:
     """Return the report about the run in a store.
 
@@ -120,6 +126,8 @@ def report_of_store(
         store: The trial's root.
         verdicts: What rules found; None to read it from `rule-output/`.
         limits: How much of the run is read.
+        on_start: Called with the number of index files that are to be read.
+        on_read: Called with the key of each.
 
     Raises:
         StorageError: If the storage cannot be read.
@@ -127,6 +135,6 @@ def report_of_store(
     if verdicts is None:
         verdicts = stored_verdicts(store.uri, current_run_of(store))
     evidence = [verdict.evidence for verdict in verdicts if verdict.evidence is not None]
-    reading = read_run(store, evidence, limits)
+    reading = read_run(store, evidence, limits, on_start=on_start, on_read=on_read)
     made_at = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     return HtmlReport(JobNumbers.of(store, reading, verdicts), made_at)

@@ -40,8 +40,8 @@ class JobPictures:
         """
         plots = {
             name: line_chart(
-                [plot.line],
-                label=f"{plot.line.name} around step {plot.at}",
+                plot.lines,
+                label=f"{plot.what} of {plot.lines[0].name} around step {plot.at}",
                 threshold=plot.threshold,
                 at=plot.at,
             )

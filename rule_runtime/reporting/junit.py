@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -15,17 +15,20 @@ __all__ = ["junit_xml"]
 _NOT_OF_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(path: str, states: Mapping[str, EvaluationState]) -> str:
+def junit_xml(
+    path: str, states: Mapping[str, EvaluationState], required: Collection[str] = ()
+) -> str:
     """Return verdicts as a test suite with one test for each rule.
 
     A finding is a failure; a rule that failed, or that something was in the way of, is an error; a
-    rule that found nothing to judge is skipped, with the reason.
+    rule that found nothing to judge is skipped, with the reason, unless it must judge.
 
     Args:
         path: Folder or URI of the trial's root: the name of the suite.
         states: The final states by the names of the rules.
+        required: Names of rules that must judge: one that found nothing to judge is an error.
     """
-    tests = [_test(name, state) for name, state in states.items()]
+    tests = [_test(name, state, required) for name, state in states.items()]
     kinds = [test[0].tag if len(test) else "" for test in tests]
     counts = {
         "tests": str(len(tests)),
@@ -40,17 +43,14 @@ def junit_xml(path: str, states: Mapping[str, EvaluationState]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
 
-def _test(name: str, state: EvaluationState) -> ET.Element:
+def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.Element:
     test = ET.Element("testcase", {"classname": "stepwatch", "name": _text(name)})
     details = _text(status_details(name, state))
     evidence = state.evidence
     if evidence is not None:
         told = ET.SubElement(test, "failure", {"type": name, "message": _text(evidence.line)})
-        told.text = (
-            f"{details}\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
-            f"{evidence.remedy}"
-        )
-    elif state.has_found_nothing_to_judge:
+        told.text = f"{details}\n{evidence.seen} {evidence.remedy}"
+    elif state.has_found_nothing_to_judge and name not in required:
         ET.SubElement(test, "skipped", {"message": _text(state.reason)})
     elif state.status is RuleStatus.ERROR:
         told = ET.SubElement(test, "error", {"type": name, "message": _text(state.reason)})

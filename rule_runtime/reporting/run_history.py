@@ -1,7 +1,8 @@
 """What the statistics of a run's index files tell over its steps, taken in file by file.
 
-No event file is read. What is kept of a file is a number for each loss, gradient and weight; of
-many files these of every second one, so the memory is bounded however long a run is.
+Of event files only shares of zeros are read, if a finding is about that. What is kept of a file is
+a number for each loss, gradient and weight; of many files these of every second one, so the memory
+is bounded however long a run is.
 
 Shape legend: G = gradients, W = weights, T = tensors, C = statistics.
 """
@@ -15,13 +16,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hook_layer.format.index import STATISTICS_COLUMNS, Statistics
+from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile, Statistics
 from rule_runtime.reporting.even_series import EvenSeries
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
+from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.step_index import StepFile
 
-__all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms"]
+__all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms", "WatchedRow"]
 
 MAX_POINTS: Final = 2000
 """Files of which norms are kept; of each loss twice as many numbers."""
@@ -39,6 +41,14 @@ class ScalarKey(NamedTuple):
     kind: str
     tensor: str
     mode: str
+
+
+class WatchedRow(NamedTuple):
+    """A watched tensor at a step: the mode, the step within it, and the statistics [C]."""
+
+    mode: str
+    mode_step: int
+    row: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +80,8 @@ class RunHistory:
         worker: The worker whose curves are kept; the first whose file comes, unless given.
         scalars: Step and number of each curve, None where it is not finite.
         norms: The norms by step.
-        rows: Step, mode and statistics [C] of the watched tensors, by worker and tensor.
+        zero_shares: What reads values of a few of them; None to read none.
+        rows: What is kept of the watched tensors by step, by worker and tensor.
         extremes: The worst that was seen of each tensor, on all workers.
         modes: How many files of each mode were taken in.
         num_files: How many files were taken in.
@@ -84,7 +95,8 @@ class RunHistory:
     worker: str | None = None
     scalars: dict[ScalarKey, EvenSeries[float | None]] = field(default_factory=dict)
     norms: EvenSeries[StepNorms] = field(default_factory=EvenSeries)
-    rows: dict[tuple[str, str], dict[int, tuple[str, Rows]]] = field(default_factory=dict)
+    zero_shares: ZeroShares | None = None
+    rows: dict[tuple[str, str], dict[int, WatchedRow]] = field(default_factory=dict)
     extremes: TensorExtremes = field(default_factory=TensorExtremes)
     modes: dict[str, int] = field(default_factory=dict)
     workers: set[str] = field(default_factory=set)
@@ -119,7 +131,7 @@ class RunHistory:
         if file.worker == self.worker:
             self._add_scalars(file.step, mode, group, rows)
             self._add_norms(file.step, group, rows)
-        self._keep_watched(file, mode, group, rows)
+        self._keep_watched(file, file.index, group, rows)
 
     def watch(self, file: StepFile) -> None:
         """Keep what a file tells of the watched tensors, and nothing else of it.
@@ -130,13 +142,18 @@ class RunHistory:
         block = None if file.index is None else file.index.statistics
         if file.index is not None and block is not None and len(block.tensors):
             group = self.kinds.group(block.tensors)
-            self._keep_watched(file, file.index.mode.name, group, _rows(block, group))
+            self._keep_watched(file, file.index, group, _rows(block, group))
 
-    def _keep_watched(self, file: StepFile, mode: str, group: TensorGroup, rows: Rows) -> None:
+    def _keep_watched(
+        self, file: StepFile, index: IndexFile, group: TensorGroup, rows: Rows
+    ) -> None:
         for tensor in self.watched.get(file.worker, ()):
             if tensor in group.places:
                 row = rows[group.places[tensor]].copy()
-                self.rows.setdefault((file.worker, tensor), {})[file.step] = mode, row
+                of_tensor = self.rows.setdefault((file.worker, tensor), {})
+                of_tensor[file.step] = WatchedRow(index.mode.name, index.mode_step, row)
+                if self.zero_shares is not None:
+                    self.zero_shares.add(file, tensor)
 
     def _add_scalars(self, step: int, mode: str, group: TensorGroup, rows: Rows) -> None:
         for kind, places in group.scalars.items():

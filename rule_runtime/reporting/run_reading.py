@@ -16,15 +16,15 @@ from typing import Final
 
 from hook_layer.storage.base import Store
 from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.reporting.finding_plot import WINDOW, watch_finding
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.tensor_kinds import TensorKinds
+from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import named_run, read_end_marker
 from rule_runtime.trial.step_index import iter_step_files, list_index_files
 
 __all__ = ["ReadLimits", "RunReading", "current_run_of", "read_run"]
 
-_WINDOW: Final = 40
-"""Saved steps before, and behind, a finding that are all read."""
 _MAX_WINDOWS: Final = 24
 _MAX_WORKERS: Final = 8
 _SHARE_OF_LISTING: Final = 0.5
@@ -83,14 +83,22 @@ def read_run(
     evidence: Sequence[Evidence] = (),
     limits: ReadLimits | None = None,
     clock: Callable[[], float] = time.monotonic,
+    *,
+    on_start: Callable[[int], None] = lambda _: None,
+    on_read: Callable[[str], None] = lambda _: None,
 ) -> RunReading:
-    """Read the index files of a run, no event file, and no more of them than a report needs.
+    """Read the index files of a run, and no more of them than a report needs.
+
+    Of event files only those values are read that tell how many elements are zero, if a finding is
+    about that.
 
     Args:
         store: The trial's root.
         evidence: Findings; the steps around them are read first.
         limits: How much is read.
         clock: Seconds.
+        on_start: Called with the number of files that are to be read.
+        on_read: Called with the key of each.
 
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
@@ -101,18 +109,20 @@ def read_run(
     run = current_run_of(store, files.last_key)
     marker = read_end_marker(store)
     history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
+    history.zero_shares = ZeroShares(store)
     reading = RunReading(run, marker is not None and marker.run_id == run, history)
     reading.num_steps, reading.workers = len(files.steps), sorted(files.by_worker)
     if not files.steps:
         return reading
     reading.first_step, reading.last_step = files.steps[0], files.steps[-1]
-    reader = _Reader(store, run, history, limits, clock, began)
+    reader = _Reader(store, run, history, limits, clock, began, on_read)
     around = list(dict.fromkeys(files.around(evidence[:_MAX_WINDOWS])))
-    history.watched = _tensors_by_worker(evidence)
+    known, workers = set(around), {found.worker for found in evidence}
+    rest = [key for key in files.sampled(limits.steps, workers) if key not in known]
+    on_start(len(around) + len(rest))
+    history.watched = _tensors_by_worker(history, evidence)
     is_all = reader.read(around, _SHARE_OF_FINDINGS)
     history.watched = {}  # of these only what is around the findings is drawn
-    known, workers = set(around), {found.worker for found in evidence}
-    rest = (key for key in files.sampled(limits.steps, workers) if key not in known)
     is_all = reader.read(rest, 1.0) and is_all
     reading.num_steps_read = len(reader.steps)
     _note(reading, files, is_cut=not is_all)
@@ -129,6 +139,7 @@ class _Reader:
     limits: ReadLimits
     clock: Callable[[], float]
     began: float
+    on_read: Callable[[str], None]
     steps: set[int] = field(default_factory=set)
 
     def read(self, keys: Iterable[str], share: float) -> bool:
@@ -143,13 +154,14 @@ class _Reader:
                 if file.index is None or file.index.run == self.run:
                     self.history.add(file)
                     self.steps.add(file.step)
+                self.on_read(file.key)
         return True
 
 
-def _tensors_by_worker(evidence: Sequence[Evidence]) -> dict[str, set[str]]:
+def _tensors_by_worker(history: RunHistory, evidence: Sequence[Evidence]) -> dict[str, set[str]]:
     tensors: dict[str, set[str]] = {}
     for found in evidence:
-        tensors.setdefault(found.worker, set()).add(found.tensor)
+        tensors.setdefault(found.worker, set()).add(watch_finding(history, found))
     return tensors
 
 
@@ -231,7 +243,7 @@ class _FilesOfRun:
         for found in evidence:
             of_worker = self.by_worker.get(found.worker, {})
             at = bisect_left(self.steps, found.step)
-            near = self.steps[max(0, at - _WINDOW) : at + _WINDOW + 1]
+            near = self.steps[max(0, at - WINDOW) : at + WINDOW + 1]
             keys += [of_worker[step] for step in near if step in of_worker]
         return keys
 

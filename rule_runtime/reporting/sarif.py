@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,9 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT: Final = "TRIAL"
 
 
-def sarif_json(path: str, states: Mapping[str, EvaluationState]) -> str:
+def sarif_json(
+    path: str, states: Mapping[str, EvaluationState], required: Collection[str] = ()
+) -> str:
     """Return verdicts as a SARIF log: findings as results, what could not be judged as notices.
 
     A finding is located in the index file of its step, relative to the trial's root.
@@ -29,6 +31,7 @@ def sarif_json(path: str, states: Mapping[str, EvaluationState]) -> str:
     Args:
         path: Folder or URI of the trial's root.
         states: The final states by the names of the rules.
+        required: Names of rules that must judge: that one found nothing to judge is an error.
     """
     names = list(states)
     results = [
@@ -38,7 +41,9 @@ def sarif_json(path: str, states: Mapping[str, EvaluationState]) -> str:
     ]
     notices = [
         {
-            "level": "note" if state.has_found_nothing_to_judge else "error",
+            "level": "note"
+            if state.has_found_nothing_to_judge and name not in required
+            else "error",
             "message": {"text": state.reason},
             "associatedRule": {"id": name, "index": names.index(name)},
         }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
 
 from rule_runtime.evaluation.outcome import status_details
 from rule_runtime.evaluation.state import EvaluationState
@@ -14,12 +14,17 @@ from rule_runtime.reporting.sarif import sarif_json
 __all__ = ["VERDICT_FORMATS", "verdicts_json"]
 
 
-def verdicts_json(path: str, states: Mapping[str, EvaluationState]) -> str:  # noqa: ARG001
+def verdicts_json(
+    path: str,  # noqa: ARG001
+    states: Mapping[str, EvaluationState],
+    required: Collection[str] = (),  # noqa: ARG001
+) -> str:
     """Return verdicts as a JSON list, in the names of the training API where it has them.
 
     Args:
         path: Folder or URI of the trial's root, which these verdicts do not name.
         states: The final states by the names of the rules.
+        required: Names of the rules that must judge, of which these verdicts tell nothing.
     """
     verdicts = [
         {
@@ -34,9 +39,13 @@ def verdicts_json(path: str, states: Mapping[str, EvaluationState]) -> str:  # n
     return json.dumps(verdicts, indent=2)
 
 
-VERDICT_FORMATS: Final[Mapping[str, Callable[[str, Mapping[str, EvaluationState]], str]]] = {
+_Format: TypeAlias = "Callable[[str, Mapping[str, EvaluationState], Collection[str]], str]"
+
+VERDICT_FORMATS: Final[Mapping[str, _Format]] = {
     "json": verdicts_json,
     "junit": junit_xml,
     "sarif": sarif_json,
 }
-"""What writes verdicts over the run at a path, by the name of the format."""
+"""What writes verdicts over the run at a path, by the name of the format.
+
+It gets the names of the rules that must judge, too."""

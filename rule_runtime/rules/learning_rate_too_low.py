@@ -149,7 +149,7 @@ class LearningRateTooLow(Rule):
                 step,
                 rows,
                 pairs.index(slowest),
-                measure="update_ratio",
+                measure="median_move_per_step",
                 value=middle,
                 threshold=limit,
                 told=told,

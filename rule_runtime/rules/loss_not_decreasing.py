@@ -107,6 +107,11 @@ class LossNotDecreasing(Rule):
     mode: Literal["EVAL", "TRAIN", "PREDICT", "GLOBAL"] | None = None
 
     collections = (CollectionConfig("losses", {"save_interval": "500"}),)
+    caution = (
+        "with its defaults it compares the losses of two single batches ten steps apart, which "
+        "differ by chance, so it may stop healthy runs; raise num_steps, or use PlateauedLoss and "
+        "LossDiverging of the pack recommended, which look at trends"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -184,7 +184,7 @@ class PoorWeightInitialization(Rule):
         answers = [judge() for name, judge in judges.items() if name in self.conditions]
         reasons = [answer for answer in answers if isinstance(answer, str)]
         if len(reasons) == len(answers):
-            return NotEvaluated("; ".join(reasons))
+            return NotEvaluated("; ".join(dict.fromkeys(reasons)))
         memory["num_judged"] = memory.get("num_judged", 0) + 1
         for answer in answers:
             if isinstance(answer, Evidence):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
@@ -22,6 +22,7 @@ __all__ = [
     "collections_html",
     "few",
     "steps_text",
+    "tensor_description",
     "tensor_facts",
     "tensor_html",
     "trial_html",
@@ -65,26 +66,52 @@ def tensor_html(title: str, facts: Mapping[str, str], newest: StepFile | None) -
     return _title(f"Tensor {title}") + _table((), [*facts.items(), *at, *rows])
 
 
+def tensor_description(
+    name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
+) -> dict[str, Any]:
+    """Return shape and type of a tensor in the last file that tells of it, and its steps, as JSON.
+
+    Args:
+        name: The tensor's name.
+        steps: Its steps by mode.
+        newest: The file.
+
+    Returns:
+        `shape`, a list or None, `type`, a text or None, and `steps`: of each mode `count`, `first`
+        and `last`.
+    """
+    shape, dtype = None, None
+    index = None if newest is None else newest.index
+    block = None if index is None else index.statistics
+    if block is not None and name in block.tensors:
+        at = block.tensors.index(name)
+        shape, dtype = list(block.shapes[at]), block.dtypes[at]
+    else:
+        shapes = [row.shape for row in (() if index is None else index.shapes) if row.name == name]
+        shape = list(shapes[0]) if shapes else None
+    of_modes = {}
+    for mode, of_mode in sorted(steps.items(), key=lambda item: int(item[0].value)):
+        ordered = sorted(of_mode)
+        if ordered:
+            of_modes[mode.name] = {
+                "count": len(ordered), "first": ordered[0], "last": ordered[-1]
+            }  # fmt: skip
+    return {"shape": shape, "type": dtype, "steps": of_modes}
+
+
 def tensor_facts(
     name: str, steps: Mapping[ModeKeys, Iterable[int]], newest: StepFile | None
 ) -> dict[str, str]:
-    """Return shape and type of a tensor in the last file that tells of it, and its steps.
+    """Return what `tensor_description` does as texts for people.
 
     Args:
         name: The tensor's name.
         steps: Its steps by mode.
         newest: The file.
     """
-    shape = dtype = ""
-    index = None if newest is None else newest.index
-    block = None if index is None else index.statistics
-    if block is not None and name in block.tensors:
-        at = block.tensors.index(name)
-        shape, dtype = str(list(block.shapes[at])), block.dtypes[at]
-    else:
-        shapes = [row.shape for row in (() if index is None else index.shapes) if row.name == name]
-        shape = str(list(shapes[0])) if shapes else ""
-    return {"shape": shape, "type": dtype, "steps": steps_text(steps)}
+    told = tensor_description(name, steps, newest)
+    shape = "" if told["shape"] is None else str(told["shape"])
+    return {"shape": shape, "type": told["type"] or "", "steps": steps_text(steps)}
 
 
 def collections_html(collections: Mapping[str, TrialCollection]) -> str:

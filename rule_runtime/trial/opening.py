@@ -8,10 +8,10 @@ from pathlib import PurePath
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from hook_layer.storage.base import open_store
+from hook_layer.storage.base import Store, open_store
 from rule_runtime.trial.trial import Trial
 
-__all__ = ["LocalTrial", "S3Trial", "create_trial"]
+__all__ = ["LocalTrial", "S3Trial", "create_trial", "trial_store"]
 
 _logger: Final = logging.getLogger("stepwatch")
 
@@ -124,9 +124,7 @@ def create_trial(
         raise ValueError("create_trial: profiler trials are not supported; leave profiler False")
     text = os.fspath(path).strip()
     scheme, has_scheme, rest = text.partition("://")
-    if scheme == "file" or not has_scheme:
-        folder = unquote(rest) if has_scheme else text
-        _check_folder(os.path.expanduser(folder), text)  # noqa: PTH111 - stays as it was given
+    _check_path(text)
     if name is None:
         name = PurePath(text.rstrip("/")).name
     if not has_scheme:
@@ -136,6 +134,27 @@ def create_trial(
         return S3Trial(name, bucket, prefix, range_steps, cache=cache)
     _announce(name, text, range_steps)
     return Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
+
+
+def trial_store(path: str | os.PathLike[str]) -> Store:
+    """Return the root of the trial at a folder or a URI, checked as `create_trial` does.
+
+    Args:
+        path: Folder or URI of the trial's root.
+
+    Raises:
+        ValueError: If the path is empty or a file, or there is no store for the URI.
+    """
+    text = os.fspath(path).strip()
+    _check_path(text)
+    return open_store(os.path.expanduser(text))  # noqa: PTH111 - may be a URI
+
+
+def _check_path(text: str) -> None:
+    scheme, has_scheme, rest = text.partition("://")
+    if scheme == "file" or not has_scheme:
+        folder = unquote(rest) if has_scheme else text
+        _check_folder(os.path.expanduser(folder), text)  # noqa: PTH111 - stays as it was given
 
 
 def _check_folder(folder: str, given: str) -> None:

@@ -18,6 +18,7 @@ from rule_runtime.trial.notebook import (
     collections_html,
     few,
     steps_text,
+    tensor_description,
     tensor_facts,
     tensor_html,
     trial_html,
@@ -265,6 +266,10 @@ class TensorForPeople(TensorSteps):
     def facts(self) -> dict[str, str]:
         """Return the newest shape and type of the tensor, and its steps, for people to read."""
         return tensor_facts(self.name, self._modes, self._newest())
+
+    def description(self) -> dict[str, Any]:
+        """Return the newest shape and type of the tensor, and its steps, as JSON: see `facts`."""
+        return tensor_description(self.name, self._modes, self._newest())
 
     def __repr__(self) -> str:
         told = ", ".join(text for text in self.facts().values() if text)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from hook_layer.format.errors import FormatError
 from hook_layer.format.index import MAX_INDEX_BYTES, IndexFile, parse_index
@@ -17,6 +17,7 @@ from hook_layer.format.paths import INDEX_PREFIX, IndexName, index_key, parse_in
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
 __all__ = [
+    "KeepsStepFiles",
     "StepFile",
     "is_remote",
     "iter_step_files",
@@ -48,6 +49,19 @@ class StepFile:
     index: IndexFile | None
     problem: str | None = None
     num_bytes: int = 0
+
+
+@runtime_checkable
+class KeepsStepFiles(Protocol):
+    """A store that keeps index files, parsed, for others who ask for them a moment later."""
+
+    def step_file(self, key: str) -> StepFile | None:
+        """Return an index file that was parsed before, None if it is not kept."""
+        ...
+
+    def keep_step_file(self, file: StepFile) -> None:
+        """Keep an index file that was parsed."""
+        ...
 
 
 def load_step_files(
@@ -88,17 +102,34 @@ def iter_step_files(
     """
     names = {key: name for key in keys if (name := _index_name(key)) is not None}
     ordered = sorted(names, key=lambda key: (names[key].step, names[key].worker))
-    contents: Iterator[tuple[str, bytes | None]]
-    if len(ordered) <= 1 or parallel <= 1 or not is_remote(store):
-        contents = ((key, _read(store, key)) for key in ordered)
-    else:
-        contents = _read_ahead(store, ordered, parallel)
+    keeps = store if isinstance(store, KeepsStepFiles) else None
+    kept: dict[str, StepFile] = {}
+    for key in ordered if keeps is not None else ():
+        if keeps is not None and (file := keeps.step_file(key)) is not None:
+            kept[key] = file
+    unread = [key for key in ordered if key not in kept]
+    contents = _contents(store, unread, parallel)
     like: IndexFile | None = None
-    for key, data in contents:
-        if data is not None:
-            file = _parsed(key, names[key], data, like)
-            like = file.index or like
-            yield file
+    for key in ordered:
+        known = kept.pop(key, None)
+        if known is None:
+            data = next(contents)[1]
+            if data is None:
+                continue
+            known = _parsed(key, names[key], data, like)
+            if keeps is not None:
+                keeps.keep_step_file(known)
+        like = known.index or like
+        yield known
+
+
+def _contents(
+    store: Store, keys: Sequence[str], parallel: int
+) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the files' contents in order."""
+    if len(keys) <= 1 or parallel <= 1 or not is_remote(store):
+        return ((key, _read(store, key)) for key in keys)
+    return _read_ahead(store, keys, parallel)
 
 
 def _read_ahead(

@@ -259,7 +259,7 @@ def test_an_unreadable_file_is_told_and_does_not_hold_up_the_run() -> None:
     counts = run.state.counts
     assert (counts.unreadable, counts.evaluated) == (1, 2)
     assert broken in counts.last_problem
-    assert "1 files unreadable" in status_details("X", run.state)
+    assert "1 file unreadable" in status_details("X", run.state)
 
 
 def test_a_failing_storage_is_passed_on_and_changes_nothing() -> None:

@@ -199,9 +199,10 @@ def test_around_a_finding_every_step_is_read() -> None:
     (verdict,) = report.numbers["verdicts"]
     plot = verdict["Plot"]
     steps_of_mode = [step for step in range(360, 402) if step % 100 != 99]
-    assert plot["steps"] == steps_of_mode
-    assert plot["values"] == [float(step == 400) for step in steps_of_mode]
-    assert (plot["what"], plot["threshold"]) == ("nan", 0.0)
+    (line,) = plot["lines"]
+    assert line["steps"] == steps_of_mode
+    assert line["values"] == [float(step == 400) for step in steps_of_mode]
+    assert (plot["what"], plot["unit"], plot["threshold"]) == ("number of NaN", "elements", 0.0)
 
 
 def test_reading_ends_when_time_is_over_with_steps_of_the_whole_run() -> None:

@@ -1,0 +1,205 @@
+"""What can be drawn of what rules measure, from what is stored of a run.
+
+Shape legend: C = statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS
+from rule_runtime.numerics.update_ratio import ratio_bounds
+from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
+from rule_runtime.reporting.run_history import WatchedRow, number_of
+
+__all__ = ["LOSS", "MEASURES", "Agreement", "Measure"]
+
+_AT: Final = {name: at for at, name in enumerate(STATISTICS_COLUMNS)}
+_DRIFT: Final = [_AT[name] for name in DRIFT_COLUMNS]
+_EPSILON: Final = 1e-9
+
+_Row = npt.NDArray[np.float64]
+_Numbers = Callable[[Sequence[WatchedRow]], Sequence[float | None]]
+
+
+class Agreement(Enum):
+    """What the drawn number must have in common with the measured one where it was found."""
+
+    SAME = "same"
+    """They are the same number; the threshold is drawn."""
+    SIDE = "side"
+    """They lie on the same side of the threshold, which is drawn."""
+    ZERO = "zero"
+    """The drawn number is zero; there is no threshold."""
+    NONE = "none"
+    """Nothing: it is another number, and the threshold is none of it."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is drawn for a measure.
+
+    Attributes:
+        what: What it is, in words.
+        numbers: Returns it for the rows of successive steps, None where a step does not tell it;
+            None where statistics of the tensor do not tell it at all.
+        unit: Its unit.
+        agreement: What it must have in common with what the rule measured.
+        note: What the reader must know to read it.
+        prefix: What stands before the name of the finding's tensor in that of the drawn one.
+        is_beside: Whether the tensor of the other modes is drawn beside it.
+    """
+
+    what: str
+    numbers: _Numbers | None
+    unit: str = ""
+    agreement: Agreement = Agreement.SAME
+    note: str = ""
+    prefix: str = ""
+    is_beside: bool = False
+
+
+def _of_rows(of_row: Callable[[_Row], float]) -> _Numbers:
+    return lambda rows: [of_row(each.row) for each in rows]
+
+
+def _statistic(name: str) -> _Numbers:
+    return _of_rows(lambda row: float(row[_AT[name]]))
+
+
+def _value(row: _Row) -> float:
+    number = number_of(row)
+    return math.nan if number is None else number
+
+
+def _norm(row: _Row) -> float:
+    is_bad = row[_AT["nan"]] > 0 or row[_AT["inf"]] > 0
+    return math.nan if is_bad else float(row[_AT["l2"]])
+
+
+def _least_updates(rows: Sequence[WatchedRow]) -> list[float | None]:
+    return _drift(rows, 0)
+
+
+def _moves(rows: Sequence[WatchedRow]) -> list[float | None]:
+    return _drift(rows, 1)
+
+
+def _drift(rows: Sequence[WatchedRow], which: int) -> list[float | None]:
+    drift = WeightDrift({})
+    found: list[float | None] = []
+    for each in rows:
+        moves = drift.advance(each.mode_step, [("", "")], each.row[None, _DRIFT])[:2]
+        found.append(float(moves[which][0]) if len(moves[which]) else None)
+    return found
+
+
+def _least_ratios(rows: Sequence[WatchedRow]) -> list[float | None]:
+    """Return what updates between saved steps are at least, by the mean sizes of elements."""
+    if len(rows) < 2:  # noqa: PLR2004 - a change is between two
+        return [None] * len(rows)
+    table = np.stack([each.row for each in rows])
+    lower, _ = ratio_bounds(table[1:], table[:-1], _EPSILON)
+    return [None, *lower.tolist()]
+
+
+LOSS: Final = Measure("value", _of_rows(_value), agreement=Agreement.NONE)
+"""A tensor of one element, such as a loss, as it is."""
+
+
+def _of_loss(judged: str, *, is_beside: bool = False) -> Measure:
+    note = f"The rule judges {judged}; the threshold is one of that, so none is drawn here."
+    return replace(LOSS, note=note, is_beside=is_beside)
+
+
+_UNCHANGED: Final = Measure(
+    "least change since the step saved before, of its size",
+    _least_ratios,
+    agreement=Agreement.ZERO,
+    note="As far as its statistics tell; the rule counts steps at which nothing changed.",
+)
+
+MEASURES: Final[dict[str, Measure]] = {
+    **{
+        name: Measure(what, _statistic(name), unit)
+        for name, what, unit in (
+            ("nan", "number of NaN", "elements"),
+            ("inf", "number of infinite elements", "elements"),
+            ("min", "smallest element", ""),
+            ("max", "largest element", ""),
+            ("mean", "mean", ""),
+            ("std", "standard deviation", ""),
+            ("abs_mean", "mean absolute value", ""),
+            ("l1", "L1 norm", ""),
+            ("l2", "L2 norm", ""),
+        )
+    },
+    "minimum": Measure("smallest element", _statistic("min")),
+    "variance": Measure("variance", _of_rows(lambda row: float(row[_AT["std"]]) ** 2)),
+    "rms": Measure(
+        "root mean square",
+        _of_rows(lambda row: float(row[_AT["l2"]]) / math.sqrt(max(float(row[_AT["size"]]), 1.0))),
+    ),
+    "loss": Measure("value", LOSS.numbers),
+    "initial_loss": Measure("value", LOSS.numbers),
+    "learning_rate": Measure("value", LOSS.numbers),
+    "zero_percent": Measure("share of elements that are zero", None, "%"),
+    "dead_units_percent": Measure(
+        "share of outputs that are zero",
+        None,
+        "%",
+        Agreement.NONE,
+        "The rule counts units that are hardly ever active; its threshold is one of units.",
+    ),
+    "saved_steps_without_gradient": Measure(
+        "L2 norm",
+        _of_rows(_norm),
+        agreement=Agreement.ZERO,
+        note="The rule counts the saved steps at which it is zero.",
+        prefix="gradient/",
+    ),
+    "norm_of_all_gradients": Measure("L2 norm of all gradients together", None),
+    "least_update_ratio": Measure(
+        "least change in a step, of its norm",
+        _least_updates,
+        agreement=Agreement.SIDE,
+        note="The rule compares the median of all weights, of which this one moved fastest.",
+    ),
+    "median_move_per_step": Measure(
+        "movement in a step, of its size",
+        _moves,
+        agreement=Agreement.SIDE,
+        note="The rule compares the median of all weights, of which this one moved least.",
+    ),
+    "update_ratio": Measure(
+        "least change since the step saved before, of its size",
+        _least_ratios,
+        agreement=Agreement.SIDE,
+        note="As far as its statistics tell: it may have changed by more.",
+    ),
+    "unchanged_steps": _UNCHANGED,
+    "unchanged_saved_steps": _UNCHANGED,
+    "loss_rise_percent": _of_loss("by how many percent the loss rose"),
+    "loss_fall_percent": _of_loss("by how many percent the loss fell"),
+    "loss_decrease_percent": _of_loss("by how many percent the loss fell"),
+    "loss_fall": _of_loss("by how much the loss fell"),
+    "loss_scatter_percent": _of_loss("by how many percent the loss scatters"),
+    "steps_without_decrease": _of_loss("for how many steps the loss has not fallen"),
+    "gap_percent": _of_loss("the gap of means between validation and training", is_beside=True),
+    "share_beyond_chance": _of_loss("which share of answers is right", is_beside=True),
+    "validation_loss": _of_loss("the mean of an evaluation", is_beside=True),
+    "validation_to_training_ratio": _of_loss(
+        "the ratio of the losses of validation and training", is_beside=True
+    ),
+    "evaluations_without_improvement": _of_loss(
+        "for how many evaluations their mean has not improved", is_beside=True
+    ),
+}
+"""By the name of the rule's measure; of what is not here nothing is drawn."""

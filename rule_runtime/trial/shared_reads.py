@@ -1,0 +1,182 @@
+"""A stored run as several readers go through it side by side: each object is read once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final
+
+from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX
+from hook_layer.storage.base import Buffers, ObjectNotFoundError, StorageError, Store
+from rule_runtime.trial.step_index import StepFile
+
+__all__ = ["SharedReads"]
+
+_KEPT_FILE_BYTES: Final = 64 << 20
+"""Length of the index files that are kept, parsed."""
+_KEPT_BYTES: Final = 64 << 20
+"""Bytes of other objects that are kept."""
+_MAX_RANGES: Final = 4096
+_MAX_MISSING: Final = 4096
+_LEAST_FILE_BYTES: Final = 1 << 10
+"""What a file that could not be parsed, or holds nearly nothing, counts as."""
+_LISTED: Final = (INDEX_PREFIX, COLLECTIONS_PREFIX)
+
+_Range = tuple[int, int | None]
+
+
+class SharedReads:
+    """A store that keeps what was read last, for others who read the same a moment later.
+
+    What is there is looked at once: objects that come afterwards are not seen, and neither is what
+    replaces one that was read. So this is for a run that is judged as it is now, and not for one
+    that is followed. The memory needed is bounded: what was not read for longest is forgotten, and
+    read again when somebody asks for it. Not for several threads, but for reading ahead.
+
+    Args:
+        store: The trial's root.
+
+    Attributes:
+        num_bytes_read: How many bytes were read from the store so far.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.num_bytes_read = 0
+        self._listings: dict[str, _Listing] = {}
+        self._step_files: OrderedDict[str, StepFile] = OrderedDict()
+        self._step_file_bytes = 0
+        self._ranges: OrderedDict[tuple[str, _Range], bytes] = OrderedDict()
+        self._range_bytes = 0
+        self._missing: dict[str, str] = {}
+
+    @property
+    def uri(self) -> str:
+        """Where the store is, ending in "/"."""
+        return self._store.uri
+
+    @property
+    def num_bytes_kept(self) -> int:
+        """How many bytes of files are kept."""
+        return self._step_file_bytes + self._range_bytes
+
+    def step_file(self, key: str) -> StepFile | None:
+        """Return an index file that was parsed before, None if it is not kept.
+
+        Args:
+            key: Its key.
+        """
+        found = self._step_files.get(key)
+        if found is not None:
+            self._step_files.move_to_end(key)
+        return found
+
+    def keep_step_file(self, file: StepFile) -> None:
+        """Keep an index file that was parsed.
+
+        Args:
+            file: The file.
+        """
+        before = self._step_files.pop(file.key, None)
+        self._step_files[file.key] = file
+        self._step_file_bytes += _length(file) - (0 if before is None else _length(before))
+        while self._step_file_bytes > _KEPT_FILE_BYTES:
+            _, oldest = self._step_files.popitem(last=False)
+            self._step_file_bytes -= _length(oldest)
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        """Return the object's bytes from `start`, at most `length` of them.
+
+        Raises:
+            ObjectNotFoundError: No object has this key, or none had when it was asked for before.
+            StorageError: The store fails.
+        """
+        if key in self._missing:
+            raise ObjectNotFoundError(self._missing[key])
+        wanted = (key, (start, length))
+        known = self._ranges.get(wanted)
+        if known is not None:
+            self._ranges.move_to_end(wanted)
+            return known
+        try:
+            data = self._store.get(key, start, length)
+        except ObjectNotFoundError as error:
+            if len(self._missing) < _MAX_MISSING:
+                self._missing[key] = str(error)
+            raise
+        self.num_bytes_read += len(data)
+        if not key.startswith(INDEX_PREFIX):  # those are kept parsed
+            self._keep(wanted, data)
+        return data
+
+    def _keep(self, wanted: tuple[str, _Range], data: bytes) -> None:
+        if len(data) > _KEPT_BYTES // 4:  # one of these would push all the others out
+            return
+        self._ranges[wanted] = data
+        self._range_bytes += len(data)
+        while self._range_bytes > _KEPT_BYTES or len(self._ranges) > _MAX_RANGES:
+            _, oldest = self._ranges.popitem(last=False)
+            self._range_bytes -= len(oldest)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Yield the keys that begin with `prefix` and sort behind `after`, in byte order."""
+        if prefix not in _LISTED:
+            return self._store.list(prefix, after)
+        if prefix not in self._listings:
+            self._listings[prefix] = _Listing(self._store, prefix)
+        return self._listings[prefix].behind(after)
+
+    def exists(self, key: str) -> bool:
+        """Tell whether an object has this key."""
+        return key not in self._missing and self._store.exists(key)
+
+    def size(self, key: str) -> int:
+        """Return the object's size in bytes."""
+        return self._store.size(key)
+
+    def put(self, key: str, data: Buffers) -> None:  # noqa: ARG002 - as every store
+        """Refuse: what is written would not be seen."""
+        raise _refused(key)
+
+    def delete(self, key: str) -> None:
+        """Refuse: what is removed would still be seen."""
+        raise _refused(key)
+
+
+class _Listing:
+    """The keys of a listing, taken from the store as far as somebody has asked."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._keys: list[str] = []
+        self._rest: Iterator[str] | None = None
+
+    def behind(self, after: str | None) -> Iterator[str]:
+        at = 0 if after is None else bisect_right(self._keys, after)
+        while at < len(self._keys) or self._has_next():
+            key = self._keys[at]
+            at += 1
+            if after is None or key > after:
+                yield key
+
+    def _has_next(self) -> bool:
+        if self._rest is None:
+            self._rest = self._store.list(self._prefix, self._keys[-1] if self._keys else None)
+        try:
+            key = next(self._rest, None)
+        except StorageError:
+            self._rest = None  # it goes on there, should somebody ask once more
+            raise
+        if key is not None:
+            self._keys.append(key)
+        return key is not None
+
+
+def _length(file: StepFile) -> int:
+    return max(file.num_bytes, _LEAST_FILE_BYTES)
+
+
+def _refused(key: str) -> TypeError:
+    return TypeError(f"{key}: a store that is shared by readers is only read")
