@@ -169,7 +169,7 @@ def summary(results: str) -> str:
 
 def _section(name: str, rule: type[Rule]) -> str:
     texts = sections_of(rule)
-    parts = [f"### {name}\n", f"{_escaped(rule.summary())}\n"]
+    parts = [f"### {name}\n", f"{_escaped(rule.summary())}\n", _caution(rule)]
     for title in SECTIONS:
         if title == "Parameters":
             parts += [_parameters(rule, texts[title]), _saved(rule), _in_packs(rule)]
@@ -177,6 +177,10 @@ def _section(name: str, rule: type[Rule]) -> str:
             paragraphs = (_escaped(text) for text in texts[title])
             parts.append(f"**{title}.** " + "\n\n".join(paragraphs) + "\n")
     return "\n".join(part for part in parts if part)
+
+
+def _caution(rule: type[Rule]) -> str:
+    return f"**Caution:** {_escaped(rule.caution)}.\n" if rule.caution else ""
 
 
 def sections_of(rule: type[Rule]) -> dict[str, list[str]]:

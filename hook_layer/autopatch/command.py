@@ -17,9 +17,9 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import (
     ConfigurationFileNotFoundError,
-    HookConfigurationError,
     TrainingStoppedError,
 )
+from hook_layer.storage.base import StorageError
 
 __all__ = ["MISTAKE", "STOPPED", "main"]
 
@@ -33,12 +33,12 @@ and the script goes on behind it; in others an error leaves the script.
 """
 
 _EPILOGUE = f"""
-The configuration file is that of the hook: --config, else the one that STEPWATCH_CONFIG or
-SMDEBUG_CONFIG_FILE_PATH names, else SageMaker's. Without one, and without --out-dir, the script
-runs as it is. USE_SMDEBUG=0 switches hooks off.
+Without --config and --out-dir the folder is the one that STEPWATCH_OUT_DIR names. Without that the
+configuration file is the one that STEPWATCH_CONFIG or SMDEBUG_CONFIG_FILE_PATH names, else
+SageMaker's. Without any of them the script runs as it is. USE_SMDEBUG=0 switches hooks off.
 
-exit status: the script's; {MISTAKE}: a mistake in the command line or the configuration file;
-{STOPPED}: a rule asked for the end of the training.
+exit status: the script's; {MISTAKE}: a mistake in the command line or the configuration file, or a
+folder that cannot be written to; {STOPPED}: a rule asked for the end of the training.
 """
 
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         The exit status, where the script did not end the process itself.
     """
     options = _parser().parse_args(arguments)
-    source = HookSource(options.config, options.out_dir)
+    source = HookSource.of(options.config, options.out_dir)
     try:
         source.check()
         watch_frameworks(source)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         if options.config is not None:
             return _mistake(error)
         _say(f"the script runs without a hook: {error}")
-    except HookConfigurationError as error:
+    except (ValueError, StorageError) as error:
         return _mistake(error)
     try:
         _run(*options.script, is_module=options.module)

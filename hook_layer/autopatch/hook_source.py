@@ -16,6 +16,7 @@ from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.original_api import OriginalApi
+from hook_layer.storage.probing import check_writable
 
 __all__ = ["HookSource"]
 
@@ -52,13 +53,17 @@ class HookSource:
         return True
 
     def check(self) -> None:
-        """Check the configuration file as far as that can be done without a framework.
+        """Check the folder, or the configuration file as far as it can be without a framework.
 
         Raises:
-            HookConfigurationError: It has a mistake.
+            HookConfigurationError: The file has a mistake.
+            ValueError: The folder's URI cannot be opened.
+            StorageError: Nothing can be written into the folder.
         """
         if self.out_dir is None:
             load_hook_configuration(self.config)
+        elif hook_enabled():
+            check_writable(self.out_dir)
 
     def is_needed(self) -> bool:
         """Tell whether the process has no hook yet, of whatever framework; logs if it has one."""
@@ -91,6 +96,16 @@ class HookSource:
             return None
         hook.only_logs_mistakes = True
         return hook
+
+    @classmethod
+    def of(cls, config: str | None, out_dir: str | None) -> HookSource:
+        """Return the source that a command line names, or else that of the environment.
+
+        Args:
+            config: A configuration file.
+            out_dir: A folder or URI.
+        """
+        return cls(config, out_dir) if config or out_dir else cls.of_environment()
 
     @classmethod
     def of_environment(cls) -> HookSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.json_document import Document, load_object
@@ -27,20 +27,25 @@ class EndMarker:
         sequences: Number of the last step of each worker that the writer of the marker knows of:
             of its last index file, or of a later step that could not be stored. A reader that has
             seen that many index files needs to look for no more; what it has not seen is missing.
+        exit_status: With which status the training script ended, as a shell tells it (128 and the
+            number of the signal that ended it); None where nobody who watched it has told.
     """
 
     run_id: str | None = None
     sequences: Mapping[str, int] = field(default_factory=dict)
+    exit_status: int | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes; empty without a run."""
         if self.run_id is None:
             return b""
-        content = {
+        content: dict[str, Any] = {
             "SchemaVersion": _SCHEMA_VERSION,
             "RunId": self.run_id,
             "Sequences": dict(self.sequences),
         }
+        if self.exit_status is not None:
+            content["ExitStatus"] = self.exit_status
         return json.dumps(content).encode()
 
 
@@ -58,4 +63,5 @@ def parse_end_marker(data: bytes, *, file: str) -> EndMarker:
     return EndMarker(
         document.text(content.get("RunId"), "RunId"),
         {name: document.count(value, f"Sequences.{name}") for name, value in sequences.items()},
+        document.optional_count(content.get("ExitStatus"), "ExitStatus"),
     )

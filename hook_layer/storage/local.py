@@ -31,6 +31,7 @@ _REFUSALS = {
     errno.EISDIR: "there is a folder of this name; remove it",
     errno.ENOTDIR: "a part of the path is a file; give another folder",
     errno.EEXIST: "a part of the path is a file; give another folder",
+    errno.ENOENT: "the folder cannot be made there; give another one",
     errno.ENAMETOOLONG: "the name is too long for this file system; give another folder",
 }
 """Errors that waiting does not help against, and what does."""

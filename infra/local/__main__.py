@@ -7,6 +7,7 @@ Ctrl-C. A training that is started with the printed variables is judged by it, a
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import signal
 import sys
@@ -34,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("deploying on this machine ...\n")
         try:
             with LocalTarget(context, workdir=Path(folder)) as target:
-                sys.stdout.write(f"{_greeting(target)}\n")
+                told = _described(target) if options.json else _greeting(target)
+                sys.stdout.write(f"{told}\n")
                 sys.stdout.flush()
                 signal.pause()
         except DeploymentError as error:
@@ -57,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="CDK context that wins over cdk.json, e.g. stepwatch:stop_rules=NonFinite",
     )
+    parser.add_argument("--json", action="store_true", help="tell the variables as JSON, in a line")
     return parser
 
 
@@ -68,10 +71,22 @@ def _greeting(target: LocalTarget) -> str:
         "# deployed; give these variables to a training, and to stepwatch:",
         *exports,
         f"export STEPWATCH_OUT_DIR=s3://{target.tensor_bucket}/my-job/debug-output",
-        "# then, for example:  TRAINING_JOB_NAME=my-job python -m hook_layer train.py",
+        "# then, for example:",
+        "#   TRAINING_JOB_NAME=my-job python -m hook_layer train.py",
+        f"#   stepwatch status my-job --output-path s3://{target.tensor_bucket}",
         f"# logs of the functions: {target.workdir / 'logs'}    Ctrl-C takes it down",
     ]
     return "\n".join(lines)
+
+
+def _described(target: LocalTarget) -> str:
+    return json.dumps(
+        {
+            "environment": dict(target.environment()),
+            "output_path": f"s3://{target.tensor_bucket}",
+            "logs": str(target.workdir / "logs"),
+        }
+    )
 
 
 if __name__ == "__main__":

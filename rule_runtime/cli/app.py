@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 
@@ -23,7 +23,8 @@ __all__ = ["app"]
 
 _EPILOGUE: Final = (
     "Exit status of all commands: 0: done, and nothing is wrong; 1: an issue or a difference was "
-    "found; 2: a mistake, or what was asked for could not be done."
+    "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch. "
+    "`run` has 4 and 130, too."
 )
 
 app = typer.Typer(
@@ -33,6 +34,27 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib import metadata  # noqa: PLC0415 - every start would wait for it
+
+        typer.echo(f"stepwatch {metadata.version('stepwatch')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _stepwatch(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_tell_version, is_eager=True, help="Tell the version, and end."
+        ),
+    ] = False,
+) -> None:
+    """Hold the options of the command itself."""
+
 
 app.command(context_settings={"allow_interspersed_args": False})(run)
 for _command in (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from typing import Annotated
 
 import typer
 
-from hook_layer.autopatch.startup_file import is_on, switch_off, switch_on
-from rule_runtime.cli.options import mistakes
+from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 
 __all__ = ["autopatch"]
 
@@ -23,6 +23,7 @@ class AutopatchState(str, Enum):
 
 def autopatch(
     state: Annotated[AutopatchState, typer.Argument(help="Whether scripts are watched.")],
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Let every Python of this environment watch unchanged scripts, or no more.
 
@@ -30,8 +31,15 @@ def autopatch(
     SMDEBUG_CONFIG_FILE_PATH is set, or SageMaker has put a configuration into the container.
     """
     with mistakes():
+        from hook_layer.autopatch.startup_file import (  # noqa: PLC0415 - loads the hook
+            is_on,
+            switch_off,
+            switch_on,
+        )
+
+        told = {"autopatch": state.value}
         if state is AutopatchState.STATUS:
-            typer.echo("on" if is_on() else "off")
+            told["autopatch"] = "on" if is_on() else "off"
         else:
-            file = switch_on() if state is AutopatchState.ON else switch_off()
-            typer.echo(f"{state.value}: {file}")
+            told["file"] = str(switch_on() if state is AutopatchState.ON else switch_off())
+    typer.echo(json.dumps(told) if output is OutputFormat.JSON else ": ".join(told.values()))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
 from rule_runtime.cli.options import (
@@ -17,10 +16,14 @@ from rule_runtime.cli.options import (
     RegexOption,
     RunArgument,
     mistakes,
+    nothing_chosen,
     open_run,
 )
+from rule_runtime.cli.tables import Records
 from rule_runtime.evaluation.outcome import json_number
-from rule_runtime.trial.comparison import Comparison, compare_trials
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.comparison import Comparison
 
 __all__ = ["compare"]
 
@@ -42,7 +45,12 @@ def compare(
     Exit status 0: they do not differ, 1: they do, 2: they could not be compared.
     """
     with mistakes():
+        from rule_runtime.trial.comparison import compare_trials  # noqa: PLC0415 - loads numpy
+
         found = compare_trials(open_run(first), open_run(second), regex=regex, tolerance=tolerance)
+        told = (found.differences, found.only_in_first, found.only_in_second, found.not_in_common)
+        if not any(told):
+            raise nothing_chosen(first, regex)
     if output is OutputFormat.JSON:
         described = {"is_same": found.is_same, **asdict(found)}
         described["differences"] = [
@@ -56,12 +64,8 @@ def compare(
 
 def _print(found: Comparison) -> None:
     console = Console()
-    table = Table(
-        Column("tensor", overflow="fold"),
-        "first difference",
-        "largest, relative",
-        "steps in common",
-    )
+    numbers = ("first difference", "largest, relative", "steps in common")
+    table = Records("tensor", *numbers, whole=numbers)
     for each in found.differences[:_MAX_ROWS]:
         is_same = each.first_step is None
         first = "none" if is_same else f"{each.mode} step {each.first_step}"
@@ -78,4 +82,4 @@ def _print(found: Comparison) -> None:
         ("never saved at the same step", found.not_in_common),
     ):
         if names:
-            console.print(f"{told}: {', '.join(names)}", markup=False, highlight=False)
+            console.print(Text(f"{told}: {', '.join(names)}"), soft_wrap=True)

@@ -10,14 +10,13 @@ from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.cli.tables import Records
 from rule_runtime.diagnosis.deployment import deployment_findings, place_findings
 from rule_runtime.diagnosis.finding import Finding, Verdict
-from rule_runtime.diagnosis.installation import installation_findings, library_version
 from rule_runtime.jobs.aws import Aws
 
 __all__ = ["doctor"]
@@ -52,6 +51,11 @@ def doctor(
 
 
 def _findings(path: str | None, stack: str | None) -> Iterator[Finding]:
+    from rule_runtime.diagnosis.installation import (  # noqa: PLC0415 - loads the hook
+        installation_findings,
+        library_version,
+    )
+
     yield from installation_findings()
     parts = urlsplit(path or "")
     if stack is not None:
@@ -62,8 +66,8 @@ def _findings(path: str | None, stack: str | None) -> Iterator[Finding]:
 
 
 def _print(findings: list[Finding]) -> None:
-    table = Table("", "what", "found", "what to do", show_lines=False)
+    table = Records("what", "", "found", "what to do", whole=("",))
     for each in findings:
         verdict = Text(each.verdict.value, style=_COLOURS[each.verdict])
-        table.add_row(verdict, Text(each.subject), Text(each.told), Text(each.remedy))
+        table.add_row(each.subject, verdict, each.told, each.remedy)
     Console().print(table)

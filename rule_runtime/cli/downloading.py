@@ -18,7 +18,6 @@ from rule_runtime.cli.options import (
     mistakes,
     progress,
 )
-from rule_runtime.trial.snapshot import copy_run
 
 __all__ = ["download"]
 
@@ -34,6 +33,8 @@ def download(
 ) -> None:
     """Copy what a run has saved so far; once more copies only what came since."""
     with mistakes(), progress() as bar:
+        from rule_runtime.trial.snapshot import copy_run  # noqa: PLC0415 - loads numpy
+
         snapshot = copy_run(
             open_store(path),
             LocalStore(folder),

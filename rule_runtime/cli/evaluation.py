@@ -8,14 +8,20 @@ from enum import IntEnum
 from pathlib import Path
 
 from hook_layer.storage.base import open_store
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.reconciler import Reconciler
+from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
 from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.run_files import current_run, last_sequences
 
-__all__ = ["ExitStatus", "class_name", "evaluate_run", "exit_status", "parse_rule"]
+__all__ = [
+    "ExitStatus",
+    "class_name",
+    "evaluate_run",
+    "exit_status",
+    "exit_status_of_told",
+    "parse_rule",
+    "told_status",
+]
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
 """A comma that a `key=` follows; other commas part the items of a list."""
@@ -81,6 +87,7 @@ def evaluate_run(
     path: str,
     rules: Sequence[tuple[str, Rule]],
     *,
+    on_start: Callable[[int], None] | None = None,
     on_judged: Callable[[str], None] = lambda _: None,
 ) -> Mapping[str, EvaluationState]:
     """Return the final state of each rule over a stored run.
@@ -88,22 +95,16 @@ def evaluate_run(
     Args:
         path: Folder or URI of the trial's root.
         rules: The rules and the names under which to report them.
-        on_judged: Called with the name of each rule that has judged.
+        on_start: Called with the number of steps.
+        on_judged: Called for each of them, in words, once all rules are behind it.
 
     Raises:
         ValueError: If the URI cannot be opened.
         StorageError: If the storage cannot be read.
     """
-    store = open_store(path)
-    run = current_run(store)
-    last = last_sequences(store, run)
-    initial = EvaluationState.initial()
-    states = {}
-    for name, rule in rules:
-        reconciler = Reconciler(store, rule, run)
-        states[name] = reconciler.advance(initial, (), ended=True, last_sequences=last)
-        on_judged(name)
-    return states
+    from rule_runtime.evaluation.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+
+    return judge_stored_run(open_store(path), rules, on_start=on_start, on_judged=on_judged)
 
 
 def exit_status(
@@ -111,13 +112,35 @@ def exit_status(
 ) -> ExitStatus:
     """Return what to tell the shell: an issue outweighs what could not be judged.
 
+    A rule that failed is no success, and neither are rules of which none could judge.
+
     Args:
         states: The final states by the names of the rules.
         required: Names of rules each of which must have judged; of all together one must have.
     """
-    statuses = {name: state.status for name, state in states.items()}
-    if RuleStatus.ISSUES_FOUND in statuses.values():
+    told = {name: told_status(state) for name, state in states.items()}
+    found = exit_status_of_told(told.values())
+    is_lacking = any(told[name] == NOT_EVALUATED for name in required)
+    return ExitStatus.NOT_JUDGED if is_lacking and found is ExitStatus.NO_ISSUE else found
+
+
+def exit_status_of_told(statuses: Collection[str]) -> ExitStatus:
+    """Return what to tell the shell of statuses as people are told them.
+
+    Args:
+        statuses: Those of all rules; `NOT_EVALUATED` for one that had nothing to judge.
+    """
+    if RuleStatus.ISSUES_FOUND.value in statuses:
         return ExitStatus.ISSUE_FOUND
-    failed = {name for name, status in statuses.items() if status is RuleStatus.ERROR}
-    is_judged = len(failed) < len(states) and failed.isdisjoint(required)
-    return ExitStatus.NO_ISSUE if is_judged else ExitStatus.NOT_JUDGED
+    has_failed = RuleStatus.ERROR.value in statuses
+    is_judged = not statuses or any(status != NOT_EVALUATED for status in statuses)
+    return ExitStatus.NO_ISSUE if is_judged and not has_failed else ExitStatus.NOT_JUDGED
+
+
+def told_status(state: EvaluationState) -> str:
+    """Return the status as people are told it; an Error may be that there was nothing to judge.
+
+    Args:
+        state: The state of a rule.
+    """
+    return NOT_EVALUATED if state.has_found_nothing_to_judge else state.status.value

@@ -10,15 +10,20 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from rule_runtime.cli.completing import complete_rule
 from rule_runtime.cli.evaluation import class_name
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import rules_table
+from rule_runtime.cli.tables import reflowed
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.parameters import ParameterError, nearest
 from rule_runtime.evaluation.registry import UnknownRuleError, available_rules
 from rule_runtime.evaluation.rule import Rule
 
 __all__ = ["rules_app"]
+
+_MAX_WIDTH = 100
+"""Longer lines are hard to read."""
 
 rules_app = typer.Typer(name="rules", help="List the rules, or explain one.")
 
@@ -37,7 +42,12 @@ def rules(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> 
 
 @rules_app.command()
 def explain(
-    name: Annotated[str, typer.Argument(help="VanishingGradient or vanishing_gradient.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="VanishingGradient or vanishing_gradient.", autocompletion=complete_rule
+        ),
+    ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Tell what a rule finds, how it decides, what to try, and what it asks the hook to save."""
@@ -50,7 +60,9 @@ def explain(
         return
     told = Console(highlight=False)
     told.print(rules_table({rule.__name__: rule}))
-    told.print(Text(documentation))
+    if rule.caution:
+        told.print(Text(f"Caution: {rule.caution}.\n", style="yellow"))
+    told.print(Text(reflowed(documentation, min(told.width, _MAX_WIDTH))), soft_wrap=True)
     saved = ", ".join(described["saves"]) or "nothing of its own"
     told.print(Text(f"\nAsks the hook to save:\n    {saved}"))
     told.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
@@ -68,6 +80,7 @@ def _described(rule: type[Rule]) -> dict[str, Any]:
     return {
         "rule": rule.__name__,
         "summary": rule.summary(),
+        "caution": rule.caution,
         "parameters": [
             {
                 "name": parameter.name,

@@ -18,13 +18,12 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     RunArgument,
+    check_has_steps,
     mistakes,
     progress,
 )
 from rule_runtime.cli.output import verdicts_table
-from rule_runtime.cli.running import RunOptions, WatchedRun, default_out_dir
-from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.reporting.verdicts import VERDICT_FORMATS
+from rule_runtime.evaluation.state import Counts, EvaluationState
 
 __all__ = ["evaluate", "run"]
 
@@ -38,6 +37,11 @@ class VerdictFormat(str, Enum):
     SARIF = "sarif"
 
 
+_STDERR: Final = 2
+_NO_STEPS: Final = (
+    "{}: the script saved no step, so there is nothing to judge; see what it printed, and whether "
+    "it trains with one of the frameworks that `stepwatch doctor` lists"
+)
 _FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
 
 
@@ -58,20 +62,43 @@ def run(  # noqa: PLR0917 - each is an option of the command
         float, typer.Option(min=0, help="Seconds ahead of SIGTERM for a script that is to stop.")
     ] = 30.0,
     output: OutputOption = OutputFormat.TABLE,
+    output_file: Annotated[Path | None, _FILE] = None,
 ) -> None:
     """Run a training script, unchanged, judge it meanwhile and stop it at an issue.
 
-    Findings of rules that are named stop it, and of a pack those that are reason enough. Exit
-    status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself.
+    Findings of rules that are named stop it, and of a pack those that are reason enough. With
+    `--output json` what the script prints goes to standard error, unless there is an --output-file.
+    Exit status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself,
+    130: Ctrl-C, behind which it is judged as far as it came.
     """
     with mistakes():
+        from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
+            RunOptions,
+            WatchedRun,
+            default_out_dir,
+        )
+
         chosen = ChosenRules.of(rule, pack)
-        stops = frozenset() if observe else chosen.stops
-        options = RunOptions(out_dir or default_out_dir(command), save_interval, stops, patience)
+        _check_file(output_file)
+        _tell_cautions(chosen)
+        is_table = output is OutputFormat.TABLE
+        options = RunOptions(
+            out_dir=out_dir or default_out_dir(command),
+            save_interval=save_interval,
+            stops=frozenset() if observe else chosen.stops,
+            patience_s=patience,
+            required=chosen.names,
+            stdout=None if is_table or output_file else _STDERR,
+        )
         watched = WatchedRun(chosen.all, options, Console(stderr=True))
         status = watched.run(command)
-    _print_verdicts(options.out_dir, watched.states, VerdictFormat(output.value))
-    if output is OutputFormat.TABLE:
+        has_steps = any(state.counts != Counts() for state in watched.states.values())
+        if has_steps or not is_table:
+            told = VerdictFormat(output.value)
+            _print_verdicts(options.out_dir, watched.states, chosen, told, output_file)
+    if not has_steps:
+        _tell(_NO_STEPS.format(options.out_dir))
+    elif is_table:
         typer.echo(f"tensors: {options.out_dir}")
     raise typer.Exit(status)
 
@@ -88,22 +115,52 @@ def evaluate(
     """Judge a stored run; exit status 0: no issue, 1: an issue found, 2: could not judge.
 
     Of a pack it is enough that some rule could judge: not every rule fits every training. Those
-    that did not are told with the reason, in JUnit's format as skipped.
+    that did not are told with the reason, in JUnit's format as skipped. A rule that is named must
+    be able to judge, and no rule may fail.
     """
     with mistakes():
         chosen = ChosenRules.of(rule, pack)
+        _check_file(output_file)
+        _tell_cautions(chosen)
+        check_has_steps(path)
         with progress() as bar:
-            bar.begin(len(chosen.all))
-            states = evaluate_run(path, chosen.all, on_judged=bar.done)
-        _print_verdicts(path, states, output, output_file)
+            states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)
+        _print_verdicts(path, states, chosen, output, output_file)
     raise typer.Exit(exit_status(states, required=chosen.names))
+
+
+def _check_file(file: Path | None) -> None:
+    """Make the folder of a file that is to be written, before anything takes time.
+
+    Raises:
+        OSError: It cannot be made.
+        ValueError: The file is a folder.
+    """
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder; give the name of a file")
+
+
+def _tell_cautions(chosen: ChosenRules) -> None:
+    """Tell what users must know of the defaults of rules that judge by them."""
+    cautions = {type(rule).__name__: rule.caution for _, rule in chosen.all if rule.has_defaults}
+    for name, caution in cautions.items():
+        if caution:
+            _tell(f"{name}: {caution}")
+
+
+def _tell(message: str) -> None:
+    told = Console(stderr=True)
+    told.print(f"stepwatch: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _print_verdicts(
     path: str,
     states: Mapping[str, EvaluationState],
+    chosen: ChosenRules,
     output: VerdictFormat,
-    file: Path | None = None,
+    file: Path | None,
 ) -> None:
     if output is VerdictFormat.TABLE:
         if file is None:
@@ -112,7 +169,9 @@ def _print_verdicts(
         with file.open("w", encoding="utf-8") as opened:
             Console(file=opened, width=120).print(verdicts_table(states))
         return
-    text = VERDICT_FORMATS[output.value](path, states)
+    from rule_runtime.reporting.verdicts import VERDICT_FORMATS  # noqa: PLC0415 - few need it
+
+    text = VERDICT_FORMATS[output.value](path, states, chosen.names)
     if file is None:
         typer.echo(text)
     else:

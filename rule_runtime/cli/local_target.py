@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from rule_runtime.cli.options import mistakes
+from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 
 __all__ = ["local_app"]
 
@@ -30,6 +30,7 @@ def up(
         list[str] | None,
         typer.Option("--context", "-c", help="KEY=VALUE of the CDK context; may be repeated."),
     ] = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Deploy what `cdk deploy` deploys into an emulator here, and keep it running until Ctrl-C.
 
@@ -44,5 +45,6 @@ def up(
                 "checkout, behind `make setup`"
             )
         options = [part for each in context or () for part in ("--context", each)]
+        options += ["--json"] if output is OutputFormat.JSON else []
         sys.argv = ["stepwatch local up", *options]
         runpy.run_module("infra.local", run_name="__main__", alter_sys=True)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Final
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hook_layer.storage.base import StorageError, Store
+from hook_layer.storage.base import StorageError, Store, open_store
+from rule_runtime.cli.completing import complete_pack, complete_rule
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
+from rule_runtime.cli.told_reads import ToldReads
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
-from rule_runtime.trial.opening import create_trial
-from rule_runtime.trial.trial import Trial
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.trial import Trial
 
 __all__ = [
     "Bar",
@@ -31,8 +36,10 @@ __all__ = [
     "RegexOption",
     "RuleOption",
     "RunArgument",
+    "check_has_steps",
     "judged_or_stored",
     "mistakes",
+    "nothing_chosen",
     "open_run",
     "progress",
 ]
@@ -42,13 +49,18 @@ _PACKS: Final = ", ".join(PACKS)
 RunArgument = Annotated[str, typer.Argument(help="Folder or s3:// URI of a stored run.")]
 RuleOption = Annotated[
     list[str] | None,
-    typer.Option("--rule", help="NAME[:key=value,...] or FILE.py:NAME[:...]; may be repeated."),
+    typer.Option(
+        "--rule",
+        help="NAME[:key=value,...] or FILE.py:NAME[:...]; may be repeated.",
+        autocompletion=complete_rule,
+    ),
 ]
 PackOption = Annotated[
     str | None,
     typer.Option(
         "--pack",
         help=f"Rules that belong together: {_PACKS}. Default without --rule: recommended.",
+        autocompletion=complete_pack,
     ),
 ]
 RegexOption = Annotated[
@@ -121,10 +133,16 @@ def mistakes() -> Iterator[None]:
     """Print what the user can change, and end with the status for it."""
     try:
         yield
+    except re.error as error:
+        _tell_mistake(f"{error.pattern!r} is no regular expression: {error}")
     except _MISTAKES as error:
-        told = Console(stderr=True)
-        told.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(ExitStatus.NOT_JUDGED) from None
+        _tell_mistake(error)
+
+
+def _tell_mistake(error: object) -> NoReturn:
+    told = Console(stderr=True)
+    told.print(f"stepwatch: {error}", markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(ExitStatus.NOT_JUDGED) from None
 
 
 def judged_or_stored(
@@ -161,12 +179,52 @@ def open_run(path: str) -> Trial:
         ValueError: No step is stored there, or it is no path of a trial.
         StorageError: The storage cannot be read.
     """
-    trial = create_trial(path)
+    from rule_runtime.trial.opening import trial_store  # noqa: PLC0415 - loads numpy
+    from rule_runtime.trial.trial import Trial  # noqa: PLC0415 - as above
+
+    with progress() as bar:
+        store = ToldReads(trial_store(path), bar.begin, bar.done)
+        trial = Trial(store, name=PurePath(path.rstrip("/")).name)
+    trial.path = path
     if not trial.steps(show_incomplete_steps=True):
-        raise ValueError(
-            f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
-        )
+        raise ValueError(_no_steps(path))
     return trial
+
+
+def check_has_steps(path: str) -> None:
+    """Refuse a path at which no run has saved a step.
+
+    Args:
+        path: Folder or URI of the trial's root.
+
+    Raises:
+        ValueError: No step is stored there, or it is no path of a trial.
+        StorageError: The storage cannot be read.
+    """
+    from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
+
+    if next(list_index_files(open_store(path)), None) is None:
+        raise ValueError(_no_steps(path))
+
+
+def _no_steps(path: str) -> str:
+    return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
+
+
+def nothing_chosen(
+    path: str, regex: Sequence[str] | None, collection: str | None = None
+) -> ValueError:
+    """Return the mistake that no tensor of a run is what was asked for.
+
+    Args:
+        path: Folder or URI of the trial's root.
+        regex: What `--regex` said.
+        collection: What `--collection` said.
+    """
+    said = [f"--regex {each!r}" for each in regex or ()]
+    said += [] if collection is None else [f"--collection {collection!r}"]
+    asked = " and ".join(said) or "what was asked for"
+    return ValueError(f"{path}: no tensor fits {asked}; `stepwatch tensors {path}` lists them all")
 
 
 class Bar:
@@ -181,12 +239,12 @@ class Bar:
         self._task = shown.add_task("", total=None)
 
     def begin(self, total: int) -> None:
-        """Tell how many things there are to do.
+        """Tell how many things there are to do from now on.
 
         Args:
             total: Their number.
         """
-        self._shown.update(self._task, total=total)
+        self._shown.reset(self._task, total=total)
 
     def done(self, name: str) -> None:
         """Tell of a thing that has been done.

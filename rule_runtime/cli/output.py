@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.table import Table
 from rich.text import Text
 
+from rule_runtime.cli.evaluation import told_status
+from rule_runtime.cli.tables import Records
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
@@ -22,46 +23,39 @@ STATUS_COLOURS = {
 """How each status is coloured; one that is not here is not."""
 
 
-def rules_table(rules: Mapping[str, type[Rule]]) -> Table:
+def rules_table(rules: Mapping[str, type[Rule]]) -> Records:
     """Return a table of rules with their parameters.
 
     Args:
         rules: The rules by name.
     """
-    table = Table("rule", "parameters", "what it finds", show_lines=True)
+    table = Records("rule", "parameters", "what it finds", show_lines=True)
     for name, rule in sorted(rules.items()):
         parameters = "\n".join(_parameter(parameter) for parameter in rule.parameters())
         table.add_row(Text(name), Text(parameters), Text(rule.summary()))
     return table
 
 
-def verdicts_table(states: Mapping[str, EvaluationState]) -> Table:
+def verdicts_table(states: Mapping[str, EvaluationState]) -> Records:
     """Return a table of verdicts.
 
     Args:
         states: The final states by the names of the rules.
     """
-    table = Table("rule", "status", "step", "details", show_lines=True)
+    table = Records("rule", "status", "step", "details", whole=("status", "step"), show_lines=True)
     for name, state in states.items():
         evidence = state.evidence
         told = status_details(name, state).rpartition("\n")[2]
         details = state.reason if state.has_found_nothing_to_judge else told
         if evidence is not None:
-            details += (
-                f"\n{evidence.count} steps, {evidence.first_step} to {evidence.last_step}. "
-                f"{evidence.remedy}"
-            )
+            details += f"\n{evidence.seen} {evidence.remedy}"
         table.add_row(
             Text(name),
-            Text(_status(state), style=STATUS_COLOURS.get(state.status, "")),
+            Text(told_status(state), style=STATUS_COLOURS.get(state.status, "")),
             Text("" if evidence is None else str(evidence.step)),
             Text(details),
         )
     return table
-
-
-def _status(state: EvaluationState) -> str:
-    return "not evaluated" if state.has_found_nothing_to_judge else state.status.value
 
 
 def _parameter(parameter: Parameter) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hook_layer.storage.base import open_store
-from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.cli.options import (
+    Bar,
     ChosenRules,
+    OutputFormat,
+    OutputOption,
     PackOption,
     RuleOption,
     RunArgument,
@@ -19,39 +22,58 @@ from rule_runtime.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from rule_runtime.reporting.html_report import HtmlReport
     from rule_runtime.reporting.job_verdicts import JobVerdict
+    from rule_runtime.trial.shared_reads import SharedReads
 
 __all__ = ["report"]
 
 
 def report(
     path: RunArgument,
-    output: Annotated[
+    rule: RuleOption = None,
+    pack: PackOption = None,
+    output: OutputOption = OutputFormat.TABLE,
+    output_file: Annotated[
         str,
         typer.Option(help="File, or s3:// URI of one; its numbers if the name ends in .json."),
     ] = "report.html",
-    rule: RuleOption = None,
-    pack: PackOption = None,
 ) -> None:
     """Write a page about a run: what rules found, losses, gradients, how it was configured.
 
     Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
-    there are none, the run is judged by the pack `recommended`. No event file is read for the rest.
+    there are none, the run is judged by the pack `recommended`. What is told is where the page is;
+    as JSON also what rules found.
     """
     with mistakes():
-        from rule_runtime.reporting import html_report  # noqa: PLC0415 - needs jinja2
-
-        verdicts = _verdicts(path, rule, pack)
-        made = html_report.job_report(path, verdicts)
+        with progress() as bar:
+            made = _made(path, rule, pack, bar)
         if not made.parts.reading.num_steps:
             raise ValueError(
                 f"{path}: no step of a run is stored here; give the folder that the hook writes to"
             )
-        written = made.save(output)
-    typer.echo(f"report: {written}")
+        written = made.save(output_file)
+    if output is OutputFormat.JSON:
+        verdicts = [verdict.to_json() for verdict in made.parts.verdicts]
+        typer.echo(json.dumps({"report": written, "verdicts": verdicts}, indent=2))
+    else:
+        typer.echo(f"report: {written}")
 
 
-def _verdicts(path: str, rule: list[str] | None, pack: str | None) -> Sequence[JobVerdict]:
+def _made(path: str, rule: list[str] | None, pack: str | None, bar: Bar) -> HtmlReport:
+    from rule_runtime.reporting import html_report  # noqa: PLC0415 - needs jinja2
+    from rule_runtime.trial.shared_reads import SharedReads  # noqa: PLC0415 - loads numpy
+
+    store = SharedReads(open_store(path))
+    verdicts = _verdicts(store, rule, pack, bar)
+    return html_report.report_of_store(
+        store, verdicts, on_start=bar.begin, on_read=lambda key: bar.done(f"read {key}")
+    )
+
+
+def _verdicts(
+    store: SharedReads, rule: list[str] | None, pack: str | None, bar: Bar
+) -> Sequence[JobVerdict]:
     from rule_runtime.reporting.job_verdicts import (  # noqa: PLC0415 - loads all rules
         stored_verdicts,
         verdicts_of,
@@ -59,11 +81,10 @@ def _verdicts(path: str, rule: list[str] | None, pack: str | None) -> Sequence[J
     from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415
 
     if not (rule or pack):
-        store = open_store(path)
         stored = stored_verdicts(store.uri, current_run_of(store))
         if stored:
             return stored
+    from rule_runtime.evaluation.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+
     chosen = ChosenRules.of(rule, pack)
-    with progress() as bar:
-        bar.begin(len(chosen.all))
-        return verdicts_of(evaluate_run(path, chosen.all, on_judged=bar.done))
+    return verdicts_of(judge_stored_run(store, chosen.all, on_start=bar.begin, on_judged=bar.done))

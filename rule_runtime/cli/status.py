@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
-from rule_runtime.cli.evaluation import ExitStatus
+from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.jobs import DebugJob
+from rule_runtime.cli.tables import Records
+from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
 
 __all__ = ["status"]
 
@@ -33,10 +32,14 @@ def status(  # noqa: PLR0917 - each is an option of the command
 ) -> None:
     """Tell how a job and its rules stand.
 
-    Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, or it cannot be told.
+    Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, none could judge, or
+    nothing is known of the job.
     """
     with mistakes():
+        from rule_runtime.jobs import DebugJob  # noqa: PLC0415 - loads numpy
+
         found = DebugJob(job, output_path, stage=stage)
+        found.check_known()
         if stop:
             found.stop()
         if wait:
@@ -50,14 +53,13 @@ def status(  # noqa: PLR0917 - each is an option of the command
         typer.echo(json.dumps(told, indent=2, default=str))
     else:
         _print(job, described, rules, urls)
-    raise typer.Exit(_exit_status({rule["RuleEvaluationStatus"] for rule in rules}))
+    raise typer.Exit(exit_status_of_told({_told_status(rule) for rule in rules}))
 
 
-def _exit_status(statuses: set[str]) -> ExitStatus:
-    if RuleStatus.ISSUES_FOUND.value in statuses:
-        return ExitStatus.ISSUE_FOUND
-    has_failed = RuleStatus.ERROR.value in statuses
-    return ExitStatus.NOT_JUDGED if has_failed else ExitStatus.NO_ISSUE
+def _told_status(rule: dict[str, Any]) -> str:
+    """Return the status; an Error of a rule that had nothing to judge is told as what it is."""
+    details = rule.get("StatusDetails") or ""
+    return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
 
 
 def _print(
@@ -65,14 +67,17 @@ def _print(
 ) -> None:
     console = Console()
     secondary = described.get("SecondaryStatus")
-    told = described["TrainingJobStatus"] + (f", {secondary}" if secondary else "")
-    console.print(Text(f"{job}: {told}", style="bold"))
-    table = Table("rule", "status", "since", Column("details", ratio=1))
+    told = described["TrainingJobStatus"]
+    told += f", {secondary}" if secondary and secondary != told else ""
+    reason = described.get("FailureReason")
+    told += f": {reason}" if reason else ""
+    console.print(Text(f"{job}: {told}", style="bold"), soft_wrap=True)
+    table = Records("rule", "status", "since", "details", whole=("status", "since"))
     for rule in rules:
-        state = rule["RuleEvaluationStatus"]
+        colour = STATUS_COLOURS.get(RuleStatus(rule["RuleEvaluationStatus"]), "")
         table.add_row(
             Text(rule["RuleConfigurationName"]),
-            Text(state, style=STATUS_COLOURS.get(RuleStatus(state), "")),
+            Text(_told_status(rule), style=colour),
             Text(f"{rule['LastModifiedTime']:%Y-%m-%d %H:%M:%S}"),
             Text((rule.get("StatusDetails") or "").strip().rpartition("\n")[2]),
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.options import (
+    OutputFormat,
+    OutputOption,
     PackOption,
     RuleOption,
     RunArgument,
@@ -35,12 +38,19 @@ def ui(  # noqa: PLR0917 - each is an option of the command
         bool,
         typer.Option("--expose", help="Allow a host that others reach: whoever does sees the run."),
     ] = False,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show a run in the browser while it trains: verdicts, losses, gradients; ends with Ctrl-C.
 
     Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
     there are none, the run is judged by the pack `recommended`. Nothing is written or stopped.
+    As JSON the address is told, in a line of its own, as soon as the page can be opened.
     """
+
+    def tell(address: str) -> None:
+        is_json = output is OutputFormat.JSON
+        typer.echo(json.dumps({"url": address}) if is_json else f"live page: {address}")
+
     with mistakes():
         from rule_runtime.live_page import server  # noqa: PLC0415 - needs the extra ui
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415
@@ -58,5 +68,5 @@ def ui(  # noqa: PLR0917 - each is an option of the command
             host=host,
             port=port,
             interval_s=_LOCAL_INTERVAL_S if is_near else _REMOTE_INTERVAL_S,
-            on_ready=lambda address: typer.echo(f"live page: {address}"),
+            on_ready=tell,
         )

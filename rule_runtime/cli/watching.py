@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Column, Table
 from rich.text import Text
 
-from hook_layer.storage.base import open_store
-from rule_runtime.cli.evaluation import ExitStatus
+from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.base import Store, open_store
+from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -25,15 +25,19 @@ from rule_runtime.cli.options import (
     mistakes,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
+from rule_runtime.cli.tables import Records
+from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
 
 if TYPE_CHECKING:
     from rule_runtime.reporting.job_numbers import JobNumbers
+    from rule_runtime.reporting.job_verdicts import JobVerdict
 
 __all__ = ["shown", "sparkline", "watch", "watch_run"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NOT_FINITE: Final = "\N{MULTIPLICATION SIGN}"
-_SPARK_WIDTH: Final = 40
+_NOTHING: Final = "nothing of a run is stored there"
+_SPARK_WIDTH: Final = 32
 _MAX_LOOKS: Final = 200
 _LOCAL_INTERVAL_S: Final = 1.0
 _REMOTE_INTERVAL_S: Final = 5.0
@@ -50,12 +54,16 @@ def watch(
 
     Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
     there are none, the run is judged by the pack `recommended`. Exit status 0: no issue so far, 1:
-    an issue found, 2: nothing could be read.
+    an issue found, 2: a rule failed, none could judge, or nothing could be read.
     """
     with mistakes():
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it
 
         store = open_store(path)
+        if not _is_begun(store):
+            if once:
+                raise ValueError(f"{path}: {_NOTHING}; give the folder that the hook writes to")
+            typer.echo(f"{path}: {_NOTHING} yet; waiting for it, Ctrl-C ends that", err=True)
         follower = RunFollower(store, judged_or_stored(store, rule, pack))
         console = Console()
         is_quiet = once or output is OutputFormat.JSON
@@ -67,11 +75,23 @@ def watch(
             console=None if is_quiet else console,
             pause=lambda: time.sleep(interval_s),
         )
+        is_begun = _is_begun(store)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
     elif once:
         console.print(shown(numbers))
-    raise typer.Exit(ExitStatus.ISSUE_FOUND if numbers.findings else ExitStatus.NO_ISSUE)
+    told = {_told_status(verdict) for verdict in numbers.verdicts}
+    raise typer.Exit(exit_status_of_told(told) if is_begun else ExitStatus.NOT_JUDGED)
+
+
+def _is_begun(store: Store) -> bool:
+    from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
+
+    return store.exists(JOB_FILE) or next(list_index_files(store), None) is not None
+
+
+def _told_status(verdict: JobVerdict) -> str:
+    return NOT_EVALUATED if verdict.is_not_judged else verdict.status.value
 
 
 def watch_run(
@@ -117,23 +137,28 @@ def shown(numbers: JobNumbers) -> RenderableType:
     state = "has ended" if reading.has_ended else "goes on"
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     title = Text(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}", style="bold")
-    rules = Table("rule", "status", "step", Column("what was found", ratio=1))
+    rules = Records("rule", "status", "step", "what was found", whole=("status", "step"))
     for verdict in numbers.verdicts:
         found = verdict.evidence
-        told = "" if found is None else found.line
-        status = "not evaluated" if verdict.is_not_judged else verdict.status.value
+        told = verdict.details if _has_failed(verdict) else ""
+        told = told if found is None else found.line
         rules.add_row(
             Text(verdict.name),
-            Text(status, style=STATUS_COLOURS.get(verdict.status, "")),
+            Text(_told_status(verdict), style=STATUS_COLOURS.get(verdict.status, "")),
             "" if found is None else str(found.step),
             Text(told),
         )
-    curves = Table("", "first", "last", Column("", no_wrap=True), show_header=False, box=None)
+    curves = Records("curve", "first", "last", "bars", whole=("first", "last", "bars"), box=None)
     for line in [line for lines in numbers.curves.values() for line in lines]:
         finite = [number for number in line.numbers if number is not None]
         ends = (f"{finite[0]:.4g}", f"{finite[-1]:.4g}") if finite else ("", "")
         curves.add_row(Text(line.name), *ends, sparkline(line.numbers))
     return Group(title, curves, rules)
+
+
+def _has_failed(verdict: JobVerdict) -> bool:
+    """Tell whether a rule did not judge, so that its details say why."""
+    return verdict.is_not_judged or verdict.status is RuleStatus.ERROR
 
 
 def sparkline(numbers: Sequence[float | None], width: int = _SPARK_WIDTH) -> str:

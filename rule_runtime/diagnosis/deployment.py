@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from hook_layer.storage.base import StorageError, Store
+from hook_layer.storage.base import StorageError, Store, StoreRefusedError
 from rule_runtime.diagnosis.finding import Finding, Verdict
 from rule_runtime.jobs.aws import Aws, AwsRequestError
 
@@ -31,7 +31,9 @@ def place_findings(store: Store) -> Iterator[Finding]:
         is_found = _TEST_KEY in store.list(_TEST_KEY)
         store.delete(_TEST_KEY)
     except StorageError as error:
-        yield Finding(subject, Verdict.PROBLEM, str(error), "see the message")
+        is_refused = isinstance(error, StoreRefusedError)
+        remedy = "change what it names" if is_refused else "see whether the place can be reached"
+        yield Finding(subject, Verdict.PROBLEM, str(error), remedy)
         return
     if is_read and is_found:
         yield Finding(subject, Verdict.OK, "an object was written, listed, read and removed")

@@ -11,12 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rule_runtime.embedded.live_judge import LiveJudge
 
-__all__ = ["hooked_command", "watch_process"]
+__all__ = ["ProcessEnd", "hooked_command", "script_name", "watch_process"]
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
@@ -24,6 +25,20 @@ _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<valu
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _TURN_S: Final = 0.2
 """Longest time between two looks at the folder, seconds."""
+_TERMINAL: Final = "/dev/tty"
+
+
+@dataclass(frozen=True)
+class ProcessEnd:
+    """How a command ended.
+
+    Attributes:
+        status: Its exit status; below 0 for the signal that ended it.
+        was_interrupted: Whether somebody pressed Ctrl-C.
+    """
+
+    status: int
+    was_interrupted: bool = False
 
 
 def hooked_command(command: Sequence[str], config: Path) -> list[str]:
@@ -34,7 +49,8 @@ def hooked_command(command: Sequence[str], config: Path) -> list[str]:
         config: Configuration file of the hook.
 
     Raises:
-        ValueError: It is none of these, or that Python does not have this package.
+        ValueError: It is none of these, there is no such script, or that Python does not have this
+            package.
         OSError: There is no such Python.
     """
     program, *arguments = command
@@ -49,8 +65,23 @@ def hooked_command(command: Sequence[str], config: Path) -> list[str]:
     switches, arguments = _divided(arguments)
     if not arguments:
         raise ValueError(f"{' '.join(command)!r} names no script: write `-- python train.py ...`")
+    if arguments[0] != "-m" and not Path(arguments[0]).is_file():
+        raise ValueError(f"{arguments[0]}: there is no such script")
     _check_python(program)
     return [program, *switches, "-m", "hook_layer", "--config", str(config), *arguments]
+
+
+def script_name(command: Sequence[str]) -> str:
+    """Return the name of the script or module that a command runs, without folder and package.
+
+    Args:
+        command: As of `hooked_command`.
+    """
+    program, *arguments = command
+    script = [program] if program.endswith(".py") else _divided(arguments)[1]
+    if script[:1] == ["-m"]:
+        return script[1].removesuffix(".__main__").rpartition(".")[2]
+    return Path(script[0]).stem if script else "script"
 
 
 def _divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -92,20 +123,20 @@ def watch_process(
     *,
     patience_s: float,
     on_news: Callable[[], None] = lambda: None,
-) -> int:
+    stdout: int | None = None,
+) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
-    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL. A SIGTERM
-    to this process is passed on to it.
+    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL. At Ctrl-C
+    it is waited for, and judged as far as it came; once more is SIGTERM, then SIGKILL. A SIGTERM to
+    this process is passed on to it.
 
     Args:
         command: The command.
         judge: What looks at the folder that the command writes to.
         patience_s: Seconds that it may take to end once it was asked to.
         on_news: Called whenever verdicts may have changed.
-
-    Returns:
-        The exit status; below 0 for the signal that ended it.
+        stdout: File descriptor that its standard output goes to; None: the one of this process.
 
     Raises:
         OSError: The command cannot be run.
@@ -113,17 +144,21 @@ def watch_process(
         SystemExit: This process was sent SIGTERM.
     """
     with _termination_raises():
-        process = subprocess.Popen(list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"})  # noqa: S603 - the user's own
+        process = subprocess.Popen(  # noqa: S603 - the user's own
+            list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=stdout
+        )
         insistence = _Insistence(process, patience_s)
+        was_interrupted = False
         try:
-            while not _has_ended(process):
-                if judge.look():
-                    on_news()
-                if judge.stopped_by is not None:
-                    insistence.go_on()
-        except KeyboardInterrupt:
-            process.wait()  # it got the same signal, and ends its trial
-            raise
+            try:
+                while not _has_ended(process):
+                    if judge.look():
+                        on_news()
+                    if judge.stopped_by is not None:
+                        insistence.go_on()
+            except KeyboardInterrupt:
+                was_interrupted = True
+                _wait_for_interrupted(process)
         except BaseException:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -131,7 +166,33 @@ def watch_process(
             raise
     judge.look(is_over=True)
     on_news()
-    return process.returncode
+    return ProcessEnd(process.returncode, was_interrupted)
+
+
+def _wait_for_interrupted(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL."""
+    if not _terminal_tells_all():
+        process.send_signal(signal.SIGINT)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            process.wait()
+        except KeyboardInterrupt:  # noqa: PERF203 - each turn waits
+            process.send_signal(number)
+    process.wait()
+
+
+def _terminal_tells_all() -> bool:
+    """Tell whether Ctrl-C comes from a terminal, which interrupts the script as well."""
+    try:
+        terminal = os.open(_TERMINAL, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 @contextmanager

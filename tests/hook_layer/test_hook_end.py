@@ -47,7 +47,7 @@ def test_a_folder_that_cannot_be_made_holds_neither_training_nor_its_end_up(
     began = time.monotonic()
     hook.close()
     assert time.monotonic() - began < 30  # it is not waited for until the timeout
-    assert hook.report().steps_spooled == 10
+    assert hook.report().writer.steps_in_spool == 10
 
 
 def test_what_waits_for_a_saved_step_is_stored_at_the_end(trial: WrittenTrial) -> None:

@@ -7,8 +7,10 @@ import time
 import uuid
 from typing import Any
 
+from moto.core.responses import ActionResult
 from moto.s3 import notifications
 from moto.s3.models import FakeBucket, s3_backends
+from moto.s3.responses import S3Response
 from moto.utilities.utils import get_partition
 
 from infra.local.moto_patches.event_rules import send_to_default_bus
@@ -16,6 +18,7 @@ from infra.local.moto_patches.once import once
 
 __all__ = [
     "patch_bucket_notifications_from_cloudformation",
+    "patch_bucket_notifications_that_are_told",
     "patch_s3_event_details",
 ]
 
@@ -28,6 +31,7 @@ REASONS = {
 }
 _sequence = itertools.count(time.time_ns())
 _create_bucket = FakeBucket.create_from_cloudformation_json.__func__
+_get_notifications = S3Response.get_bucket_notification
 
 
 @once
@@ -56,6 +60,25 @@ def patch_bucket_notifications_from_cloudformation() -> None:
         return bucket
 
     FakeBucket.create_from_cloudformation_json = classmethod(create_from_cloudformation_json)
+
+
+@once
+def patch_bucket_notifications_that_are_told() -> None:
+    """Tell of a bucket whether it sends events to EventBridge.
+
+    Without it moto sends them and leaves that out of what it tells of the bucket.
+    """
+
+    def get_bucket_notification(self: Any) -> Any:
+        found = self.backend.get_bucket_notification_configuration(self.bucket_name)
+        if found and found.event_bridge is not None:
+            serialized = self.serialized
+            self.serialized = lambda told: serialized(
+                ActionResult({**told.result, "EventBridgeConfiguration": {}})
+            )
+        return _get_notifications(self)
+
+    S3Response.get_bucket_notification = get_bucket_notification
 
 
 @once

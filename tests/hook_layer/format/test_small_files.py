@@ -62,6 +62,8 @@ def test_job_and_stop_files_come_back() -> None:
 def test_end_markers_come_back_and_the_originals_is_empty() -> None:
     marker = EndMarker("01JD", {"worker_0": 41, "worker_1": 0})
     assert parse_end_marker(marker.encode(), file="f") == marker
+    watched = EndMarker("01JD", {"worker_0": 41}, exit_status=137)
+    assert parse_end_marker(watched.encode(), file="f") == watched
     assert EndMarker().encode() == b""
     assert parse_end_marker(b" \n", file="f") == EndMarker()
     for data in (b"01JD", b"[]", b'{"RunId": 1}', b'{"RunId": "x", "Sequences": {"w": -1}}'):

@@ -43,7 +43,7 @@ class LinearHook(OriginalApi):
         named: dict[str, Any] = {"stop_poll_s": stop_poll_s, "stop": stop}
         options: Any = {name: value for name, value in named.items() if value is not None}
         setup = set_up(HookArguments(out_dir, **arguments), options, DEFAULTS, configuration)
-        super().__init__(setup.targets, setup.manager, setup.options, job=setup.job)
+        super().__init__(setup)
 
     def begin(self) -> None:
         if self.is_active:

@@ -11,7 +11,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "tests" / "hook_layer" / "autopatch" / "scripts" / "torch_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
+STACK = "Stepwatch-dev"
+
+
+def as_a_user(exports: list[str], line: str) -> subprocess.CompletedProcess[str]:
+    """Type what was printed into a shell, about a script that is there."""
+    return subprocess.run(
+        ["bash", "-c", "".join(exports) + line.replace("train.py", str(SCRIPT))],
+        env={**os.environ, "PATH": f"{STEPWATCH.parent}:{os.environ['PATH']}"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def test_it_can_be_used_as_it_says_until_it_is_interrupted() -> None:
@@ -19,26 +34,28 @@ def test_it_can_be_used_as_it_says_until_it_is_interrupted() -> None:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            exports: dict[str, str] = {}
-            for line in process.stdout:
-                found = re.fullmatch(r"export (\w+)=(.*)\n", line)
-                if found:
-                    exports[found[1]] = found[2]
-                elif exports:
-                    break
-            place = exports["STEPWATCH_OUT_DIR"].rpartition("/my-job")[0]
-            asked = subprocess.run(
-                [str(STEPWATCH), "doctor", place, "--stack", "Stepwatch-dev", "--output", "json"],
-                env={**os.environ, **exports},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            printed: list[str] = []
+            while not printed or "Ctrl-C" not in printed[-1]:
+                printed.append(process.stdout.readline())
+            exports = [line for line in printed if line.startswith("export ")]
+            train, status = [line.removeprefix("#   ") for line in printed if line[:4] == "#   "]
+            (found,) = re.findall(r"export STEPWATCH_OUT_DIR=(\S+)", "".join(exports))
+            place = found.rpartition("/my-job")[0]
+            asked = as_a_user(exports, f"stepwatch doctor {place} --stack {STACK} --output json")
+            trained = as_a_user(exports, train)
+            stored = as_a_user(exports, f"stepwatch tensors {found} --output json")
+            known = as_a_user(exports, status)
         finally:
             process.send_signal(signal.SIGINT)
     assert process.returncode == 0
+    assert trained.returncode == 0, trained.stderr
+    assert "without a hook" not in trained.stderr
+    assert "CrossEntropyLoss_output_0" in {each["tensor"] for each in json.loads(stored.stdout)}
+    assert "my-job: Completed" in known.stdout, known.stderr
+    assert asked.returncode == 0, asked.stdout
     told = {each["subject"]: each["told"] for each in json.loads(asked.stdout)}
-    assert told["stack Stepwatch-dev"] == "CREATE_COMPLETE"
+    assert told[f"stack {STACK}"] == "CREATE_COMPLETE"
+    assert told["events of the bucket"] == "go to EventBridge"
     assert told[f"bucket {place.removeprefix('s3://')}"] == "the stack watches it"
     assert told[f"{place}/"] == "an object was written, listed, read and removed"
 

@@ -108,7 +108,7 @@ def test_an_unreadable_index_file_does_not_stop_the_others(pipeline: Pipeline) -
     *_, last = pipeline.announced()
     status = last["DebugRuleEvaluationStatuses"][0]
     assert status["RuleEvaluationStatus"] == "NoIssuesFound"
-    assert "1 files unreadable" in status["StatusDetails"]
+    assert "1 file unreadable" in status["StatusDetails"]
 
 
 def test_one_job_that_fails_does_not_fail_the_others(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ from typer.testing import CliRunner
 
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
-from rule_runtime.configuration.packs import PACKS
+from rule_runtime.evaluation.outcome import Outcome
+from rule_runtime.evaluation.rule import Memory
+from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_view import StepView
 
 
 @pytest.fixture
@@ -64,12 +68,78 @@ def test_rules_that_do_not_apply_are_told_without_an_error(trial: TrialBuilder) 
     assert "Insufficient" not in output
 
 
+@pytest.mark.parametrize("place", ["missing", "empty", "file"])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_place_without_a_run_is_told_in_a_line(tmp_path: Path, place: str, output: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["evaluate", str(tmp_path / place), "--output", output])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "no step of a run is stored there" in result.stderr
+    assert "Gradient" not in result.output
+
+
 def test_nothing_to_judge(trial: TrialBuilder) -> None:
-    status, output = run(trial, "--output", "json")
+    trial.step(0, {"a": [1.0]})
+    status, output = run(trial, "--rule", "LossSpike", "--output", "json")
     assert status == 2
-    verdicts = {v["RuleConfigurationName"]: v["RuleEvaluationStatus"] for v in json.loads(output)}
-    assert set(verdicts) == set(PACKS["recommended"].rules())
-    assert set(verdicts.values()) == {"Error"}
+    assert [v["RuleEvaluationStatus"] for v in json.loads(output)] == ["Error"]
+
+
+def test_a_rule_of_a_pack_that_fails_is_no_success(
+    trial: TrialBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: NonFinite, step: StepView, memory: Memory) -> Outcome:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(NonFinite, "check", fail)
+    trial.step(0, {"gradient/a_weight": [0.1, 0.2], "a_weight": [1.0, 2.0]})
+    status, output = run(trial, "--pack", "recommended")
+    assert status == 2
+    assert "Error" in output
+
+
+def test_users_are_told_of_defaults_that_they_must_know(trial: TrialBuilder) -> None:
+    trial.step(0, {"CrossEntropyLoss_output_0": [1.0]})
+    path = str(trial.store.path)  # type: ignore[attr-defined]
+
+    def told(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["evaluate", path, *arguments, "--output", "json"])
+        assert json.loads(result.stdout)
+        return result.stderr
+
+    caution = "LossNotDecreasing: with its defaults it compares"
+    assert told("--rule", "loss_not_decreasing").count(caution) == 1
+    assert told("--pack", "original", "--rule", "loss_not_decreasing").count(caution) == 1
+    assert caution not in told("--rule", "loss_not_decreasing:num_steps=500")
+    assert caution not in told()
+
+
+def test_an_unforeseen_error_has_a_status_of_its_own() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['rules']\n"
+        "from rule_runtime.cli import explaining, main\n"
+        "explaining.available_rules = lambda: 1 / 0\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 70
+    assert "ZeroDivisionError" in done.stderr
+    assert "please report it" in done.stderr
+
+
+def test_the_folder_of_the_output_file_is_made(trial: TrialBuilder, tmp_path: Path) -> None:
+    trial.step(0, {"a": [1.0]})
+    file = tmp_path / "new" / "verdicts.xml"
+    status, _ = run(
+        trial, "--rule", "ExplodingTensor", "--output", "junit", "--output-file", str(file)
+    )
+    assert status == 0
+    assert "<testsuites" in file.read_text()
+    status, output = run(trial, "--output-file", str(tmp_path))
+    assert status == 2
+    assert "is a folder; give the name of a file" in output.replace("\n", " ")
 
 
 def test_a_pack_is_judged_by_those_of_its_rules_that_fit(trial: TrialBuilder) -> None:
@@ -89,7 +159,8 @@ def test_the_pack_may_be_chosen(trial: TrialBuilder) -> None:
     trial.step(0, {"gradient/a": [1e-9]})
     status, output = run(trial, "--pack", "original", "--output", "json")
     assert status == 1
-    found = [v for v in json.loads(output) if v["RuleEvaluationStatus"] == "IssuesFound"]
+    verdicts = json.loads(output[output.index("[") :])  # what is told on stderr stands before it
+    found = [v for v in verdicts if v["RuleEvaluationStatus"] == "IssuesFound"]
     assert [v["RuleConfigurationName"] for v in found] == ["VanishingGradient"]
     status, output = run(trial, "--pack", "orginal")
     assert status == 2
@@ -124,10 +195,49 @@ def test_rules_are_listed_with_their_parameters() -> None:
     assert "LossNotDecreasing" in result.output
 
 
+def test_a_start_loads_neither_numerics_nor_the_hook() -> None:
+    code = (
+        "import sys, rule_runtime.cli.app\n"
+        "sys.exit(bool({'numpy', 'hook_layer.hook', 'boto3', 'jinja2'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_version_is_told() -> None:
+    assert "Watches every step of a training job." in CliRunner().invoke(app, ["--help"]).output
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"stepwatch {metadata.version('stepwatch')}\n")
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("evaluate runs/a --rule vanishing_gr", ["vanishing_gradient"]),
+        ("run --rule LossS", ["LossSpike"]),
+        ("watch runs/a --pack rec", ["recommended"]),
+        ("rules explain dead_rel", ["dead_relu"]),
+    ],
+)
+def test_the_shell_completes_names(typed: str, expected: list[str]) -> None:
+    words = f"stepwatch {typed}"
+    done = subprocess.run(
+        [Path(sys.executable).parent / "stepwatch"],
+        env={
+            "_STEPWATCH_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == expected, done.stderr
+
+
 def test_a_missing_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['typer'] = None\nimport rule_runtime.cli; rule_runtime.cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "pip install 'stepwatch[cli]'" in done.stderr

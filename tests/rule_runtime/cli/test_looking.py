@@ -29,15 +29,16 @@ def test_tensors_are_listed_and_chosen(tmp_path: Path) -> None:
     status, found = invoke_json("tensors", tmp_path / "run")
     assert status == 0
     assert [each["tensor"] for each in found] == ["gradient/a", "loss"]
-    assert found[0]["shape"] == "[2]"
+    assert found[0]["shape"] == [2]
     assert found[0]["type"] == "float32"
-    assert "6 (0 to 5)" in found[0]["steps"]
+    assert found[0]["steps"] == {"TRAIN": {"count": 6, "first": 0, "last": 5}}
     assert found[0]["collections"] == ["gradients"]
     _, chosen = invoke_json("tensors", tmp_path / "run", "--regex", "^lo")
     assert [each["tensor"] for each in chosen] == ["loss"]
     _, output = invoke("tensors", tmp_path / "run", "--collection", "gradients")
+    assert "TRAIN 6 (0 to 5)" in output
     assert "gradient/a" in output
-    assert "1 tensors, 6 steps, 1 workers" in output
+    assert "1 tensor, 6 steps, 1 worker" in output
 
 
 @pytest.mark.parametrize("command", ["tensors", "plot"])
@@ -47,12 +48,44 @@ def test_a_place_without_a_run_is_told(tmp_path: Path, command: str) -> None:
     assert "no step of a run is stored there" in output
 
 
+@pytest.mark.parametrize("command", ["tensors", "plot", "compare"])
+def test_an_expression_that_is_none_is_named(tmp_path: Path, command: str) -> None:
+    train(tmp_path / "run")
+    runs = [tmp_path / "run"] * (2 if command == "compare" else 1)
+    status, output = invoke(command, *runs, "--regex", "(")
+    assert status == 2
+    assert "'(' is no regular expression: missing ), unterminated subpattern" in output
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("tensors", "--regex"),
+        ("tensors", "--collection"),
+        ("compare", "--regex"),
+        ("plot", "--regex"),
+        ("plot", "--collection"),
+    ],
+)
+def test_a_choice_that_fits_nothing_is_told(tmp_path: Path, command: str, option: str) -> None:
+    train(tmp_path / "run")
+    runs = [tmp_path / "run"] * (2 if command == "compare" else 1)
+    status, output = invoke(command, *runs, option, "zzz")
+    assert status == 2
+    assert "zzz" in output
+
+
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     train(tmp_path / "run")
     file = tmp_path / "losses.png"
-    status, output = invoke("plot", tmp_path / "run", "--regex", "loss", "--file", file)
+    status, output = invoke("plot", tmp_path / "run", "--regex", "loss", "--output-file", file)
     assert (status, output) == (0, f"{file}\n")
     assert file.read_bytes().startswith(b"\x89PNG")
+    status, told = invoke_json(
+        "plot", tmp_path / "run", "--regex", "loss", "-f", tmp_path / "losses.svg"
+    )
+    assert (status, told) == (0, {"plot": str(tmp_path / "losses.svg")})
+    assert (tmp_path / "losses.svg").exists()
     status, output = invoke("plot", tmp_path / "run", "--regex", "nothing")
     assert status == 2
 
@@ -146,6 +179,8 @@ def test_a_rule_is_explained() -> None:
     status, found = invoke_json("rules", "explain", "VanishingGradient")
     assert found["parameters"][0]["name"] == "threshold"
     assert found["packs"] == ["original"]
+    assert "Caution" not in output
+    assert "Caution: with its defaults" in invoke("rules", "explain", "loss_not_decreasing")[1]
     status, output = invoke("rules", "explain", "vanishing")
     assert status == 2
     assert "did you mean 'VanishingGradient'?" in output

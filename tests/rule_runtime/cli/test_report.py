@@ -32,7 +32,7 @@ def report(*arguments: str) -> tuple[int, str]:
 
 def test_a_run_is_judged_and_reported(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    status, told = report(str(run), "--output", str(file))
+    status, told = report(str(run), "--output-file", str(file))
     assert (status, told) == (0, f"report: {file}\n")
     page = file.read_text()
     assert page.startswith("<!doctype html>")
@@ -40,9 +40,22 @@ def test_a_run_is_judged_and_reported(run: Path, tmp_path: Path) -> None:
     assert "IssuesFound at step 2" in page
 
 
+def test_what_was_written_is_told_as_json(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, told = report(str(run), "--rule", "NonFinite", "--output", "json")
+    assert status == 0
+    found = json.loads(told)
+    assert found["report"] == "report.html"
+    assert [each["RuleConfigurationName"] for each in found["verdicts"]] == ["NonFinite"]
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["report.html"]
+
+
 def test_rules_may_be_named_and_the_numbers_written(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
-    status, _ = report(str(run), "--rule", "ExplodingTensor", "--output", str(file))
+    status, _ = report(str(run), "--rule", "ExplodingTensor", "--output-file", str(file))
     assert status == 0
     (verdict,) = json.loads(file.read_text())["verdicts"]
     assert verdict["RuleConfigurationName"] == "ExplodingTensor"
@@ -57,18 +70,20 @@ def test_stored_verdicts_are_taken_before_it_is_judged_anew(run: Path, tmp_path:
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps(result.to_json()))
     file = tmp_path / "numbers.json"
-    assert report(str(run), "--output", str(file))[0] == 0
+    assert report(str(run), "--output-file", str(file))[0] == 0
     (verdict,) = json.loads(file.read_text())["verdicts"]
     assert (verdict["RuleConfigurationName"], verdict["Details"]) == ("Mine", "4 steps evaluated")
 
 
-@pytest.mark.parametrize("arguments", [["--output", "x/"], ["--rule", "NoSuchRule"]])
+@pytest.mark.parametrize(
+    "arguments", [["--output-file", "x/"], ["--output", "page.html"], ["--rule", "NoSuchRule"]]
+)
 def test_mistakes_have_the_status_2(run: Path, arguments: list[str]) -> None:
     assert report(str(run), *arguments)[0] == 2
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
-    status, told = report(str(tmp_path), "--output", str(tmp_path / "x.html"))
+    status, told = report(str(tmp_path), "--output-file", str(tmp_path / "x.html"))
     assert status == 2
     assert "no step of a run is stored here" in told
     assert not (tmp_path / "x.html").exists()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import signal
 import subprocess
 import sys
+import termios
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rule_runtime import create_trial
 from rule_runtime.cli.running import default_out_dir
+from tests.rule_runtime.cli.invoking import invoke
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
@@ -45,9 +52,10 @@ def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -
         ENDLESS,
     )
     assert done.returncode == 1, done.stderr
-    assert "trained to the end" not in done.stdout
+    assert "trained to the end" not in done.stderr
     assert "the training is asked to stop because of vanishing_gradient" in done.stderr
-    vanishing, _ = json.loads(done.stdout[done.stdout.index("[") :])
+    assert done.stderr.count("LossNotDecreasing: with its defaults it compares") == 1
+    vanishing, _ = json.loads(done.stdout)
     assert vanishing["RuleEvaluationStatus"] == "IssuesFound"
     again = subprocess.run(
         [str(STEPWATCH), "evaluate", "out", "--rule", "vanishing_gradient", "--output", "json"],
@@ -72,10 +80,116 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
     assert create_trial(str(folder)).steps() == [0, 2, 4, 6, 8]
 
 
-def test_a_script_that_fails_by_itself_has_a_status_of_its_own(tmp_path: Path) -> None:
-    done = stepwatch(tmp_path, "--rule", "exploding_tensor", "--", SCRIPT, "9", "fail")
+def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> None:
+    done = stepwatch(
+        tmp_path, "--rule", "exploding_tensor", "--out-dir", "runs/a", "--", SCRIPT, "9", "fail"
+    )
     assert done.returncode == 4, done.stderr
     assert "the script ended with status 9" in done.stderr
+    assert "tensors: runs/a" in done.stdout
+    status, told = invoke("status", "a", "--output-path", tmp_path / "runs")
+    assert status == 0
+    assert "a: Failed: the script ended with status 9" in told
+    assert create_trial(str(tmp_path / "runs" / "a")).loaded_all_steps
+
+
+def test_what_the_script_prints_is_no_json(tmp_path: Path) -> None:
+    arguments = ["--rule", "exploding_tensor", "--save-interval", "1", "--output", "json"]
+    done = stepwatch(tmp_path, *arguments, "--", SCRIPT, "3")
+    assert done.returncode == 0, done.stderr
+    (verdict,) = json.loads(done.stdout)
+    assert verdict["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert "trained to the end" in done.stderr
+    file = tmp_path / "new" / "verdicts.json"
+    done = stepwatch(tmp_path, *arguments, "--output-file", file, "--", SCRIPT, "3")
+    assert done.stdout == "trained to the end\n"
+    assert json.loads(file.read_text())[0]["RuleEvaluationStatus"] == "NoIssuesFound"
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = stepwatch(tmp_path, "--out-dir", "file", "--", SCRIPT, ENDLESS)
+    assert done.returncode == 2
+    assert "a part of the path is a file; give another folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "message"),
+    [("print('nothing')", 2, ""), ("raise SystemExit(3)", 4, "the script ended with status 3")],
+)
+def test_a_script_that_trains_nothing_is_told_in_a_line(
+    tmp_path: Path, program: str, status: int, message: str
+) -> None:
+    (tmp_path / "idle.py").write_text(program)
+    done = stepwatch(tmp_path, "--out-dir", "out", "--", "idle.py")
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "out: the script saved no step, so there is nothing to judge" in done.stderr
+    assert "Gradient" not in done.stdout
+
+
+def test_a_rule_that_is_named_must_be_able_to_judge_as_in_evaluate(tmp_path: Path) -> None:
+    rules = ["--rule", "exploding_tensor", "--rule", "tree_depth"]
+    done = stepwatch(tmp_path, *rules, "--out-dir", "out", "--", SCRIPT, "3")
+    assert done.returncode == 2, done.stderr
+    assert "not evaluated" in done.stdout.replace("\n", " ")
+    assert invoke("evaluate", tmp_path / "out", *rules)[0] == 2
+    alone = invoke("evaluate", tmp_path / "out")
+    assert (alone[0], invoke("status", "out", "--output-path", tmp_path)[0]) == (0, 0)
+
+
+@pytest.mark.parametrize("sent_by", ["terminal", "kill"])
+def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_by: str) -> None:
+    terminal, ours = pty.openpty()
+    take_terminal = partial(fcntl.ioctl, ours, termios.TIOCSCTTY, 0)
+    command = [
+        *(str(STEPWATCH), "run", "--observe", "--rule", "vanishing_gradient"),
+        *("--out-dir", "runs/a", "--", str(SCRIPT), ENDLESS),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdin=ours,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+        preexec_fn=take_terminal if sent_by == "terminal" else None,  # noqa: PLW1509
+    )
+    assert process.stderr is not None
+    assert "vanishing_gradient:" in process.stderr.readline()  # it has begun to train
+    if sent_by == "terminal":
+        os.write(terminal, b"\x03")
+    else:
+        process.send_signal(signal.SIGINT)
+    printed, told = process.communicate(timeout=60)
+    os.close(terminal)
+    os.close(ours)
+    assert process.returncode == 130, told
+    assert "the script was interrupted" in told
+    assert told.count("KeyboardInterrupt") == 1  # the script's
+    assert "IssuesFound" in printed
+    assert "tensors: runs/a" in printed
+    result = json.loads(
+        (tmp_path / "runs/a/rule-output/vanishing_gradient/status.json").read_text()
+    )
+    assert result["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] == "IssuesFound"
+    assert "a: Stopped" in invoke("status", "a", "--output-path", tmp_path / "runs")[1]
+
+
+def test_a_script_that_was_killed_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "dies.py").write_text(
+        SCRIPT.read_text().replace("raise SystemExit(9)", "import os; os.kill(os.getpid(), 9)")
+    )
+    done = stepwatch(
+        tmp_path, "--save-interval", "1", "--out-dir", "a", "--", "dies.py", "9", "fail"
+    )
+    assert done.returncode in {1, 4}, done.stderr
+    assert (
+        "a: Failed: the script ended with status 137"
+        in invoke("status", "a", "--output-path", tmp_path)[1]
+    )
+    assert create_trial(str(tmp_path / "a")).loaded_all_steps
 
 
 @pytest.mark.parametrize(
@@ -84,6 +198,7 @@ def test_a_script_that_fails_by_itself_has_a_status_of_its_own(tmp_path: Path) -
         (["--rule", "Vanishing", "--", "x.py"], "did you mean 'VanishingGradient'?"),
         (["--rule", "vanishing_gradient", "--", "torchrun", "x.py"], "autopatch on"),
         (["--pack", "mine", "--", "x.py"], "there is no pack 'mine'"),
+        (["--", "nosuch.py"], "nosuch.py: there is no such script"),
     ],
 )
 def test_mistakes_end_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -94,4 +209,7 @@ def test_mistakes_end_with_2(tmp_path: Path, arguments: list[str], message: str)
 
 def test_folders_are_named_after_the_script() -> None:
     assert Path(default_out_dir(["python", "a/train.py", "--x"])).name.startswith("train-20")
-    assert Path(default_out_dir(["python", "-m", "train"])).name.startswith("script-20")
+    assert Path(default_out_dir(["python", "-u", "-m", "pkg.train"])).name.startswith("train-20")
+    assert Path(default_out_dir(["python", "-m", "pkg.__main__"])).name.startswith("pkg-20")
+    assert Path(default_out_dir(["mine/fit.py", "-m"])).name.startswith("fit-20")
+    assert Path(default_out_dir(["python"])).name.startswith("script-20")

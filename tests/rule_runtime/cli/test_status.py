@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.local import LocalStore
@@ -66,6 +67,42 @@ def test_a_finding_is_told_with_its_evidence(root: LocalStore, tmp_path: Path) -
 def test_a_rule_that_failed_is_no_success(root: LocalStore, tmp_path: Path) -> None:
     tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
     assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
+
+
+def test_a_rule_that_had_nothing_to_judge_is_told_so(root: LocalStore, tmp_path: Path) -> None:
+    insufficient = (
+        "InsufficientInformationForRuleInvocation: Insufficient information to invoke rule "
+        "LossSpike: no loss was saved"
+    )
+    tell(root, "LossSpike", RuleStatus.ERROR, insufficient)
+    tell(root, "NonFinite", RuleStatus.NO_ISSUES_FOUND, "5 steps evaluated")
+    status, output = invoke("status", "mnist-7", "--output-path", tmp_path)
+    assert status == 0
+    assert "not evaluated" in output
+    tell(root, "NonFinite", RuleStatus.ERROR, insufficient)
+    assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
+
+
+def test_a_mistyped_job_is_told(root: LocalStore, tmp_path: Path) -> None:
+    status, output = invoke("status", "mnist-8", "--output-path", tmp_path)
+    assert status == 2
+    assert "nothing is known of mnist-8" in output
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "told"),
+    [
+        (None, "mnist-7: Completed\n"),
+        (0, "mnist-7: Completed\n"),
+        (9, "mnist-7: Failed: the script ended with status 9\n"),
+        (130, "mnist-7: Stopped\n"),
+    ],
+)
+def test_how_the_script_ended_is_told_once(
+    root: LocalStore, tmp_path: Path, exit_status: int | None, told: str
+) -> None:
+    root.put("training_job_end.ts", EndMarker("run-1", {}, exit_status).encode())
+    assert told in invoke("status", "mnist-7", "--output-path", tmp_path)[1]
 
 
 def test_it_waits_until_every_rule_has_ended(root: LocalStore, tmp_path: Path) -> None:

@@ -30,16 +30,30 @@ def test_junit_has_a_test_for_each_rule(run: Path) -> None:
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "3",
         "failures": "1",
-        "errors": "0",
-        "skipped": "1",
+        "errors": "1",
+        "skipped": "0",
     }
-    found, passed, skipped = suite
+    found, passed, lacking = suite
     assert (found.get("name"), found[0].tag) == ("vanishing_gradient", "failure")
     assert "gradient/a\N{REPLACEMENT CHARACTER}<&>: mean(|g|) 1e-09" in str(found[0].get("message"))
     assert "at step 500 resulted in the condition being met" in str(found[0].text)
     assert passed[0].tag == "system-out"
-    assert skipped[0].tag == "skipped"
-    assert "no loss was saved" in str(skipped[0].get("message"))
+    assert lacking[0].tag == "error"
+    assert "no loss was saved" in str(lacking[0].get("message"))
+
+
+def test_what_fails_a_build_is_an_error_and_what_does_not_is_skipped(tmp_path: Path) -> None:
+    trial_in(tmp_path).step(0, {"gradient/a": [1.0], "a_weight": [1.0]})
+    status, output = invoke("evaluate", tmp_path, "--output", "junit")
+    (suite,) = ET.fromstring(output)
+    assert (status, suite.get("errors")) == (0, "0")
+    assert suite.get("skipped") != "0"
+    status, output = invoke("evaluate", tmp_path, "--rule", "LossSpike", "--output", "junit")
+    (suite,) = ET.fromstring(output)
+    assert (status, suite.get("errors"), suite.get("skipped")) == (2, "1", "0")
+    _, output = invoke("evaluate", tmp_path, "--rule", "LossSpike", "--output", "sarif")
+    (scan,) = json.loads(output)["runs"]
+    assert "error" in {n["level"] for n in scan["invocations"][0]["toolExecutionNotifications"]}
 
 
 def test_junit_tells_an_error_from_a_rule_with_nothing_to_judge(run: Path, tmp_path: Path) -> None:
@@ -77,7 +91,7 @@ def test_sarif_names_rule_tensor_and_an_index_file_that_exists(run: Path) -> Non
     assert place["uri"] == key
     assert location["logicalLocations"][0]["fullyQualifiedName"] == "gradient/a\x07<&>"
     (notice,) = scan["invocations"][0]["toolExecutionNotifications"]
-    assert (notice["level"], notice["associatedRule"]["id"]) == ("note", "Overfit")
+    assert (notice["level"], notice["associatedRule"]["id"]) == ("error", "Overfit")
 
 
 @pytest.mark.parametrize("form", ["table", "json", "junit", "sarif"])

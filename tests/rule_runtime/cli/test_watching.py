@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from typer.testing import CliRunner
 
 from hook_layer.format.job_file import JobFile
+from rule_runtime.cli.app import app
 from rule_runtime.cli.watching import sparkline, watch_run
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.rules.non_finite import NonFinite
@@ -44,6 +46,46 @@ def test_how_a_run_stands(tmp_path: Path) -> None:
     assert found["has_ended"]
     (verdict,) = found["verdicts"]
     assert verdict["RuleEvaluationStatus"] == "IssuesFound"
+
+
+def test_rules_that_could_not_judge_are_told_with_the_reason(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    trial.step(0, {"loss": [1.0]})
+    trial.end()
+    _, output = invoke("watch", tmp_path / "run", "--once", "--rule", "dead_relu")
+    assert "no output of a ReLU layer was saved" in output
+
+
+def test_no_name_and_no_verdict_is_cut_on_a_narrow_terminal(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    trial.collections(losses=("Loss",))
+    trial.step(0, {"model.head.CrossEntropyLoss_output_0": [np.nan]})
+    trial.end()
+    for command in (["watch", "--once"], ["evaluate"]):
+        arguments = [*command, str(tmp_path / "run"), "--rule", "NonFinite", "--rule", "dead_relu"]
+        output = CliRunner().invoke(app, arguments, env={"COLUMNS": "40"}).output
+        assert "…" not in output
+        assert "status: IssuesFound" in output
+        assert "status: not evaluated" in output
+        assert max(map(len, output.splitlines())) <= 40
+
+
+def test_a_place_without_a_run_is_told(tmp_path: Path) -> None:
+    status, output = invoke("watch", tmp_path / "nowhere", "--once")
+    assert status == 2
+    assert "nothing of a run is stored there" in output
+
+
+def test_a_run_of_which_no_rule_could_judge_anything_is_no_success(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    trial.step(0, {"loss": [1.0]})
+    trial.end()
+    status, output = invoke("watch", tmp_path / "run", "--once", "--rule", "vanishing_gradient")
+    assert status == 2
+    assert "not evaluated" in output
 
 
 def test_it_is_shown_until_the_training_has_ended() -> None:

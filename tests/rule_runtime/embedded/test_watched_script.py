@@ -36,8 +36,11 @@ HOOKED = ["-m", "hook_layer", "--config", "c.json"]
     ],
 )
 def test_the_hook_comes_between_python_and_the_script(
-    command: list[str], expected: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], expected: list[str]
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    for script in ("train.py", "t.py"):
+        (tmp_path / script).write_text("")
     assert hooked_command(command, CONFIG) == expected
 
 
@@ -50,6 +53,8 @@ def test_the_hook_comes_between_python_and_the_script(
         ([sys.executable, "-uc", "print(1)"], "names no script"),
         ([sys.executable, "-m"], "names no script"),
         ([sys.executable, "-", "t.py"], "names no script"),
+        ([sys.executable, "nosuch.py"], "nosuch.py: there is no such script"),
+        (["nosuch.py"], "nosuch.py: there is no such script"),
     ],
 )
 def test_what_is_no_script_is_told_what_to_write(command: list[str], message: str) -> None:
@@ -62,7 +67,7 @@ def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
     lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     lacking.chmod(0o755)
     with pytest.raises(ValueError, match="is a Python in which stepwatch is not installed"):
-        hooked_command([str(lacking), "train.py"], CONFIG)
+        hooked_command([str(lacking), __file__], CONFIG)
 
 
 def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) -> None:
@@ -74,7 +79,8 @@ def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) 
         store, [("VanishingGradient", create_rule("VanishingGradient"))], stops=lambda _: True
     )
     waiting = "import threading; threading.Event().wait()"
-    assert watch_process([sys.executable, "-c", waiting], judge, patience_s=0) == -signal.SIGTERM
+    end = watch_process([sys.executable, "-c", waiting], judge, patience_s=0)
+    assert end.status == -signal.SIGTERM
     assert judge.stopped_by == "VanishingGradient"
 
 

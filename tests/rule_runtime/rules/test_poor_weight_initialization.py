@@ -166,6 +166,14 @@ def test_the_evidence_of_a_loss() -> None:
     assert evidence.sentence == f"{LOSS}: no loss below 0.5 for 5 steps"
 
 
+def test_a_reason_of_several_conditions_is_told_once() -> None:
+    trial = TrialBuilder()
+    trial.step(1, {"other": [1.0]})
+    (outcome,) = trial.outcomes(PoorWeightInitialization(conditions=("scale", "symmetry")))
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.count("step 0 is judged") == 1
+
+
 def test_only_the_first_steps_of_training_are_judged() -> None:
     trial = TrialBuilder()
     sick = activations(1.0, 99.0)

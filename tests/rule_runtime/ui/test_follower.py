@@ -67,7 +67,7 @@ def test_a_finding_is_shown_with_what_was_before_it() -> None:
     numbers = running.follower.numbers()
     assert [each.status for each in numbers.verdicts] == [RuleStatus.ISSUES_FOUND]
     plot = numbers.plots["NonFinite"]
-    assert list(plot.line.steps) == list(range(60, 106))
+    assert list(plot.lines[0].steps) == list(range(60, 106))
     assert plot.at == 100
     assert "found at step 100" in parts(numbers)["findings"]
 

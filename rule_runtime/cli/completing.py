@@ -1,0 +1,31 @@
+"""What the shell completes: names of rules and packs."""
+
+from __future__ import annotations
+
+__all__ = ["complete_pack", "complete_rule"]
+
+
+def complete_rule(incomplete: str) -> list[str]:
+    """Return the rules' names that begin so, `vanishing_gradient` or VanishingGradient.
+
+    Args:
+        incomplete: What was typed.
+    """
+    # The shell waits for what is imported here.
+    from rule_runtime.evaluation.registry import available_rules  # noqa: PLC0415
+    from rule_runtime.evaluation.rule import snake_case  # noqa: PLC0415
+
+    is_class = incomplete[:1].isupper()
+    names = (name if is_class else snake_case(name) for name in available_rules())
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_pack(incomplete: str) -> list[str]:
+    """Return the packs' names that begin so.
+
+    Args:
+        incomplete: What was typed.
+    """
+    from rule_runtime.configuration.packs import PACKS  # noqa: PLC0415 - as above
+
+    return [name for name in PACKS if name.startswith(incomplete)]

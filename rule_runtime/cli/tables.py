@@ -1,0 +1,150 @@
+"""Tables that stay readable on narrow terminals, and texts that fill the terminal's width."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from rich.box import HEAVY_HEAD, Box
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+
+__all__ = ["Records", "reflowed"]
+
+_MAX_NAME: Final = 32
+"""Characters up to which a name stands on one line."""
+_MIN_TEXT: Final = 16
+"""Characters that a column of text has at least, or a table is none."""
+_ENTRY: Final = re.compile(r"[A-Za-z_]\w*: ")
+
+
+class Records:
+    """Rows that are a table where it fits, and else one below the other; nothing is cut.
+
+    Args:
+        columns: The headings; the first column is the rows' names.
+        whole: The columns that are never broken into lines.
+        box: The lines of the table; None for none, and then no headings either.
+        show_lines: Whether there are lines between rows.
+    """
+
+    def __init__(
+        self,
+        *columns: str,
+        whole: Collection[str] = (),
+        box: Box | None = HEAVY_HEAD,
+        show_lines: bool = False,
+    ) -> None:
+        self._columns = columns
+        self._whole = frozenset(whole)
+        self._box = box
+        self._show_lines = show_lines
+        self._rows: list[list[Text]] = []
+
+    def add_row(self, *cells: Text | str) -> None:
+        """Add a row.
+
+        Args:
+            cells: A text for each column; markup in it is none.
+        """
+        self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table, or the list, whichever fits."""
+        if self._least_width() <= options.max_width:
+            yield self._table()
+        else:
+            yield from self._list()
+
+    def _least_width(self) -> int:
+        return sum(self._least(at) + 3 for at in range(len(self._columns))) + 1
+
+    def _table(self) -> Table:
+        columns = []
+        for at, name in enumerate(self._columns):
+            least = self._least(at)
+            # What is given a width is left as it is when others are made narrower.
+            is_fixed = name in self._whole or (at == 0 and least < _MAX_NAME)
+            width = least if is_fixed else None
+            columns.append(Column(name, overflow="fold", min_width=least, width=width))
+        has_box = self._box is not None
+        table = Table(*columns, box=self._box, show_header=has_box, show_lines=self._show_lines)
+        for row in self._rows:
+            table.add_row(*row)
+        return table
+
+    def _least(self, at: int) -> int:
+        """Return how wide a column is at least, so that no short name in it is broken."""
+        words = self._columns[at].split() if self._box is not None else []
+        widest = max([row[at].cell_len for row in self._rows] + [len(word) for word in words] + [0])
+        if self._columns[at] in self._whole:
+            return widest
+        return min(widest, _MAX_NAME if at == 0 else _MIN_TEXT)
+
+    def _list(self) -> Iterator[Text | Padding]:
+        for name, *cells in self._rows:
+            yield Text(name.plain, style="bold", overflow="fold")
+            for heading, cell in zip(self._columns[1:], cells, strict=True):
+                if cell.plain:
+                    told = Text(f"{heading}: " if heading and self._box else "", overflow="fold")
+                    yield Padding(told.append_text(cell), (0, 0, 0, 2))
+
+
+def reflowed(documentation: str, width: int) -> str:
+    """Return a docstring whose paragraphs fill a width; headings and entries stay on their own.
+
+    Args:
+        documentation: The docstring, as `inspect.getdoc` returns it.
+        width: How many characters a line may have.
+    """
+    return "\n".join(
+        textwrap.fill(
+            " ".join(line.strip() for line in part),
+            width,
+            initial_indent=_indentation(part[0]),
+            subsequent_indent=_indentation(part[1] if _is_entry(part) else part[0]),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for part in _parts(documentation)
+    )
+
+
+def _parts(documentation: str) -> Iterator[list[str]]:
+    """Yield the lines of each paragraph, heading and entry; an empty one for an empty line."""
+    part: list[str] = []
+    for line in documentation.splitlines():
+        deeper = bool(part) and len(_indentation(line)) > len(_indentation(part[0]))
+        is_new = not line.strip() or _is_heading(line) or _starts_entry(line)
+        if part and ((is_new and not deeper) or _is_heading(part[-1])):
+            yield part
+            part = []
+        if line.strip():
+            part.append(line)
+        else:
+            if part:
+                yield part
+            part = []
+            yield [""]
+    if part:
+        yield part
+
+
+def _indentation(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _is_heading(line: str) -> bool:
+    return bool(line) and not line[0].isspace() and line.endswith(":")
+
+
+def _starts_entry(line: str) -> bool:
+    return _ENTRY.match(line.strip()) is not None or line.strip().startswith(("- ", "* "))
+
+
+def _is_entry(part: list[str]) -> bool:
+    return len(part) > 1 and _indentation(part[1]) != _indentation(part[0])

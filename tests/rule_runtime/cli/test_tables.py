@@ -1,0 +1,106 @@
+"""Tables and texts of the commands on wide and narrow terminals."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from rule_runtime.cli.output import rules_table
+from rule_runtime.cli.tables import Records, reflowed
+from rule_runtime.evaluation.registry import available_rules
+
+LONG = "model.layers.31.self_attention.query_projection.weight"
+
+
+def shown(records: Records, width: int) -> list[str]:
+    file = io.StringIO()
+    Console(file=file, width=width).print(records)
+    return file.getvalue().splitlines()
+
+
+def table() -> Records:
+    records = Records("rule", "status", "step", "details", whole=("status", "step"))
+    records.add_row("PoorWeightInitialization", Text("not evaluated"), "", "no weights were saved")
+    records.add_row(LONG, "NoIssuesFound", "123456", "[b]is no markup[/b] " * 6)
+    return records
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 120, 200])
+def test_nothing_is_cut_at_any_width(width: int) -> None:
+    lines = shown(table(), width)
+    assert max(map(len, lines)) <= width
+    told = "\n".join(lines)
+    assert "…" not in told
+    for verdict in ("not evaluated", "NoIssuesFound", "123456"):
+        assert verdict in told or width < 30
+    letters = re.sub(r"[\s│]", "", told)
+    assert (
+        letters.count("[b]isnomarkup[/b]") == 6 or width > 40
+    )  # in cells other columns lie between
+
+
+def test_a_wide_terminal_gets_a_table_and_a_narrow_one_a_list() -> None:
+    assert shown(table(), 120)[0].startswith("┏")
+    narrow = shown(table(), 40)
+    assert narrow[0].strip() == "PoorWeightInitialization"
+    assert narrow[1].strip() == "status: not evaluated"
+
+
+def test_headings_are_broken_rather_than_numbers_and_short_names() -> None:
+    records = Records(
+        "tensor", "largest, relative", "steps in common", whole=("largest, relative",)
+    )
+    records.add_row("CrossEntropyLoss_output_0", "1.234e-05", "60")
+    lines = shown(records, 70)
+    assert max(map(len, lines)) <= 70
+    assert any("CrossEntropyLoss_output_0" in line and "1.234e-05" in line for line in lines)
+
+
+@given(
+    cells=st.lists(st.text("ab c", max_size=60), min_size=3, max_size=3), width=st.integers(24, 200)
+)
+def test_any_cells_are_shown_whole(cells: list[str], width: int) -> None:
+    records = Records("name", "status", "details", whole=("status",))
+    records.add_row(cells[0], cells[1][:10], cells[2])
+    lines = shown(records, width)
+    assert max(map(len, lines), default=0) <= width
+    letters = sum(cell.count("b") for cell in (cells[0], cells[1][:10], cells[2]))
+    told = "".join(line for line in lines if "details" not in line and "status:" not in line)
+    assert told.count("b") <= letters
+    assert "".join(lines).count("b") >= letters
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+@pytest.mark.parametrize("name", sorted(available_rules()))
+def test_documentation_fills_the_width_and_loses_no_word(name: str, width: int) -> None:
+    documentation = inspect.getdoc(available_rules()[name]) or ""
+    lines = reflowed(documentation, width).splitlines()
+    assert " ".join(lines).split() == documentation.split()
+    too_long = [line for line in lines if len(line) > width]
+    assert not [line for line in too_long if len(line.split()) > 1 and len(line.split()[0]) < 20]
+    ragged = [
+        (line, following)
+        for line, following in pairwise(lines)
+        if following.startswith("    ") and line.startswith("    ")
+        and not re.match(r"\s*(\w+: |[-*] )", following)
+        and len(line) + 1 + len(following.split()[0]) <= width
+    ]  # fmt: skip
+    assert not ragged
+    assert [line for line in lines if line.endswith(":") and line[:1].strip()] == [
+        line for line in documentation.splitlines() if line.endswith(":") and line[:1].strip()
+    ]
+
+
+def test_rules_are_told_on_a_narrow_terminal() -> None:
+    found = {"PoorWeightInitialization": available_rules()["PoorWeightInitialization"]}
+    lines = shown(rules_table(found), 40)
+    assert lines[0].strip() == "PoorWeightInitialization"
+    assert "…" not in "".join(lines)
