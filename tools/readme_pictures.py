@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,8 +56,9 @@ for epoch in range(16):
 
 def main() -> None:
     """Train, and take both pictures."""
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        place = Path(folder)
+    place = Path(tempfile.gettempdir()) / "stepwatch"  # the report names it
+    place.mkdir()
+    with sync_playwright() as playwright:
         (place / "train.py").write_text(SCRIPT)
         run(place, "run", *(f"--rule={rule}" for rule in RULES), "--observe", "--out-dir",
             "runs/digits", "--", sys.executable, "train.py")  # fmt: skip
@@ -66,6 +68,7 @@ def main() -> None:
         shoot(browser, place / "report.html", "report.png")
         shoot(browser, place / "watch.html", "watch.png", of="svg")
         browser.close()
+    shutil.rmtree(place)
 
 
 def run(place: Path, *arguments: str) -> None:
