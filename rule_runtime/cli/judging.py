@@ -93,7 +93,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
         watched = WatchedRun(chosen.all, options, Console(stderr=True))
         status = watched.run(command)
         has_steps = any(state.counts != Counts() for state in watched.states.values())
-        if has_steps or not is_table:
+        if has_steps or not is_table or output_file:
             told = VerdictFormat(output.value)
             _print_verdicts(options.out_dir, watched.states, chosen, told, output_file)
     if not has_steps:
@@ -144,7 +144,8 @@ def _check_file(file: Path | None) -> None:
 
 def _tell_cautions(chosen: ChosenRules) -> None:
     """Tell what users must know of the defaults of rules that judge by them."""
-    cautions = {type(rule).__name__: rule.caution for _, rule in chosen.all if rule.has_defaults}
+    judging = [rule.judging_class() for _, rule in chosen.all if rule.has_defaults]
+    cautions = {judge.__name__: getattr(judge, "caution", "") for judge in judging}
     for name, caution in cautions.items():
         if caution:
             _tell(f"{name}: {caution}")

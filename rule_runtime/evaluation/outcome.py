@@ -222,13 +222,13 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
             f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
             f"{evidence.step} resulted in the condition being met\n{evidence.line}"
         )
-    elif counts.failure and not state.blocked_by and state.status is RuleStatus.ERROR:
-        text = f"Evaluation of the rule {rule_configuration_name} failed: {counts.failure}"
-    elif state.status is RuleStatus.ERROR:
+    elif state.has_found_nothing_to_judge:
         text = (
             f"{_INSUFFICIENT}Insufficient information to invoke rule "
             f"{rule_configuration_name}: {state.reason}"
         )
+    elif state.status is RuleStatus.ERROR:
+        text = f"Evaluation of the rule {rule_configuration_name} failed: {state.reason}"
     else:
         evaluated = counted(counts.evaluated, "step")
         text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"

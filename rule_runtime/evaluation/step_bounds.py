@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import NotEvaluated, Outcome
+from rule_runtime.evaluation.outcome import NotApplicable, Outcome
 from rule_runtime.evaluation.parameters import Parameter, ParameterError
 from rule_runtime.evaluation.rule import Memory, Rule
 
@@ -56,6 +56,11 @@ class BoundedRule(Rule):
         """Return nothing: the parameters are those of the other rule."""
         return ()
 
+    @property
+    def has_defaults(self) -> bool:
+        """Whether every parameter of the other rule has its default."""
+        return self.rule.has_defaults
+
     def judging_class(self) -> type:
         """Return the class of the other rule."""
         return self.rule.judging_class()
@@ -74,7 +79,7 @@ class BoundedRule(Rule):
         if step.step in self.steps:
             return self.rule.check(step, memory)
         first, end = self.steps.first, self.steps.end
-        return NotEvaluated(f"the rule is to judge steps from {first} to before {end:g} only")
+        return NotApplicable(f"the rule is to judge steps from {first} to before {end:g} only")
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:
         """Let the other rule judge a silence, whatever the bounds.

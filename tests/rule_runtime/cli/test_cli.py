@@ -114,6 +114,7 @@ def test_users_are_told_of_defaults_that_they_must_know(trial: TrialBuilder) -> 
     assert told("--pack", "original", "--rule", "loss_not_decreasing").count(caution) == 1
     assert caution not in told("--rule", "loss_not_decreasing:num_steps=500")
     assert caution not in told()
+    assert told("--rule", "loss_not_decreasing:start_step=5").count(caution) == 1
 
 
 def test_an_unforeseen_error_has_a_status_of_its_own() -> None:

@@ -121,11 +121,13 @@ def test_a_script_that_trains_nothing_is_told_in_a_line(
     tmp_path: Path, program: str, status: int, message: str
 ) -> None:
     (tmp_path / "idle.py").write_text(program)
-    done = stepwatch(tmp_path, "--out-dir", "out", "--", "idle.py")
+    (tmp_path / "told.txt").write_text("of the run before")
+    done = stepwatch(tmp_path, "--out-dir", "out", "--output-file", "told.txt", "--", "idle.py")
     assert done.returncode == status
     assert message in done.stderr
     assert "out: the script saved no step, so there is nothing to judge" in done.stderr
     assert "Gradient" not in done.stdout
+    assert "of the run before" not in (tmp_path / "told.txt").read_text()
 
 
 def test_a_rule_that_is_named_must_be_able_to_judge_as_in_evaluate(tmp_path: Path) -> None:

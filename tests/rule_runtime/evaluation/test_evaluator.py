@@ -178,7 +178,7 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     state = trial.evaluate(registry.create_rule("ExplodingTensor", bounds))
     assert state.evidence is not None
     assert (state.evidence.first_step, state.evidence.last_step) == (3, 4)
-    assert (state.counts.evaluated, state.counts.not_evaluated) == (2, 8)
+    assert (state.counts.evaluated, state.counts.not_applicable) == (2, 8)
     assert state.counts.last_reason == "the rule is to judge steps from 3 to before 5 only"
     assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
         trial.evaluate(ExplodingTensor())

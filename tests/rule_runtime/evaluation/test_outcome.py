@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus, status_details
+from rule_runtime.evaluation.outcome import Evidence, RuleStatus, is_insufficient, status_details
 from rule_runtime.evaluation.state import Counts, EvaluationState
 
 EVIDENCE = Evidence(
@@ -65,3 +65,15 @@ def test_an_error_tells_its_reason() -> None:
     counts = Counts(not_evaluated=3, last_reason="no loss was saved")
     state = replace(EvaluationState.initial(), status=RuleStatus.ERROR, counts=counts)
     assert status_details("X", state).endswith("to invoke rule X: no loss was saved")
+
+
+@pytest.mark.parametrize("failing", ["failure", "blocked_by"])
+def test_what_is_in_the_way_is_no_lack_of_information(failing: str) -> None:
+    counts = Counts(failure="it raised") if failing == "failure" else Counts()
+    blocked_by = "" if failing == "failure" else "its parameter thresold is not known"
+    state = replace(
+        EvaluationState.initial(), status=RuleStatus.ERROR, counts=counts, blocked_by=blocked_by
+    )
+    told = status_details("X", state)
+    assert told == f"Evaluation of the rule X failed: {counts.failure or blocked_by}"
+    assert not is_insufficient(told)
