@@ -19,7 +19,7 @@ from hook_layer.errors import (
     ConfigurationFileNotFoundError,
     TrainingStoppedError,
 )
-from hook_layer.storage.base import StorageError
+from hook_layer.storage.base import StorageError, StoreRefusedError
 
 __all__ = ["MISTAKE", "STOPPED", "main"]
 
@@ -54,13 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     source = HookSource.of(options.config, options.out_dir)
     try:
-        source.check()
+        _check(source)
         watch_frameworks(source)
     except ConfigurationFileNotFoundError as error:
         if options.config is not None:
             return _mistake(error)
         _say(f"the script runs without a hook: {error}")
-    except (ValueError, StorageError) as error:
+    except (ValueError, StoreRefusedError) as error:
         return _mistake(error)
     try:
         _run(*options.script, is_module=options.module)
@@ -72,6 +72,21 @@ def main(arguments: Sequence[str]) -> int:
         _say(f"training was stopped: {hook.stop_reason}")
         return STOPPED
     return 0
+
+
+def _check(source: HookSource) -> None:
+    """Check where the hook comes from; a folder that may take it later is told, and ends nothing.
+
+    Raises:
+        ValueError: The configuration or the folder's URI has a mistake.
+        StoreRefusedError: The folder cannot be written to until somebody changes something.
+    """
+    try:
+        source.check()
+    except StoreRefusedError:
+        raise
+    except StorageError as error:  # the hook keeps steps for a while, and tries again
+        _say(f"nothing can be written for now, the script runs and it is tried again: {error}")
 
 
 def _parser() -> argparse.ArgumentParser:

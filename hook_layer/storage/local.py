@@ -18,7 +18,13 @@ from hook_layer.storage.base import (
     check_key,
     checked_range,
 )
-from hook_layer.storage.whole_files import create_file, read_exactly, reserve, write_all
+from hook_layer.storage.whole_files import (
+    FolderNotMadeError,
+    create_file,
+    read_exactly,
+    reserve,
+    write_all,
+)
 
 __all__ = ["LocalStore"]
 
@@ -166,6 +172,8 @@ class LocalStore:
 
     def _put_error(self, key: str, error: OSError) -> StorageError:
         hint = _REFUSALS.get(error.errno or 0)
+        if isinstance(error, FileNotFoundError) and not isinstance(error, FolderNotMadeError):
+            hint = None  # somebody removed the folder or the file meanwhile
         kind = StorageError if hint is None else StoreRefusedError
         text = f"{self.uri}{key}: {error.strerror or error}" + (f"; {hint}" if hint else "")
         return kind(error.errno, text)

@@ -11,8 +11,10 @@ from typing import Final
 
 from hook_layer.storage.base import Buffers
 
-__all__ = ["create_file", "read_exactly", "reserve", "write_all"]
+__all__ = ["FolderNotMadeError", "create_file", "read_exactly", "reserve", "write_all"]
 
+_MAX_ATTEMPTS: Final = 3
+"""How often a file is opened whose folder somebody else may remove at the same time."""
 _MAX_VECTOR: Final = 512  # buffers a call; the system's limit is 1,024
 _MAX_BATCH_BYTES: Final = 512 << 10
 _MIN_RESERVED_BYTES: Final = 1 << 20
@@ -22,14 +24,25 @@ _RESERVING_FILE_SYSTEMS: Final = frozenset(("ext4", "xfs"))
 """Those that write faster what was reserved before; others emulate it, or lose time."""
 
 
+class FolderNotMadeError(FileNotFoundError):
+    """A place in which the system makes no folder."""
+
+
 def create_file(path: str) -> int:
-    """Open a new file for writing, and return its descriptor; its folder is made if need be."""
+    """Open a new file for writing, and return its descriptor; its folder is made if need be.
+
+    Raises:
+        FolderNotMadeError: No folder can be made there.
+        FileNotFoundError: The folder was removed again and again.
+        OSError: The file or its folder cannot be made for another reason.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o666)
-    except FileNotFoundError:
-        _make_folder(os.path.dirname(path))  # noqa: PTH120
-        return os.open(path, flags, 0o666)
+    for is_last in [False] * (_MAX_ATTEMPTS - 1) + [True]:
+        try:
+            return os.open(path, flags, 0o666)
+        except FileNotFoundError:  # noqa: PERF203 - mostly there is one turn
+            _make_folder(os.path.dirname(path), is_last=is_last)  # noqa: PTH120
+    return os.open(path, flags, 0o666)
 
 
 def write_all(descriptor: int, data: Buffers) -> None:
@@ -76,11 +89,19 @@ def read_exactly(descriptor: int, length: int, start: int) -> bytes:
     return b"".join(parts)
 
 
-def _make_folder(path: str) -> None:
+def _make_folder(path: str, *, is_last: bool) -> None:
+    """Make a folder; that one above it is gone, or it is itself, is believed the last time only."""
     try:
         os.mkdir(path)  # noqa: PTH102 - mostly the one above is there; to look first takes time
     except OSError:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        try:
+            os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        except FileNotFoundError as error:
+            if is_last:
+                raise FolderNotMadeError(error.errno, error.strerror, path) from error
+        except FileExistsError:
+            if is_last:
+                raise
 
 
 def _write_batch(descriptor: int, batch: list[bytes | memoryview], num_bytes: int) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
-from rule_runtime.cli.tables import Records
+from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
 
 __all__ = ["status"]
@@ -44,7 +44,7 @@ def status(  # noqa: PLR0917 - each is an option of the command
             found.stop()
         if wait:
             # Progress goes where verdicts do not: those may be read by a program.
-            found.wait_for_rules(out=lambda line: typer.echo(line, err=True))
+            found.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
         described = found.describe()
         urls = found.rule_log_urls() if logs else {}
     rules: list[dict[str, Any]] = described["DebugRuleEvaluationStatuses"]
@@ -71,7 +71,7 @@ def _print(
     told += f", {secondary}" if secondary and secondary != told else ""
     reason = described.get("FailureReason")
     told += f": {reason}" if reason else ""
-    console.print(Text(f"{job}: {told}", style="bold"), soft_wrap=True)
+    console.print(Text(harmless(f"{job}: {told}"), style="bold"), soft_wrap=True)
     table = Records("rule", "status", "since", "details", whole=("status", "since"))
     for rule in rules:
         colour = STATUS_COLOURS.get(RuleStatus(rule["RuleEvaluationStatus"]), "")
@@ -83,4 +83,5 @@ def _print(
         )
     console.print(table)
     for name, url in urls.items():
-        console.print(f"{name}: {url}", markup=False, highlight=False, soft_wrap=True)
+        line = harmless(f"{name}: {url}")
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

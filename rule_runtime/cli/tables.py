@@ -1,4 +1,4 @@
-"""Tables that stay readable on narrow terminals, and texts that fill the terminal's width."""
+"""Tables that stay readable on narrow terminals, texts that fill its width and do no harm to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-__all__ = ["Records", "reflowed"]
+__all__ = ["Records", "harmless", "reflowed"]
 
 _MAX_NAME: Final = 32
 """Characters up to which a name stands on one line."""
@@ -49,9 +49,9 @@ class Records:
         """Add a row.
 
         Args:
-            cells: A text for each column; markup in it is none.
+            cells: A text for each column; markup in it is none, nor are a terminal's commands.
         """
-        self._rows.append([cell if isinstance(cell, Text) else Text(cell) for cell in cells])
+        self._rows.append([_harmless_text(cell) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or the list, whichever fits."""
@@ -92,6 +92,26 @@ class Records:
                 if cell.plain:
                     told = Text(f"{heading}: " if heading and self._box else "", overflow="fold")
                     yield Padding(told.append_text(cell), (0, 0, 0, 2))
+
+
+def harmless(text: str) -> str:
+    """Return a text in which what cannot be printed, but new lines and tabs, is a question mark.
+
+    Texts come out of files that others may write: an escape sequence in one would be a command to
+    the terminal, such as to set the clipboard.
+
+    Args:
+        text: The text.
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
+def _harmless_text(cell: Text | str) -> Text:
+    if isinstance(cell, str):
+        return Text(harmless(cell))
+    cell = cell.copy()
+    cell.plain = harmless(cell.plain)  # as long as before, so that styles stay in their places
+    return cell
 
 
 def reflowed(documentation: str, width: int) -> str:

@@ -25,7 +25,7 @@ from rule_runtime.cli.options import (
     mistakes,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
-from rule_runtime.cli.tables import Records
+from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def shown(numbers: JobNumbers) -> RenderableType:
     reading = numbers.reading
     state = "has ended" if reading.has_ended else "goes on"
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
-    title = Text(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}", style="bold")
+    told = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
+    title = Text(told, style="bold")
     rules = Records("rule", "status", "step", "what was found", whole=("status", "step"))
     for verdict in numbers.verdicts:
         found = verdict.evidence

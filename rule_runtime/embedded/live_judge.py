@@ -63,6 +63,7 @@ class LiveJudge:
         self._reconcilers: dict[str, Reconciler] = {}
         self._seen: dict[str, int] = {}
         self._newest_step = -1
+        self._unjudged: list[StepFile] = []
         self.states: Mapping[str, EvaluationState] = {
             name: EvaluationState.initial() for name in self._rules
         }
@@ -71,6 +72,8 @@ class LiveJudge:
     def look(self, *, is_over: bool = False) -> bool:
         """Take in what has been stored since, and ask for the end if a finding is reason enough.
 
+        If an error is raised, nothing is lost: the next look takes up what this one did not judge.
+
         Args:
             is_over: True once nobody writes any more: the verdicts are drawn.
 
@@ -78,7 +81,7 @@ class LiveJudge:
             Whether there was anything new.
 
         Raises:
-            StorageError: The storage cannot be read.
+            StorageError: The storage cannot be read, or not be asked for the end.
         """
         if not self._has_run and not self._find_run(is_over=is_over):
             return False
@@ -86,12 +89,12 @@ class LiveJudge:
         while is_over and len(files) == _MAX_FILES:
             self._advance(files)
             files = self._new_files()
-        if not (files or is_over):
-            return False
-        self._advance(files, is_over=is_over)
-        if not is_over:
-            self._ask_to_stop()
-        return True
+        if files or is_over:
+            self._advance(files, is_over=is_over)
+        if is_over:
+            return True
+        has_asked = self._ask_to_stop()  # an earlier look may have failed to
+        return bool(files) or has_asked
 
     @property
     def run(self) -> str | None:
@@ -109,6 +112,7 @@ class LiveJudge:
         }
         self._results.write(self._run, self.states, states)
         self.states = states
+        self._unjudged = []
 
     def _find_run(self, *, is_over: bool) -> bool:
         """Begin to judge the run that `job.json` names; at the end whichever there is."""
@@ -125,6 +129,8 @@ class LiveJudge:
         return True
 
     def _new_files(self) -> list[StepFile]:
+        if self._unjudged:  # the look that read them failed behind that
+            return self._unjudged
         first = self._newest_step - _STEPS_LOOKED_BACK
         found = {
             key: name.step for key, name in list_index_files(self._store, after_step=max(-1, first))
@@ -138,11 +144,13 @@ class LiveJudge:
         oldest = self._newest_step - 2 * _STEPS_LOOKED_BACK
         seen = {**self._seen, **{key: found[key] for key in unread}}
         self._seen = {key: step for key, step in seen.items() if step > oldest}
+        self._unjudged = files
         return files
 
-    def _ask_to_stop(self) -> None:
+    def _ask_to_stop(self) -> bool:
+        """Ask for the end if a finding is reason enough, and tell whether it was asked for now."""
         if self.stopped_by is not None:
-            return
+            return False
         for name, state in self.states.items():
             if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
                 evidence = state.evidence
@@ -158,4 +166,5 @@ class LiveJudge:
                 )
                 self._store.put(STOP_FILE, request.encode())
                 self.stopped_by = name
-                return
+                return True
+        return False

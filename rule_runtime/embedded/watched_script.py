@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -15,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hook_layer.storage.base import StorageError
 from rule_runtime.embedded.live_judge import LiveJudge
 
 __all__ = ["ProcessEnd", "hooked_command", "script_name", "watch_process"]
+
+logger = logging.getLogger("stepwatch")
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
@@ -25,6 +29,8 @@ _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<valu
 _LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _TURN_S: Final = 0.2
 """Longest time between two looks at the folder, seconds."""
+_INTERRUPT_S: Final = 2.0
+"""Seconds in which a script that got an interrupt itself, by its process group, may end."""
 _TERMINAL: Final = "/dev/tty"
 
 
@@ -129,7 +135,8 @@ def watch_process(
 
     A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL. At Ctrl-C
     it is waited for, and judged as far as it came; once more is SIGTERM, then SIGKILL. A SIGTERM to
-    this process is passed on to it.
+    this process is passed on to it. A storage that cannot be read for a while costs no training: it
+    is told once, and looked at again.
 
     Args:
         command: The command.
@@ -140,7 +147,7 @@ def watch_process(
 
     Raises:
         OSError: The command cannot be run.
-        StorageError: The storage cannot be read.
+        StorageError: The storage cannot be read once the command has ended.
         SystemExit: This process was sent SIGTERM.
     """
     with _termination_raises():
@@ -148,17 +155,18 @@ def watch_process(
             list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=stdout
         )
         insistence = _Insistence(process, patience_s)
+        looks = _Looks(judge)
         was_interrupted = False
         try:
             try:
                 while not _has_ended(process):
-                    if judge.look():
+                    if looks.try_one():
                         on_news()
                     if judge.stopped_by is not None:
                         insistence.go_on()
             except KeyboardInterrupt:
                 was_interrupted = True
-                _wait_for_interrupted(process)
+                _wait_for_interrupted(process, patience_s)
         except BaseException:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -169,20 +177,28 @@ def watch_process(
     return ProcessEnd(process.returncode, was_interrupted)
 
 
-def _wait_for_interrupted(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL."""
-    if not _terminal_tells_all():
-        process.send_signal(signal.SIGINT)
+def _wait_for_interrupted(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL.
+
+    It mostly got the interrupt as well. A second one would break off what its hook stores, so it is
+    sent only to a process that goes on; behind a terminal, which tells all, after the patience.
+    """
+    grace_s = max(_INTERRUPT_S, patience_s) if _terminal_tells_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            process.wait()
+            try:
+                process.wait(grace_s)
+            except subprocess.TimeoutExpired:
+                if number is signal.SIGTERM:
+                    process.send_signal(signal.SIGINT)
+                process.wait()
         except KeyboardInterrupt:  # noqa: PERF203 - each turn waits
             process.send_signal(number)
     process.wait()
 
 
 def _terminal_tells_all() -> bool:
-    """Tell whether Ctrl-C comes from a terminal, which interrupts the script as well."""
+    """Tell whether Ctrl-C may come from a terminal, which interrupts the script as well."""
     try:
         terminal = os.open(_TERMINAL, os.O_RDONLY)
     except OSError:
@@ -214,6 +230,28 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+class _Looks:
+    """Looks of a judge at a run that goes on: one that fails is told, once, and made again.
+
+    Args:
+        judge: The judge.
+    """
+
+    def __init__(self, judge: LiveJudge) -> None:
+        self._judge = judge
+        self._has_failed = False
+
+    def try_one(self) -> bool:
+        """Look, and return whether there was anything new."""
+        try:
+            return self._judge.look()
+        except StorageError as error:
+            if not self._has_failed:
+                logger.warning("the run is not judged for now, the training goes on: %s", error)
+            self._has_failed = True
+            return False
 
 
 class _Insistence:

@@ -199,7 +199,8 @@ class DebugJob:
 
         Raises:
             TimeoutError: A rule has not ended in time.
-            ValueError: Nothing is known of the job; or a custom rule may not be run here.
+            ValueError: Nothing is known of the job; or a rule of a job in a folder cannot be made
+                here, or may not be, and the others have judged.
             StorageError: The job's files cannot be read, or those of verdicts not written.
             AwsRequestError: SageMaker does not answer.
         """

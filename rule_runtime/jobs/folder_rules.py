@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from hook_layer.storage.base import StorageError
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.jobs.asked_rules import AskedRule, asked_rules
 from rule_runtime.jobs.summary import is_final
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from rule_runtime.jobs.job_files import JobFiles
 
 __all__ = ["FolderRules"]
-
-_SOURCE: Final = "source_s3_uri"
-_INVOKED: Final = "rule_to_invoke"
 
 
 class FolderRules:
@@ -46,43 +44,36 @@ class FolderRules:
     def judge(self, job: JobFile) -> None:
         """Judge a run that has ended by those of its rules that have no verdict, and store these.
 
-        A rule that cannot be made gets the verdict Error, with the reason.
+        A rule that can be made nowhere, for its parameters are wrong, gets the verdict Error with
+        the reason.
 
         Args:
             job: The run's `job.json`.
 
         Raises:
-            ValueError: A custom rule is in a file that may not be run; the others have judged.
+            ValueError: A rule cannot be made on this machine, or its file may not be run, or an
+                entry of `job.json` names no rule; the others have judged.
             StorageError: The run cannot be read, or the verdicts cannot be written.
         """
-        asked = {
-            rule["RuleConfigurationName"]: rule.get("RuleParameters") or {}
-            for rule in self._files.rule_configurations(job) or ()
-        }
+        asked, problems = asked_rules(self._files.rule_configurations(job) or ())
         left = [name for name in asked if self._files.result(name, job) is None]
-        unknown = {name: asked[name][_SOURCE] for name in left if self._is_unknown(asked[name])}
-        left = [name for name in left if name not in unknown]
-        made = {name: _made(name, asked[name]) for name in left}
-        rules = [(name, rule) for name, rule in made.items() if not isinstance(rule, str)]
-        refused = {name: _refused(why) for name, why in made.items() if isinstance(why, str)}
-        if rules:
+        tried = {name: self._made(name, asked[name]) for name in left}
+        made = {name: rule for name, rule in tried.items() if not isinstance(rule, _Unmade)}
+        unmade = {name: rule for name, rule in tried.items() if isinstance(rule, _Unmade)}
+        refused = {name: _refused(why.reason) for name, why in unmade.items() if why.is_final}
+        if made:
+            rules = list(made.items())
             judge = LiveJudge(self._files.root, rules, stops=lambda _: False, clock=self._clock)
             judge.look(is_over=True)
         ResultWriter(self._files.root, self._clock).write(job.run_id, {}, refused)
-        lost = [name for name in left if self._files.result(name, job) is None]
-        if lost:
-            raise StorageError(
-                f"the verdicts of {', '.join(lost)} cannot be written beside "
-                f"{self._files.root.uri}: see the warning in the log, or judge without writing, "
-                f"`stepwatch evaluate {self._files.root.uri}`"
-            )
-        for name, source in unknown.items():
-            raise ValueError(
-                f"the rule {name} is not judged: {source} is run only where it is known to be "
-                "wanted; ask the job that prepare(...).job() returns, give DebugJob(..., "
-                f"rule_sources=[{source!r}]), or run `stepwatch evaluate {self._files.root.uri} "
-                f"--rule {source}:{asked[name].get(_INVOKED) or name}`"
-            )
+        self._check_written([*made, *refused], job)
+        others = [
+            f"the rule {name} is not judged: {why.reason}"
+            for name, why in unmade.items()
+            if not why.is_final
+        ]
+        if others or problems:
+            raise ValueError("; ".join((*others, *problems)))
 
     def told(self, member: Mapping[str, Any]) -> dict[str, Any]:
         """Return a member of the summary of a run that has ended, saying how it is judged.
@@ -98,22 +89,65 @@ class FolderRules:
         )
         return {**member, "StatusDetails": details}
 
-    def _is_unknown(self, parameters: Mapping[str, Any]) -> bool:
-        return parameters.get(_SOURCE) not in (None, *self._sources)
-
-
-def _made(name: str, parameters: Mapping[str, Any]) -> Rule | str:
-    """Return a rule, or why it cannot be made."""
-    source, invoked = parameters.get(_SOURCE), parameters.get(_INVOKED) or name
-    try:
+    def _made(self, name: str, asked: AskedRule) -> Rule | _Unmade:
+        """Return a rule, or why it cannot be made."""
+        source, invoked = asked.source, asked.invoked(name)
+        if asked.problem:
+            return _Unmade(asked.problem, is_final=True)
+        if source not in (None, *self._sources):
+            return _Unmade(
+                f"{source} is run only where it is known to be wanted; ask the job that "
+                "prepare(...).job() returns, give DebugJob(..., "
+                f"rule_sources=[{source!r}]), or run `stepwatch evaluate {self._files.root.uri} "
+                f"--rule {source}:{invoked}`",
+                is_final=False,
+            )
         if source is None:
-            return create_rule(invoked, parameters)
-        from rule_runtime.custom_rules.loader import load_custom_rule  # noqa: PLC0415 - rarely needed
+            return _installed(invoked, asked.parameters)
+        return _loaded(source, invoked, asked.parameters)
 
-        folder = Path(source).parent
+    def _check_written(self, names: Sequence[str], job: JobFile) -> None:
+        lost = [name for name in names if self._files.result(name, job) is None]
+        if lost:
+            raise StorageError(
+                f"the verdicts of {', '.join(lost)} cannot be written beside "
+                f"{self._files.root.uri}: see the warning in the log, or judge without writing, "
+                f"`stepwatch evaluate {self._files.root.uri}`"
+            )
+
+
+@dataclass(frozen=True)
+class _Unmade:
+    """Why a rule cannot be made, and whether it can be made nowhere."""
+
+    reason: str
+    is_final: bool
+
+
+def _installed(invoked: str, parameters: Mapping[str, Any]) -> Rule | _Unmade:
+    try:
+        return create_rule(invoked, parameters)
+    except (ImportError, UnknownRuleError) as error:
+        return _Unmade(f"{error}; wait for it where that is installed", is_final=False)
+    except ValueError as error:
+        return _Unmade(str(error), is_final=True)
+
+
+def _loaded(source: str, invoked: str, parameters: Mapping[str, Any]) -> Rule | _Unmade:
+    from rule_runtime.custom_rules.loader import (  # noqa: PLC0415 - rarely needed
+        CustomRuleError,
+        load_custom_rule,
+    )
+
+    folder = source.rpartition("/")[0] if "://" in source else Path(source).parent
+    try:
         return load_custom_rule(source, invoked, parameters, allowed=[folder], hide_smdebug=True)
-    except (ImportError, ValueError) as error:
-        return str(error)
+    except (CustomRuleError, ImportError, StorageError) as error:
+        # Another machine may have the file and what it imports, and the file may be mended.
+        reason = f"{error}; wait for it where that is right"
+        return _Unmade(reason, is_final=False)
+    except ValueError as error:
+        return _Unmade(str(error), is_final=True)
 
 
 def _refused(reason: str) -> EvaluationState:

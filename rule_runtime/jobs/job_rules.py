@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from rule_runtime.jobs.asked_rules import asked_rules
 from rule_runtime.jobs.deployment import Deployment, DeploymentError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class JobRules:
     def __init__(self, files: JobFiles, deployment: Deployment | None) -> None:
         self._files = files
         self._deployment = deployment
+        self._told: set[str] = set()
 
     def parameters(self, job: JobFile | None) -> dict[str, Mapping[str, Any]]:
         """Return the parameters that the job gives its rules, by name, in configured order.
@@ -38,9 +40,12 @@ class JobRules:
         """
         asked = self._files.rule_configurations(job)
         if asked is not None:
-            return {
-                rule["RuleConfigurationName"]: rule.get("RuleParameters") or {} for rule in asked
-            }
+            rules, problems = asked_rules(asked)
+            for problem in problems:
+                if problem not in self._told:
+                    logger.warning("%s", problem)
+            self._told.update(problems)
+            return {name: rule.parameters for name, rule in rules.items()}
         told = [result.rule for result in self._files.results(job)]
         # A job with nothing of ours may be one of SageMaker's own Debugger.
         is_ours = job is not None or self._files.configuration() is not None

@@ -17,6 +17,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import merged, steps_of
 from rule_runtime.configuration.packs import PATTERNS
+from rule_runtime.evaluation.step_bounds import BoundedRule, StepBounds
 from rule_runtime.jobs.save_steps import MODES, SaveSteps
 
 if TYPE_CHECKING:
@@ -43,11 +44,13 @@ class RuleNeeds:
         name: Its configuration name.
         own: Names of the collections that its configuration asks for.
         collections: What it needs to judge.
+        steps: Global steps that it judges.
     """
 
     name: str
     own: frozenset[str]
     collections: tuple[CollectionConfig, ...]
+    steps: StepBounds
 
     @classmethod
     def of(cls, configured: ConfiguredRule, rule: Rule) -> RuleNeeds:
@@ -58,11 +61,13 @@ class RuleNeeds:
             rule: The rule that judges.
         """
         own = frozenset(each.name for each in configured.collection_configs)
+        patterns = {name: {_REGEX: pattern} for name, pattern in PATTERNS.items()}
         needed = (
-            CollectionConfig(each.name, {**_pattern(each.name), **each.parameters})
+            CollectionConfig(each.name, {**patterns.get(each.name, {}), **each.parameters})
             for each in rule.requires()
         )
-        return cls(configured.name, own, tuple(needed))
+        steps = rule.steps if isinstance(rule, BoundedRule) else StepBounds()
+        return cls(configured.name, own, tuple(needed), steps)
 
 
 def saved_for_rules(
@@ -92,27 +97,19 @@ def saved_for_rules(
         if name in said or SaveSteps.of_any_mode(parameters, each.parameters)
     }
     losses = _losses(rules, said, kept, parameters)
-    others = [rule for rule in rules if rule.name not in losses]
+    idle = _idle([rule for rule in rules if rule.name not in losses], kept, parameters)
+    others = [rule for rule in rules if rule.name not in (*losses, *idle)]
     warnings = [
         *_unlikely_names(said),
         *losses.values(),
+        *idle.values(),
         *_rarely_judged(others, kept, parameters),
     ]
-    is_silent = hook.collection_configs is None and not kept
-    collections = None if is_silent else kept.values()
-    return (
-        DebuggerHookConfig(
-            hook.s3_output_path,
-            hook.container_local_output_path,
-            hook.hook_parameters,
-            collections,
-        ),
-        tuple(warnings),
+    collections = None if hook.collection_configs is None and not kept else kept.values()
+    saved = DebuggerHookConfig(
+        hook.s3_output_path, hook.container_local_output_path, hook.hook_parameters, collections
     )
-
-
-def _pattern(name: str) -> dict[str, str]:
-    return {_REGEX: PATTERNS[name]} if name in PATTERNS else {}
+    return saved, tuple(warnings)
 
 
 def _with_needs(
@@ -183,7 +180,9 @@ def _losses(
             if each.name not in kept or not SaveSteps.of_any_mode(hook, kept[each.name].parameters)
         ]
         if rule.collections and len(never) == len(rule.collections):
-            raise _nothing_to_judge([rule.name], f"the hook saves {', '.join(never)} at no step")
+            bounds = "no multiple of save_interval lies from start_step to before end_step"
+            why = f"the hook saves {', '.join(never)} at no step ({bounds})"
+            raise _nothing_to_judge([rule.name], why)
         missing = [f"{name} at no step" for name in never]
         for each in rule.collections:
             if each.name in said and each.name not in never:
@@ -196,16 +195,32 @@ def _losses(
     return warnings
 
 
+def _idle(
+    rules: Sequence[RuleNeeds], kept: Mapping[str, CollectionConfig], hook: Mapping[str, str]
+) -> dict[str, str]:
+    """Return which rules probably judge no step that is saved, by the rule's name."""
+    warnings = {}  # no errors: a rule's bounds count the steps of all modes, a hook's those of one
+    for rule in rules:
+        first, end = rule.steps.first, rule.steps.end
+        steps = _steps_of_rule(rule, kept, hook)
+        if steps and not any(each.is_any_of(first, end) for each in steps):
+            warnings[rule.name] = (
+                f"the rule {rule.name} probably judges nothing: of steps from {first} to before "
+                f"{end:g}, which it judges only, the hook saves none; change its start_step and "
+                "end_step, or the save_interval of its collections_to_save"
+            )
+    return warnings
+
+
 def _rarely_judged(
     rules: Sequence[RuleNeeds], kept: Mapping[str, CollectionConfig], hook: Mapping[str, str]
 ) -> list[str]:
     """Return which rules a short training would show its first step only."""
     told = []
     for rule in rules:
-        saved = [kept[each.name] for each in rule.collections if each.name in kept]
-        steps = [SaveSteps.of(hook, each.parameters, mode) for each in saved for mode in MODES]
+        steps = _steps_of_rule(rule, kept, hook)
         rarest = min((each.interval or 1 for each in steps if not each.listed), default=1)
-        if saved and rarest >= DEFAULT_SAVE_INTERVAL:
+        if steps and rarest >= DEFAULT_SAVE_INTERVAL:
             told.append(f"{rule.name} (every {rarest})")
     text = (
         f"what these rules judge is saved at few steps, as they ask for by default: "
@@ -213,6 +228,13 @@ def _rarely_judged(
         "collections_to_save with a smaller save_interval"
     )
     return [text] if told else []
+
+
+def _steps_of_rule(
+    rule: RuleNeeds, kept: Mapping[str, CollectionConfig], hook: Mapping[str, str]
+) -> list[SaveSteps]:
+    saved = [kept[each.name].parameters for each in rule.collections if each.name in kept]
+    return [SaveSteps.of(hook, parameters, mode) for parameters in saved for mode in MODES]
 
 
 def _missing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,13 +21,13 @@ class SaveSteps:
         interval: Steps between two that are saved; None where nothing says it.
         start: First step; None where nothing says it.
         end: Step before which saving ends; None where nothing says it.
-        listed: Whether steps are listed that are saved anyway.
+        listed: Steps that are saved anyway.
     """
 
     interval: int | None
     start: int | None
     end: int | None
-    listed: bool
+    listed: tuple[int, ...]
 
     @classmethod
     def of(cls, hook: Mapping[str, str], collection: Mapping[str, str], mode: str) -> SaveSteps:
@@ -53,7 +54,7 @@ class SaveSteps:
             number("save_interval"),
             number("start_step"),
             number("end_step"),
-            bool(found("save_steps")),
+            tuple(int(step) for step in (found("save_steps") or "").split(",") if step.strip()),
         )
 
     @classmethod
@@ -68,5 +69,19 @@ class SaveSteps:
 
     @property
     def is_any(self) -> bool:
-        """Whether any step is saved."""
-        return self.listed or self.end is None or self.end > (self.start or 0)
+        """Whether any step is saved: one of the list, or a multiple of the interval in bounds."""
+        return self.is_any_of(0, math.inf)
+
+    def is_any_of(self, first: int, end: float) -> bool:
+        """Tell whether any step of a range is saved; where no interval is said, every one may be.
+
+        Args:
+            first: First step of the range.
+            end: Step before which it ends.
+        """
+        if any(first <= step < end for step in self.listed):
+            return True
+        interval = self.interval or 1  # only the framework's hook knows its default
+        begin = max(first, self.start or 0)
+        saved = -(-begin // interval) * interval
+        return saved < min(end, math.inf if self.end is None else self.end)

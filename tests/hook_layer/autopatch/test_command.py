@@ -232,6 +232,31 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_the_training(
     assert "Traceback" not in done.stderr
 
 
+FULL_AT_FIRST = """
+import errno, sys
+from hook_layer.storage import local
+
+create_file = local.create_file
+
+def on_a_full_disk(path):
+    local.create_file = create_file
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+local.create_file = on_a_full_disk
+from hook_layer.autopatch.command import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_disk_that_is_full_for_a_moment_is_told_and_the_script_is_trained(tmp_path: Path) -> None:
+    place = str(tmp_path / "tensors")
+    done = run(["-c", FULL_AT_FIRST, "--out-dir", place, TORCH])
+    assert done.returncode == 0, done.stderr
+    assert "nothing can be written for now" in done.stderr
+    assert "No space left on device" in done.stderr
+    assert create_trial(place).steps()
+
+
 def test_the_kill_switch(tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
     done = run(["-m", "hook_layer", "--config", config, TORCH], USE_SMDEBUG="0")

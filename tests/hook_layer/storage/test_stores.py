@@ -164,6 +164,50 @@ def test_whether_a_place_can_be_written_to_is_seen_without_a_trace(tmp_path: Pat
     check_writable("memory://anything")
 
 
+def test_containers_that_look_at_one_folder_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    put = LocalStore.put
+
+    def put_beside_another(store: LocalStore, key: str, data: bytes) -> None:
+        written.append(key)
+        if len(written) == 1:  # the other one has the same process number
+            check_writable(tmp_path)
+        put(store, key, data)
+
+    monkeypatch.setattr(LocalStore, "put", put_beside_another)
+    check_writable(tmp_path)
+    assert len(set(written)) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("num_removals", [1, 2])
+def test_a_folder_that_another_process_removes_meanwhile_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_removals: int
+) -> None:
+    removals = iter(range(num_removals))
+    mkdir = os.mkdir
+
+    def mkdir_in_a_race(path: str, mode: int = 0o777) -> None:
+        mkdir(path, mode)
+        if next(removals, None) is not None:
+            os.rmdir(path)  # noqa: PTH106
+
+    monkeypatch.setattr(os, "mkdir", mkdir_in_a_race)
+    LocalStore(tmp_path / "trial").put("a", b"x")
+    assert (tmp_path / "trial" / "a").read_bytes() == b"x"
+
+
+def test_a_folder_that_is_always_removed_may_be_there_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "mkdir", lambda *_: None)
+    with pytest.raises(StorageError) as raised:
+        LocalStore(tmp_path / "trial").put("a", b"x")
+    assert not isinstance(raised.value, StoreRefusedError)
+
+
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     (tmp_path / "taken" / "inner").mkdir(parents=True)

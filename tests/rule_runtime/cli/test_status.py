@@ -64,6 +64,17 @@ def test_a_finding_is_told_with_its_evidence(root: LocalStore, tmp_path: Path) -
     assert "2026-01-01 00:00:00" in output
 
 
+def test_what_others_wrote_is_no_command_to_the_terminal(root: LocalStore, tmp_path: Path) -> None:
+    for rule in RULES:
+        tell(root, rule, RuleStatus.ISSUES_FOUND, "loss:\x1b]52;c;ZXZpbA==\x07 is NaN")
+    root.put("training_job_end.ts", EndMarker("run-1", {}).encode())
+    for options in ([], ["--wait"]):
+        status, output = invoke("status", "mnist-7", "--output-path", tmp_path, *options)
+        assert status == 1
+        assert "]52;c;ZXZpbA==" in output
+        assert output.replace("\n", "").isprintable()
+
+
 def test_a_rule_that_failed_is_no_success(root: LocalStore, tmp_path: Path) -> None:
     tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
     assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from rule_runtime.cli.output import rules_table
-from rule_runtime.cli.tables import Records, reflowed
+from rule_runtime.cli.tables import Records, harmless, reflowed
 from rule_runtime.evaluation.registry import available_rules
 
 LONG = "model.layers.31.self_attention.query_projection.weight"
@@ -76,6 +76,28 @@ def test_any_cells_are_shown_whole(cells: list[str], width: int) -> None:
     told = "".join(line for line in lines if "details" not in line and "status:" not in line)
     assert told.count("b") <= letters
     assert "".join(lines).count("b") >= letters
+
+
+@given(text=st.text(st.characters(categories=("Cc", "Cf", "L", "Zs", "Zl"))))
+def test_no_text_is_a_command_to_the_terminal(text: str) -> None:
+    told = harmless(text)
+    assert len(told) == len(text)
+    assert all(c.isprintable() or c in "\n\t" for c in told)
+    assert all(c == was for c, was in zip(told, text, strict=True) if was.isprintable())
+    assert told.splitlines() == told.split("\n")[: len(told.splitlines())]
+
+
+@pytest.mark.parametrize("width", [28, 120])
+def test_cells_are_made_harmless_and_keep_their_colours(width: int) -> None:
+    records = Records("rule", "details")
+    records.add_row("a\x1b[2Jb", Text("c\x1b]52;c;Zw==\x9cd", style="red"))
+    assert not [line for line in shown(records, width) if not line.isprintable()]
+    told = " ".join(shown(records, width))
+    assert "a?[2Jb" in told
+    assert "c?]52;c;Zw==?d" in told
+    file = io.StringIO()
+    Console(file=file, width=width, force_terminal=True, color_system="standard").print(records)
+    assert "\x1b[31mc?]52" in file.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])

@@ -72,6 +72,18 @@ def test_no_name_and_no_verdict_is_cut_on_a_narrow_terminal(tmp_path: Path) -> N
         assert max(map(len, output.splitlines())) <= 40
 
 
+def test_no_name_of_the_run_is_a_command_to_the_terminal(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    job = JobFile("mnist\x1b[2J", trial.run or "", "local", "2026-01-01T00:00:00Z")
+    trial.store.put("job.json", job.encode())
+    trial.collections(losses=("loss",))
+    trial.step(0, {"loss": [1.0], "weight\x1b]52;c;ZXZpbA==": [np.nan]})
+    trial.end()
+    _, output = invoke("watch", tmp_path / "run", "--once", "--rule", "non_finite")
+    assert "]52;c;ZXZpbA==" in output
+    assert output.replace("\n", "").isprintable()
+
+
 def test_a_place_without_a_run_is_told(tmp_path: Path) -> None:
     status, output = invoke("watch", tmp_path / "nowhere", "--once")
     assert status == 2

@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import JobFile, parse_stop_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
+from hook_layer.storage.base import Buffers, StorageError
+from hook_layer.storage.memory import MemoryStore
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.registry import create_rule
@@ -141,3 +147,56 @@ def test_files_of_slower_workers_are_found_behind_the_newest_step() -> None:
     judge.look()
     judge.look(is_over=True)
     assert judge.states["VanishingGradient"].status is RuleStatus.ISSUES_FOUND
+
+
+class OnceFailing(MemoryStore):
+    """A store of which one call fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        self._count()
+        return super().get(key, start, length)
+
+    def put(self, key: str, data: Buffers) -> None:
+        self._count()
+        super().put(key, data)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        self._count()
+        return super().list(prefix, after)
+
+    def _count(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left == -1:
+                raise StorageError("please reduce your request rate")
+
+
+def test_a_look_that_fails_anywhere_is_made_up_for_by_the_next() -> None:
+    num_failed = 0
+    for calls_before in range(100):
+        store = OnceFailing()
+        trial = TrialBuilder(store)
+        begun(trial)
+        for step in range(3):
+            trial.step(step, HEALTHY if step == 0 else SICK)
+        judge = judge_of(trial)
+        store.left = calls_before
+        try:
+            assert judge.look()
+        except StorageError:
+            num_failed += 1
+            assert judge.look()
+        was_reached, store.left = store.left < 0, None
+        assert judge.stopped_by == "VanishingGradient"
+        assert judge.states["VanishingGradient"].status is RuleStatus.ISSUES_FOUND
+        assert store.exists(STOP_FILE)
+        assert not judge.look()
+        if not was_reached:
+            break
+    else:
+        pytest.fail("a look never ended without a failed call")
+    assert num_failed >= 4  # job.json, the index, tensors, stop.json

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hook_layer.format.job_file import JobFile
-from hook_layer.format.paths import JOB_FILE
+from hook_layer.format.paths import JOB_FILE, STOP_FILE
+from hook_layer.storage.base import StorageError
 from hook_layer.storage.local import LocalStore
+from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.watched_script import hooked_command, watch_process
 from rule_runtime.evaluation.registry import create_rule
@@ -84,6 +87,56 @@ def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) 
     assert judge.stopped_by == "VanishingGradient"
 
 
+class Throttled(LocalStore):
+    """A store that refuses to list for a while."""
+
+    num_refusals = 0
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        if self.num_refusals:
+            self.num_refusals -= 1
+            raise StorageError("please reduce your request rate")
+        return super().list(prefix, after)
+
+
+def test_a_storage_that_fails_for_a_while_ends_no_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Throttled(tmp_path / "out")
+    trial = TrialBuilder(store)
+    store.put(JOB_FILE, JobFile("job", trial.run or "", "unknown", "").encode())
+    trial.step(0, {"gradient/a": [0.0]})
+    store.num_refusals = 2
+    judge = LiveJudge(
+        store, [("VanishingGradient", create_rule("VanishingGradient"))], stops=lambda _: True
+    )
+    # It ends by itself once it is asked to: neither a signal nor an error ends it.
+    script = (
+        "import pathlib, time\n"
+        f"request = pathlib.Path({str(tmp_path / 'out' / STOP_FILE)!r})\n"
+        "while not request.exists():\n"
+        "    time.sleep(0.02)\n"
+    )
+    end = watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert end.status == 0
+    assert judge.stopped_by == "VanishingGradient"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the run is not judged for now, the training goes on: please reduce your request rate"
+    ]
+
+
+def test_a_storage_that_cannot_be_read_at_the_end_is_an_error(tmp_path: Path) -> None:
+    store = Throttled(tmp_path / "out")
+    TrialBuilder(store).step(0, {"gradient/a": [0.0]})
+    store.num_refusals = 1_000_000
+    judge = LiveJudge(store, [], stops=lambda _: False)
+    ended = tmp_path / "ended"
+    script = f"import pathlib; pathlib.Path({str(ended)!r}).write_text('')"
+    with pytest.raises(StorageError, match="reduce your request rate"):
+        watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert ended.exists()
+
+
 def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
     judge = LiveJudge(LocalStore(tmp_path / "out"), [], stops=lambda _: False)
     ended = tmp_path / "ended"
@@ -100,3 +153,34 @@ def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
     assert status.value.code == 128 + signal.SIGTERM
     assert ended.exists()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("has_terminal", [True, False])
+@pytest.mark.parametrize("gets_it_too", [True, False])
+def test_a_script_is_interrupted_once_whoever_else_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, gets_it_too: bool, has_terminal: bool
+) -> None:
+    monkeypatch.setattr(watched_script, "_terminal_tells_all", lambda: has_terminal)
+    if not gets_it_too:
+        monkeypatch.setattr(watched_script, "_INTERRUPT_S", 0.1)
+    told = tmp_path / "told"
+    script = (
+        "import os, pathlib, signal, threading\n"
+        "is_told = threading.Event()\n"
+        "def note(*_):\n"
+        f"    with open({str(told)!r}, 'a') as file:\n"
+        "        file.write('x')\n"
+        "    is_told.set()\n"
+        "signal.signal(signal.SIGINT, note)\n"
+        f"if {gets_it_too}:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "while not is_told.wait(0.1):\n"
+        "    pass\n"
+        "threading.Event().wait(0.3)  # it stores\n"
+    )
+    judge = LiveJudge(LocalStore(tmp_path / "out"), [], stops=lambda _: False)
+    end = watch_process([sys.executable, "-c", script], judge, patience_s=0.1)
+    assert end.was_interrupted
+    assert end.status == 0
+    assert told.read_text() == "x"

@@ -100,10 +100,73 @@ def test_a_custom_rule_judges_where_its_file_was_named(tmp_path: Path) -> None:
     assert waited(job.job()) == {"Mine": "NoIssuesFound"}
 
 
-def test_a_rule_that_does_not_exist_here_ends_with_the_reason(tmp_path: Path) -> None:
-    job = trained(tmp_path, VANISHING, Rule.custom("Ours"))
-    assert waited(job.job()) == {"VanishingGradient": "IssuesFound", "Ours": "Error"}
-    assert "there is no rule 'Ours'" in job.job().rule_job_summary()[1]["StatusDetails"]
+def test_a_rule_of_a_file_that_is_named_by_a_uri_judges(tmp_path: Path) -> None:
+    (tmp_path / "fine.py").write_text(SOURCE)
+    source = (tmp_path / "fine.py").as_uri()
+    trained(tmp_path / "out", Rule.custom("Mine", source=source, rule_to_invoke="Fine"))
+    job = elsewhere(tmp_path / "out", rule_sources=[source])
+    assert waited(job) == {"Mine": "NoIssuesFound"}
+
+
+def test_a_rule_that_this_machine_lacks_is_judged_where_it_is(tmp_path: Path) -> None:
+    source = tmp_path / "fine.py"
+    source.write_text("import what_this_machine_lacks\n" + SOURCE)
+    custom = Rule.custom("Mine", source=str(source), rule_to_invoke="Fine")
+    job = trained(tmp_path / "out", Rule.custom("Ours"), custom, VANISHING)
+    with pytest.raises(ValueError, match="Ours is not judged: there is no rule 'Ours'") as told:
+        waited(job.job())
+    assert "the rule Mine is not judged" in str(told.value)
+    assert "what_this_machine_lacks" in str(told.value)
+    source.write_text(SOURCE)
+    with pytest.raises(ValueError, match="Ours is not judged") as told:
+        waited(job.job())
+    assert "Mine" not in str(told.value)
+    found = [each["RuleEvaluationStatus"] for each in job.job().rule_job_summary()]
+    assert found == ["InProgress", "NoIssuesFound", "IssuesFound"]
+
+
+def with_entries(folder: Path, *entries: Any) -> None:
+    """Ask for these rules, beside one that is right, in a run that has ended."""
+    store = open_store(trained(folder, VANISHING).debug_output)
+    parameters = {"rule_to_invoke": "VanishingGradient", "threshold": "0"}
+    good = {"RuleConfigurationName": "Good", "RuleParameters": parameters}
+    rules = (*entries, good)
+    store.put(
+        JOB_FILE,
+        JobFile("mnist-7", "run-1", "local", STARTED, debug_rule_configurations=rules).encode(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ([1], "RuleParameters are [1], but must be an object"),
+        ({"rule_to_invoke": 5}, "rule_to_invoke in RuleParameters is 5"),
+        ({"source_s3_uri": 7}, "source_s3_uri in RuleParameters is 7"),
+        ({"source_s3_uri": ["a"]}, "source_s3_uri in RuleParameters is ['a']"),
+    ],
+)
+def test_an_entry_that_is_no_rule_ends_with_the_reason(
+    tmp_path: Path, parameters: Any, reason: str
+) -> None:
+    with_entries(tmp_path, {"RuleConfigurationName": "Odd", "RuleParameters": parameters})
+    assert waited(elsewhere(tmp_path)) == {"Odd": "Error", "Good": "NoIssuesFound"}
+    odd, _ = elsewhere(tmp_path).rule_job_summary()
+    assert reason in odd["StatusDetails"]
+
+
+@pytest.mark.parametrize("entry", [{}, {"RuleConfigurationName": ["a"]}])
+def test_an_entry_without_a_name_is_told_and_the_others_judge(
+    tmp_path: Path, entry: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with_entries(tmp_path, entry)
+    with pytest.raises(ValueError, match=r"entry 1 of DebugRuleConfigurations is left out"):
+        waited(elsewhere(tmp_path))
+    job = elsewhere(tmp_path)
+    for _ in range(2):
+        (member,) = job.rule_job_summary()
+        assert member["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert len([message for message in caplog.messages if "entry 1" in message]) == 1
 
 
 def test_verdicts_that_cannot_be_written_end_the_wait(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from hook_layer.configuration.configuration_file import ConfigurationFile
 from hook_layer.configuration.hook_json import parse_hook_configuration
 from hook_layer.pytorch import Hook
+from hook_layer.save_config import SaveConfigMode
 from rule_runtime import create_trial
 from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.jobs import PreparedJob, prepare
 from rule_runtime.jobs.requirements import RuleNeeds, saved_for_rules
+from rule_runtime.jobs.save_steps import SaveSteps
 
 OVERFIT = Rule.sagemaker(rule_configs.overfit())
 SATURATED = Rule.sagemaker(rule_configs.saturated_activation())
@@ -181,6 +183,25 @@ class TestWhatTheUserSays:
             in_folder(tmp_path, OVERFIT, **hook)
         assert not list(tmp_path.iterdir())
 
+    def test_a_range_without_a_step_of_the_interval_is_refused(self, tmp_path: Path) -> None:
+        bounds = {"start_step": 100, "end_step": 200}
+        with pytest.raises(ValueError, match=r"VanishingGradient.*gradients at no step \(no"):
+            in_folder(tmp_path, VANISHING, hook_parameters=bounds)
+        listed = {**bounds, "save_steps": "7"}
+        assert saved(in_folder(tmp_path, VANISHING, hook_parameters=listed))
+
+    def test_a_rule_that_judges_no_step_that_is_saved(self, tmp_path: Path) -> None:
+        bounds = {"start_step": 100, "end_step": 200}
+        rule = Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters=bounds)
+        (warning,) = in_folder(tmp_path, rule).warnings
+        assert "VanishingGradient probably judges nothing" in warning
+        assert "steps from 100 to before 200" in warning
+        often = [CollectionConfig("gradients", {"save_interval": 60})]
+        rule = Rule.sagemaker(
+            rule_configs.vanishing_gradient(), rule_parameters=bounds, collections_to_save=often
+        )
+        assert in_folder(tmp_path, rule).warnings == ()
+
 
 class TestShortTrainings:
     def test_rules_that_would_see_one_step_are_told_in_one_line(
@@ -225,6 +246,26 @@ class TestNames:
     )
     def test_others_are_the_users_own(self, tmp_path: Path, collection: CollectionConfig) -> None:
         assert in_folder(tmp_path, collection_configs=[collection]).warnings == ()
+
+
+@given(
+    st.dictionaries(st.sampled_from(["start_step", "end_step"]), st.integers(0, 60)),
+    st.integers(1, 25),
+    st.lists(st.integers(0, 60), max_size=2),
+    st.tuples(st.integers(0, 60), st.integers(0, 90)),
+)
+def test_steps_are_known_to_be_saved_as_the_hook_saves_them(
+    bounds: dict[str, int], interval: int, listed: list[int], looked_at: tuple[int, int]
+) -> None:
+    if bounds.get("start_step", 0) >= bounds.get("end_step", 99):
+        bounds = {"end_step": 0}
+    config = SaveConfigMode(save_interval=interval, save_steps=listed, **bounds)
+    said = {"save_interval": str(interval), **{key: str(step) for key, step in bounds.items()}}
+    if listed:
+        said["save_steps"] = ",".join(map(str, listed))
+    steps = SaveSteps.of(said, {}, "train")
+    assert steps.is_any_of(*looked_at) == any(map(config.should_save_step, range(*looked_at)))
+    assert steps.is_any == any(map(config.should_save_step, range(90)))
 
 
 def needs_of_every_rule() -> list[RuleNeeds]:
