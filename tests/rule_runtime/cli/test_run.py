@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -143,7 +143,12 @@ def test_a_rule_that_is_named_must_be_able_to_judge_as_in_evaluate(tmp_path: Pat
 @pytest.mark.parametrize("sent_by", ["terminal", "kill"])
 def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_by: str) -> None:
     terminal, ours = pty.openpty()
-    take_terminal = partial(fcntl.ioctl, ours, termios.TIOCSCTTY, 0)
+
+    def begin() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests may ignore it
+        if sent_by == "terminal":
+            fcntl.ioctl(ours, termios.TIOCSCTTY, 0)
+
     command = [
         *(str(STEPWATCH), "run", "--observe", "--rule", "vanishing_gradient"),
         *("--out-dir", "runs/a", "--", str(SCRIPT), ENDLESS),
@@ -156,17 +161,21 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
         text=True,
         cwd=tmp_path,
         start_new_session=True,
-        preexec_fn=take_terminal if sent_by == "terminal" else None,  # noqa: PLW1509
+        preexec_fn=begin,  # noqa: PLW1509
     )
     assert process.stderr is not None
-    assert "vanishing_gradient:" in process.stderr.readline()  # it has begun to train
-    if sent_by == "terminal":
-        os.write(terminal, b"\x03")
-    else:
-        process.send_signal(signal.SIGINT)
-    printed, told = process.communicate(timeout=60)
-    os.close(terminal)
-    os.close(ours)
+    try:
+        assert "vanishing_gradient:" in process.stderr.readline()  # it has begun to train
+        if sent_by == "terminal":
+            os.write(terminal, b"\x03")
+        else:
+            process.send_signal(signal.SIGINT)
+        printed, told = process.communicate(timeout=120)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        os.close(terminal)
+        os.close(ours)
     assert process.returncode == 130, told
     assert "the script was interrupted" in told
     assert told.count("KeyboardInterrupt") == 1  # the script's
