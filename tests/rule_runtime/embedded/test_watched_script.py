@@ -155,6 +155,15 @@ def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.fixture
+def can_be_interrupted() -> Iterator[None]:
+    """Make SIGINT interrupt this process, which whoever runs the tests may have it ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("can_be_interrupted")
 @pytest.mark.parametrize("has_terminal", [True, False])
 @pytest.mark.parametrize("gets_it_too", [True, False])
 def test_a_script_is_interrupted_once_whoever_else_was(
