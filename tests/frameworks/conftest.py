@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from pathlib import Path
 
@@ -18,12 +17,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption(_OPTION)
     config.pluginmanager.register(SessionResults(None if path is None else Path(path)))
-
-
-def pytest_collection_finish() -> None:
-    """Set aside what the imported frameworks hold: each collection would look through it all."""
-    gc.collect()
-    gc.freeze()
 
 
 class SessionResults:
