@@ -31,8 +31,9 @@ setup-demo:
 demo: setup-demo  ## Watch a healthy and a sick training run on this machine.
 	@$(VENV)/python -m examples.demo
 
+# Three workers on two cores: many tests wait for servers and scripts.
 test: setup lint  ## Run every check and every test.
-	@$(VENV)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGUMENTS)
+	@$(VENV)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGUMENTS)
 	@$(VENV)/python -m tools.test_frameworks
 
 frameworks: setup  ## Run the tests of hooks for frameworks only; `python -m tools.test_frameworks --help` tells more.

@@ -113,8 +113,22 @@ class TorchCapture(TorchWorker):
         """Capture a model's parameters and await their gradients, once in a step."""
         if model not in self._met_models:
             self._met_models.add(model)
+            self._adopt_unlisted(model)
             self._capture_parameters(model)
             self._watch_gradients(model)
+
+    @guarded("parameters")
+    def _adopt_unlisted(self, model: nn.Module) -> None:
+        found = self._registered.adopt_unlisted(model)
+        if found:
+            self._nothing_due.clear()
+            logger.warning(
+                "%.500s of %s get gradients, but are in a plain list or dictionary, so that its "
+                "parameters() and state_dict() lack them: keep layers in nn.ModuleList, "
+                "nn.ModuleDict or nn.ParameterList",
+                ", ".join(found),
+                self._registered.models[model],
+            )
 
     @guarded("parameters")
     def _capture_parameters(self, model: nn.Module) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from torch import nn
 
 from hook_layer.errors import HookConfigurationError
+from hook_layer.pytorch.unlisted import unlisted_parameters
 
 __all__ = ["RegisteredModules"]
 
@@ -30,6 +31,8 @@ class RegisteredModules:
         self.models: dict[nn.Module, str] = {}
         self.names: dict[nn.Module, str] = {}
         self.losses: dict[nn.Module, str] = {}
+        self._unlisted: dict[nn.Module, dict[str, nn.Parameter]] = {}
+        self._adopted: dict[nn.Module, dict[str, nn.Parameter]] = {}
 
     def add_model(self, module: nn.Module) -> nn.Module:
         """Add a model, and return it without its wrapper.
@@ -78,6 +81,23 @@ class RegisteredModules:
         prefix = self.models[model]
         for name, parameter in model.named_parameters():
             yield f"{prefix}_{_plain(name)}", parameter
+        for name, parameter in self._adopted.get(model, {}).items():
+            yield f"{prefix}_{_plain(name)}", parameter
+
+    def adopt_unlisted(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """Add and return those parameters that got a gradient though the model lacks them.
+
+        Args:
+            model: A registered model, that was called before.
+        """
+        if model not in self._unlisted:
+            self._unlisted[model] = unlisted_parameters(model)
+        waiting = self._unlisted[model]
+        trained = {name: p for name, p in waiting.items() if p.grad is not None}
+        if trained:
+            self._adopted.setdefault(model, {}).update(trained)
+            self._unlisted[model] = {n: p for n, p in waiting.items() if n not in trained}
+        return trained
 
     def all_named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Return the parameters of all models with their full names."""

@@ -24,7 +24,7 @@ from rule_runtime.evaluation.selection import evidence
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["INITIAL_WEIGHTS", "weights_too_large", "weights_too_much_alike"]
+__all__ = ["INITIAL_WEIGHTS", "as_initialised", "weights_too_large", "weights_too_much_alike"]
 
 INITIAL_WEIGHTS: Final = (
     MODULE_IO,
@@ -35,6 +35,10 @@ INITIAL_WEIGHTS: Final = (
 
 _PACKED: Final = re.compile(r"\.(weight_[ih]h_l\d+(_reverse)?|in_proj_weight)$")
 _HALF: Final = 0.5
+_ENOUGH: Final = 256
+_AT_ENDS: Final = 20.0
+_ROUNDING: Final = 1 + 1e-6
+_SCATTER: Final = 4 * math.sqrt(0.2)
 _NOTHING: Final = "step 0 is judged, with the weights of layers and their gradients"
 
 
@@ -116,6 +120,33 @@ def weights_too_much_alike(step: StepView, remedy: str) -> Evidence | str | None
         ),
         remedy=remedy,
     )
+
+
+def as_initialised(weights: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which weights [R] look as PyTorch or Keras initialise linear layers and convolutions.
+
+    Both draw from a uniform distribution between two ends: 1 / sqrt(inputs) in PyTorch (He and
+    others, 2015, with the slope sqrt(5)), sqrt(6 / (inputs + outputs)) in Keras (Glorot and Bengio,
+    2010). Of n elements, 256 or more, the extremes are 20 / n of an end or less away from it, and
+    the standard deviation is four of its standard errors, sqrt(0.2 / n), away from that of a
+    uniform distribution. What was trained is not.
+    """
+    low, high, std = (weights.column(name) for name in ("min", "max", "std"))
+    found = np.zeros(len(weights), np.bool_)
+    for at, shape in enumerate(weights.shapes):
+        if not shape or len(shape) == 1 or math.prod(shape) < _ENOUGH:
+            continue
+        size = math.prod(shape)
+        nearest, kernel = 1 - _AT_ENDS / size, math.prod(shape[:-2])
+        for end in (
+            1 / math.sqrt(math.prod(shape[1:])),
+            math.sqrt(6 / (kernel * (shape[-2] + shape[-1]))),
+        ):
+            is_between = nearest * end < min(-low[at], high[at])
+            is_between &= max(-low[at], high[at]) <= end * _ROUNDING
+            scatter = std[at] * math.sqrt(3) / end
+            found[at] |= is_between and abs(scatter - 1) < _SCATTER / math.sqrt(size)
+    return found
 
 
 class _InitialWeight(NamedTuple):

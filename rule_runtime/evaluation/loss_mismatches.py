@@ -20,6 +20,7 @@ _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
 _OF_PROBABILITIES: Final = re.compile(r"^BCE(WithLogits)?Loss_output")
 _OF_SIGNS: Final = re.compile(r"^(SoftMargin|HingeEmbedding)Loss_output")
 _OF_RATES: Final = re.compile(r"^PoissonNLLLoss_output")
+_OF_CLASSES: Final = re.compile(r"^CrossEntropyLoss_output")
 _OUTPUT: Final = "_output_0"
 _POSITIVE: Final = 1e-3
 _CLOSE: Final = 1e-3
@@ -27,6 +28,10 @@ _FAR_BELOW: Final = 2.0
 _MUCH_LARGER: Final = 10.0
 _LEAST_SHARE: Final = 0.3
 _ROUNDING: Final = 1.05
+_MATRIX: Final = 2
+_MORE_THAN_ROUNDING: Final = 0.01
+_EXACT: Final = 2e-5
+_SURELY: Final = 100.0
 
 
 class LossMismatch(NamedTuple):
@@ -62,11 +67,17 @@ def mismatch_of(
         return _of_rates(step, (outputs, targets), worker, value)
     if _ELEMENTWISE.match(name):
         return _spread(outputs, targets)
-    return _of_targets(name, targets) or _of_sign(inputs, name, worker, value)
+    return (
+        _of_targets(name, outputs, targets)
+        or _of_sign(inputs, name, worker, value)
+        or _of_every_pair(inputs, name, worker, value)
+    )
 
 
-def _of_targets(name: str, targets: Input) -> LossMismatch | None:
-    """Return what is wrong with targets that a loss of yes or no cannot have."""
+def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | None:
+    """Return what is wrong with targets that a loss of classes, or of yes or no, cannot have."""
+    if _OF_CLASSES.match(name):
+        return _of_shares(outputs, targets)
     if _OF_PROBABILITIES.match(name) and not (
         targets.low >= -_POSITIVE and targets.high <= 1 + _POSITIVE
     ):
@@ -77,6 +88,43 @@ def _of_targets(name: str, targets: Input) -> LossMismatch | None:
         told = "takes targets of -1 and 1, and gets 0 and 1"
         return LossMismatch("target", 0.0, -1.0, told)
     return None
+
+
+def _of_shares(outputs: Input, targets: Input) -> LossMismatch | None:
+    """Return what is wrong with targets of several classes that can hold together.
+
+    Rows of a sum below 1 may be left out of the loss on purpose; no row has more than one class.
+    """
+    shape = targets.shape or ()
+    if len(shape) < _MATRIX or shape != outputs.shape or not targets.low >= 0:
+        return None
+    total = targets.mean * shape[1]
+    if total <= 1 + _MORE_THAN_ROUNDING:
+        return None
+    told = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
+    return LossMismatch("row_sum", total, 1.0, f"{told}that sum to {total:.3g} in the mean")
+
+
+def _of_every_pair(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:
+    """Return what is wrong if each output is compared with each target, as [B] with [B, 1].
+
+    The mean square of all differences is var(o) + var(t) + (mean(o) - mean(t))^2; that of each
+    output and its own target differs by twice the covariance. It is told only where a covariance of
+    chance, sd(o) sd(t) / sqrt(n), would show.
+    """
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    is_unknown = inputs.kind(name, worker) is LossKind.UNKNOWN
+    if outputs is None or targets is None or not is_unknown or outputs.size != targets.size:
+        return None
+    of_pairs = outputs.std**2 + targets.std**2 + (outputs.mean - targets.mean) ** 2
+    by_chance = 2 * outputs.std * targets.std / math.sqrt(max(outputs.size, 1.0))
+    if not by_chance > _SURELY * _EXACT * value > 0 or abs(value - of_pairs) > _EXACT * value:
+        return None
+    size = outputs.size**2
+    told = f"is the mean square of all {size:g} differences of an output and a target, not of the "
+    return LossMismatch(
+        "elements", size, outputs.size, f"{told}{outputs.size:g} that belong together"
+    )
 
 
 def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:

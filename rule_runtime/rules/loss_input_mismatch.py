@@ -39,6 +39,8 @@ _REMEDY_OF: Final = {
     "inside.",
     "target": "Map the targets to the numbers that this loss is made for.",
     "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
+    "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
+    "one class.",
     "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
     "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
     "class; if the numbers are amounts in truth, switch this rule off.",
@@ -50,8 +52,9 @@ class LossInputMismatch(Rule):
 
     What it detects:
         Outputs and targets whose shapes do not fit and are spread over each other; a loss of
-        logarithms of probabilities that gets numbers above 0; targets that a loss of yes or no is
-        not made for; a loss with the wrong sign; numbers of classes that are learned like amounts.
+        logarithms of probabilities that gets numbers above 0; targets that a loss of yes or no, or
+        of one class out of several, is not made for; a loss with the wrong sign; numbers of classes
+        that are learned like amounts.
 
     Why it matters:
         Nothing fails, the loss may even fall, and the model learns something else than was meant.
@@ -59,23 +62,27 @@ class LossInputMismatch(Rule):
     How it decides:
         Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss or
         HuberLoss of different numbers of dimensions that together have more elements than each of
-        them, as [B, 1] and [B] have B x B. Logarithms: outputs above 0.001 that go into NLLLoss or
-        KLDivLoss; outputs of PoissonNLLLoss that are the exponentials of what went into the module
-        ahead of it (by smallest and largest element), if the loss is nearer to what it is of
-        logarithms than of rates. Targets: below 0 or above 1 in BCELoss and BCEWithLogitsLoss, 0
-        and 1 in SoftMarginLoss and HingeEmbeddingLoss. Signs, of losses of other names: scores of
-        classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
-        loss that is no module what the only model returns is taken for scores, and the only
-        `labels` for classes); or as many outputs as targets, ten times as large, and a loss that is
-        minus their distance or minus its square, by what that can be with such sizes (and not below
-        0.3 of the least). Classes: the values of `labels` are the whole numbers from 0 to some
-        number from 2 to 31, all of them seen and none more than three times as often as another,
-        among `samples` labels or more (the same rows again, as boosted trees are validated by,
-        count once), and the loss compares one number with each of them: its targets have their
-        mean, smallest and largest element, its outputs are as many, and its name is that of a
-        distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at training
-        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
-        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
+        them, as [B, 1] and [B] have B x B; or a loss of another name that is var(outputs) +
+        var(targets) + (the difference of their means)^2 to 2e-5, which is the mean square of all
+        pairs, where a chance covariance of outputs and targets would show. Logarithms: outputs
+        above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss that are the
+        exponentials of what went into the module ahead of it (by smallest and largest element), if
+        the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1 in
+        BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
+        CrossEntropyLoss targets as large as its outputs, none below 0, whose rows sum to more than
+        1.01 in the mean. Signs, of losses of other names: scores of classes and no third input, and
+        a loss below -2 times that of guessing (-2 at least; of a loss that is no module what the
+        only model returns is taken for scores, and the only `labels` for classes); or as many
+        outputs as targets, ten times as large, and a loss that is minus their distance or minus its
+        square, by what that can be with such sizes (and not below 0.3 of the least). Classes: the
+        values of `labels` are the whole numbers from 0 to some number from 2 to 31, all of them
+        seen and none more than three times as often as another, among `samples` labels or more (the
+        same rows again, as boosted trees are validated by, count once), and the loss compares one
+        number with each of them: its targets have their mean, smallest and largest element, its
+        outputs are as many, and its name is that of a distance or unknown; with XGBoost
+        `train-rmse` and its like. Each is judged at training steps, labels in all, and found at the
+        `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged, and of
+        more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
@@ -46,11 +47,13 @@ class MissingGradient(Rule):
         and l2), for others are trained in a phase that was not saved; and only where at least
         `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
         worker's collections file names the gradients that are to come, a weight that is not among
-        them is frozen on purpose, and left out; and if that of the layer that is called first is
-        among them and has none, it counts however few there are: what is cut off from the loss is
-        cut off from its beginning on, while layers that are not used come later. Where the file
-        does not, whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048
-        weights, of all workers together, as many are followed.
+        them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
+        initialise it (uniform, up to both ends of that distribution) and does not change: what was
+        never trained was frozen too early. And if that of the layer that is called first is among
+        them and has none, it counts however few there are: what is cut off from the loss is cut off
+        from its beginning on, while layers that are not used come later. Where the file does not,
+        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
+        all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -64,7 +67,8 @@ class MissingGradient(Rule):
     Known false alarms:
         Models of which a part is frozen on purpose by no_grad() or detach() alone, while its
         weights still ask for gradients; or most of which is frozen, as in transfer learning, where
-        the files do not say so; experts that are rarely chosen.
+        the files do not say so; experts that are rarely chosen; random features, and copies of a
+        network that are brought up to date after more saved steps than `patience`.
 
     Source:
         Stepwatch.
@@ -145,8 +149,12 @@ class MissingGradient(Rule):
             )
         )
         found = [sizes.get((f"gradient/{name}", worker)) for name, worker in pairs]
-        judged = self._is_judged(step, weights) & ~(weights.column("size") == 0)
-        absent = np.array([size is None for size in found], dtype=bool) & judged
+        none = np.array([size is None for size in found], dtype=bool)
+        is_frozen = _is_frozen(step, weights)
+        judged = ~self._is_ignored(step, weights) & ~(weights.column("size") == 0)
+        never_trained = none & is_frozen & judged & as_initialised(weights)
+        judged &= ~is_frozen
+        absent = none & judged
         zero = np.array([size == 0 for size in found], dtype=bool) & judged
         declares = declared(step, "gradients")
         for worker in set(weights.workers):
@@ -155,21 +163,25 @@ class MissingGradient(Rule):
             is_known = worker in declares and (absent & own).any()
             if few and not (is_known and _begins_without(step, weights, absent & own, own)):
                 absent &= ~own
-        bad: npt.NDArray[np.bool_] = (absent & ~moved) | zero
+        bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~moved) | zero
         return bad
 
-    def _is_judged(self, step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
-        """Tell of each weight whether it should have a gradient."""
-        ignored = set(step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ())
-        trained = declared(step, "gradients")
-        return np.array(
-            [
-                name not in ignored
-                and (worker not in trained or f"gradient/{name}" in trained[worker])
-                for name, worker in zip(weights.names, weights.workers, strict=True)
-            ],
-            dtype=bool,
-        )
+    def _is_ignored(self, step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
+        """Tell which weights are frozen on purpose by the rule's parameters."""
+        ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
+        return np.isin(weights.names, ignored)
+
+
+def _is_frozen(step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which weights are to have no gradient, where the file names those to come."""
+    trained = declared(step, "gradients")
+    return np.array(
+        [
+            worker in trained and f"gradient/{name}" not in trained[worker]
+            for name, worker in zip(weights.names, weights.workers, strict=True)
+        ],
+        dtype=bool,
+    )
 
 
 def _moved(

@@ -258,3 +258,56 @@ def test_a_loss_of_classes_that_is_no_module_must_not_fall_below_zero(
         trial.step(step, {**tensors, "Loss_output_0": np.float64(loss)})
     last = trial.outcomes(LossInputMismatch())[-1]
     assert isinstance(last, IssueFound) is fires
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_found"),
+    [
+        ([[1, 1, 0], [0, 1, 1], [1, 0, 0]], True),  # several labels may hold together
+        ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], False),
+        ([[0.9, 0.05, 0.05], [0.4, 0.6, 0], [0.1, 0.1, 0.8]], False),
+        ([[1, 0, 0], [0, 0, 0], [0, 0, 0]], False),  # rows may be left out
+        ([[1.5, -0.5, 1], [1, 1, 0], [0, 1, 1]], False),  # no shares at all
+    ],
+)
+def test_shares_of_classes_sum_to_one(targets: list[list[float]], *, is_found: bool) -> None:
+    trial = run("CrossEntropyLoss", OUTPUTS[:9].reshape(3, 3), np.array(targets, np.float32))
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound) is is_found
+    if isinstance(outcome, IssueFound):
+        assert "rows that sum to 1.67 in the mean" in outcome.evidence.sentence
+        assert "BCEWithLogitsLoss" in outcome.evidence.remedy
+
+
+def _regression(shape: tuple[int, ...], *, is_learned: bool, scale: float = 1.0) -> TrialBuilder:
+    """Train with a loss of one's own, given [B, 1] and targets of a shape; some learn from it."""
+    random = np.random.default_rng(1)
+    trial = TrialBuilder()
+    for step in range(0, 100, 10):
+        targets = random.normal(2, 1, ROWS).astype(np.float32)
+        guess = random.normal(0, scale, ROWS) + (0.01 * step * targets if is_learned else 0)
+        outputs = guess.astype(np.float32)[:, None]
+        tensors = {
+            "OwnLoss_input_0": outputs,
+            "OwnLoss_input_1": targets[:, None],
+            "OwnLoss_output_0": np.square(outputs - targets.reshape(shape)).mean(),
+        }
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 20.0])
+def test_a_loss_of_every_output_and_every_target(scale: float) -> None:
+    trial = _regression((ROWS,), is_learned=False, scale=scale)
+    assert found_at(LossInputMismatch(), trial)[0] == 20
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert "all 2025 differences of an output and a target" in outcome.evidence.sentence
+    assert "squeeze" in outcome.evidence.remedy
+
+
+@pytest.mark.parametrize("is_learned", [True, False])
+@pytest.mark.parametrize("scale", [1e-9, 0.05, 1.0, 20.0])
+def test_a_loss_of_each_output_and_its_target(scale: float, *, is_learned: bool) -> None:
+    trial = _regression((ROWS, 1), is_learned=is_learned, scale=scale)
+    assert not found_at(LossInputMismatch(), trial)

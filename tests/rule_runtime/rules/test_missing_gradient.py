@@ -125,3 +125,47 @@ def test_weights_that_move_are_trained_at_steps_that_were_not_saved() -> None:
     without = ("a", "b", "c")  # as the generator is while the discriminator learns
     assert found_at(MissingGradient(), run_of_layers(*without))
     assert not found_at(MissingGradient(), run_of_layers(*without, moves=True))
+
+
+def frozen_run(frozen: Any, *, moves: bool = False, num_steps: int = 15) -> TrialBuilder:
+    """Train a head on top of a weight that is frozen by `requires_grad`."""
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        tensors = {
+            "Net_body.weight": frozen * (1 - 1e-3 * step * moves),
+            "Net_head.weight": np.ones(3) * step,
+            "gradient/Net_head.weight": np.ones(3),
+        }
+        trial.step(step, tensors)
+    _declare(trial, ("gradient/Net_head.weight",))
+    return trial
+
+
+INITIAL = {
+    "torch's linear layer": np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)),
+    "torch's convolution": np.random.default_rng(0).uniform(-1 / 6, 1 / 6, (32, 4, 3, 3)),
+    "Keras's dense layer": np.random.default_rng(0).uniform(-0.25, 0.25, (64, 32)),  # sqrt(6 / 96)
+}
+
+
+@pytest.mark.parametrize("frozen", INITIAL.values(), ids=INITIAL)
+def test_what_was_frozen_before_it_was_ever_trained(frozen: Any) -> None:
+    trial = frozen_run(frozen)
+    assert found_at(MissingGradient(), trial)[0] == 9
+    assert not found_at(MissingGradient(ignore_regex=("body",)), trial)
+    assert not found_at(MissingGradient(), frozen_run(frozen, moves=True))  # a momentum encoder
+
+
+@pytest.mark.parametrize(
+    "frozen",
+    [
+        np.random.default_rng(0).normal(0, 0.14, (32, 16)),
+        np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 1.3,
+        np.random.default_rng(0).uniform(-0.25, 0.25, (32, 16)) * 0.9,
+        np.random.default_rng(0).uniform(-0.25, 0.25, (5, 16)),  # too few to tell
+        np.clip(np.random.default_rng(0).normal(0, 0.14, (64, 16)), -0.25, 0.25),
+        np.zeros((32, 16)),
+    ],
+)
+def test_what_was_trained_may_be_frozen(frozen: Any) -> None:
+    assert not found_at(MissingGradient(), frozen_run(frozen))
