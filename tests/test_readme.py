@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,12 +21,21 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the README's scripts run, one after the other."""
-    return tmp_path_factory.mktemp("readme")
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PATH": path},  # as in an environment that is active
     )
 
 
@@ -46,10 +56,12 @@ def test_the_commands_run(folder: Path) -> None:
         for line in block.splitlines()
         if line.startswith("stepwatch")
     ]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
         done = run([str(Path(sys.executable).parent / command[0]), *command[1:]], folder)
-        assert done.returncode == 0, done.stdout + done.stderr
+        is_sick = "examples/unchanged_script/train_sick.py" in command
+        assert done.returncode == (1 if is_sick else 0), done.stdout + done.stderr
+        assert ("is asked to stop because of" in done.stderr) is is_sick
 
 
 def test_the_named_make_targets_and_folders_exist() -> None:

@@ -28,6 +28,14 @@ from rule_runtime.evaluation.state import Counts, EvaluationState
 __all__ = ["evaluate", "run"]
 
 
+class StopAt(str, Enum):
+    """Whose findings stop a script."""
+
+    SERIOUS = "serious"
+    ANY = "any"
+    NEVER = "never"
+
+
 class VerdictFormat(str, Enum):
     """How verdicts are told."""
 
@@ -57,7 +65,10 @@ def run(  # noqa: PLR0917 - each is an option of the command
     save_interval: Annotated[
         int, typer.Option(min=1, help="Steps between two that are saved and judged.")
     ] = 10,
-    observe: Annotated[bool, typer.Option("--observe", help="Judge, and never stop.")] = False,
+    stop: Annotated[
+        StopAt,
+        typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
+    ] = StopAt.SERIOUS,
     patience: Annotated[
         float, typer.Option(min=0, help="Seconds ahead of SIGTERM for a script that is to stop.")
     ] = 30.0,
@@ -66,8 +77,10 @@ def run(  # noqa: PLR0917 - each is an option of the command
 ) -> None:
     """Run a training script, unchanged, judge it meanwhile and stop it at an issue.
 
-    Findings of rules that are named stop it, and of a pack those that are reason enough. With
-    `--output json` what the script prints goes to standard error, unless there is an --output-file.
+    Findings of rules that are named stop it; of the rules of a pack all findings are told, and
+    the serious ones stop it: of `recommended` numbers that are not finite, a loss that diverges,
+    and silence. With `--output json` what the script prints goes to standard error, unless there
+    is an --output-file.
     Exit status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself,
     130: Ctrl-C, behind which it is judged as far as it came.
     """
@@ -85,7 +98,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
         options = RunOptions(
             out_dir=out_dir or default_out_dir(command),
             save_interval=save_interval,
-            stops=frozenset() if observe else chosen.stops,
+            stops=_stops(chosen, stop),
             patience_s=patience,
             required=chosen.names,
             stdout=None if is_table or output_file else _STDERR,
@@ -127,6 +140,13 @@ def evaluate(
             states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)
         _print_verdicts(path, states, chosen, output, output_file)
     raise typer.Exit(exit_status(states, required=chosen.names))
+
+
+def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
+    """Return the names of the rules whose findings stop a script."""
+    if stop is StopAt.NEVER:
+        return frozenset()
+    return chosen.stops if stop is StopAt.SERIOUS else frozenset(name for name, _ in chosen.all)
 
 
 def _check_file(file: Path | None) -> None:

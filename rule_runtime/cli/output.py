@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rule_runtime.cli.evaluation import told_status
-from rule_runtime.cli.tables import Records
+from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
@@ -21,6 +23,8 @@ STATUS_COLOURS = {
     RuleStatus.ERROR: "yellow",
 }
 """How each status is coloured; one that is not here is not."""
+_FEW: Final = 5
+"""Rules up to which each has a row of its own, whatever it says."""
 
 
 def rules_table(rules: Mapping[str, type[Rule]]) -> Records:
@@ -36,12 +40,35 @@ def rules_table(rules: Mapping[str, type[Rule]]) -> Records:
     return table
 
 
-def verdicts_table(states: Mapping[str, EvaluationState]) -> Records:
-    """Return a table of verdicts.
+def verdicts_table(states: Mapping[str, EvaluationState]) -> Group:
+    """Return a table of verdicts; of many rules the quiet ones stand below it, in short.
 
     Args:
         states: The final states by the names of the rules.
     """
+    if len(states) <= _FEW:
+        return Group(_verdicts(states))
+    loud = {name: state for name, state in states.items() if _is_loud(state)}
+    silent = {n: s for n, s in states.items() if s.has_found_nothing_to_judge}
+    passed = [name for name in states if name not in loud and name not in silent]
+    parts: list[RenderableType] = [_verdicts(loud)] if loud else []
+    if passed:
+        parts.append(_listed(f"no issue ({len(passed)})", ", ".join(passed)))
+    for name, state in silent.items():
+        parts.append(_listed(f"not evaluated: {name}", state.reason))
+    return Group(*parts)
+
+
+def _is_loud(state: EvaluationState) -> bool:
+    is_issue = state.status is RuleStatus.ISSUES_FOUND
+    return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
+
+
+def _listed(heading: str, told: str) -> Text:
+    return Text.assemble((f"{heading}: ", "bold"), harmless(told))
+
+
+def _verdicts(states: Mapping[str, EvaluationState]) -> Records:
     table = Records("rule", "status", "step", "details", whole=("status", "step"), show_lines=True)
     for name, state in states.items():
         evidence = state.evidence

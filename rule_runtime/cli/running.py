@@ -74,7 +74,7 @@ class WatchedRun:
         self._options = options
         self._told = told
         self._statuses: dict[str, RuleStatus] = {}
-        self._has_told_of_stop = False
+        self._has_told_of_stop = self._has_told_of_more = False
         check_writable(options.out_dir)
         self._store = store = open_store(options.out_dir)
         self._judge = LiveJudge(
@@ -147,11 +147,22 @@ class WatchedRun:
             if state.status is RuleStatus.ISSUES_FOUND:
                 details = status_details(name, state).rpartition("\n")[2]
                 self._told.print(f"{name}: {details}", style="red", markup=False, soft_wrap=True)
+                self._tell_that_it_goes_on(name)
         stopped_by = self._judge.stopped_by
         if stopped_by is not None and not self._has_told_of_stop:
             self._has_told_of_stop = True
             self._told.print(
                 f"the training is asked to stop because of {stopped_by}",
+                markup=False,
+                soft_wrap=True,
+            )
+
+    def _tell_that_it_goes_on(self, name: str) -> None:
+        stops = self._options.stops
+        if stops and name not in stops and not self._has_told_of_more:
+            self._has_told_of_more = True
+            self._told.print(
+                "the training goes on: serious issues alone stop it; `--stop any` stops at any",
                 markup=False,
                 soft_wrap=True,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -23,7 +24,8 @@ _ALL_AT_ONCE: Final = 5
 _ACCUMULATED: Final = 250
 _REMEDY: Final = (
     "Give the optimiser all parameters (build it after the model is complete), check that "
-    "optimizer.step() is called and that the learning rate of the parameter's group is not 0."
+    "optimizer.step() is called, that the learning rate of the parameter's group is not 0, and "
+    "that the gradient has not vanished on its way to it."
 )
 
 
@@ -110,6 +112,8 @@ class DeadOptimizer(Rule):
             return Passed()
         at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
         share = f"{int(bad.sum())} of {len(parameters)} parameters"
+        gradient = step.tensors(regex=(f"^gradient/{re.escape(parameters.names[at])}$",))
+        size = float(np.nanmax(gradient.column("l2"), initial=0.0))
         return IssueFound(
             evidence(
                 step,
@@ -118,7 +122,8 @@ class DeadOptimizer(Rule):
                 measure="unchanged_saved_steps",
                 value=float(streaks[at]),
                 threshold=needed,
-                told=f"has a gradient and has not changed for {streaks[at]} saved steps ({share})",
+                told=f"has a gradient, of l2 norm {size:.3g}, and has not changed for "
+                f"{streaks[at]} saved steps ({share})",
                 remedy=_REMEDY,
             )
         )

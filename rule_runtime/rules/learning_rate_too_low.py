@@ -38,7 +38,10 @@ _PASSES_STEPS: Final = 150
 _PASSES_RATIO: Final = 5.0
 _PASSES_FALL: Final = 0.5
 _MOST_STEADY: Final = 1.25
-_REMEDY: Final = "Raise the learning rate tenfold, and look whether a schedule lowers it too early."
+_REMEDY: Final = (
+    "Raise the learning rate tenfold; look whether a schedule lowers it too early, and whether "
+    "gradients vanish on their way to the first layers."
+)
 
 
 class LearningRateTooLow(Rule):

@@ -68,6 +68,17 @@ def test_rules_that_do_not_apply_are_told_without_an_error(trial: TrialBuilder) 
     assert "Insufficient" not in output
 
 
+def test_of_many_rules_only_those_that_found_something_have_a_row(trial: TrialBuilder) -> None:
+    trial.step(0, {"gradient/a_weight": [0.1, np.nan], "a_weight": [1.0, 2.0]})
+    status, output = run(trial, "--pack", "recommended")
+    assert status == 1
+    rows = [line for line in output.splitlines() if line.startswith("│") and line[2].isupper()]
+    assert [row.split()[1] for row in rows] == ["NonFinite"]
+    words = " ".join(output.split())
+    assert "no issue (" in words
+    assert "not evaluated: DeadRelu: no output of a ReLU layer was saved" in words
+
+
 @pytest.mark.parametrize("place", ["missing", "empty", "file"])
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_a_place_without_a_run_is_told_in_a_line(tmp_path: Path, place: str, output: str) -> None:

@@ -70,7 +70,7 @@ def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -
 
 def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
     done = stepwatch(
-        tmp_path, "--rule", "vanishing_gradient", "--observe", "--save-interval", "2", "--",
+        tmp_path, "--rule", "vanishing_gradient", "--stop", "never", "--save-interval", "2", "--",
         SCRIPT, "9",
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -78,6 +78,22 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
     (folder,) = (tmp_path / "runs").iterdir()
     assert f"runs/{folder.name}" in done.stdout.replace("\n", "")
     assert create_trial(str(folder)).steps() == [0, 2, 4, 6, 8]
+
+
+def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    told = "the training goes on: serious issues alone stop it; `--stop any` stops at any"
+    pack = ["--pack", "original", "--save-interval", "1"]
+    done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
+    assert done.returncode == 1, done.stderr
+    assert "trained to the end" in done.stdout
+    assert told in done.stderr
+    done = stepwatch(tmp_path, *pack, "--stop", "any", "--", SCRIPT, ENDLESS)
+    assert done.returncode == 1, done.stderr
+    assert "trained to the end" not in done.stdout
+    assert "the training is asked to stop because of " in done.stderr
+    assert told not in done.stderr
 
 
 def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> None:
@@ -150,7 +166,7 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
             fcntl.ioctl(ours, termios.TIOCSCTTY, 0)
 
     command = [
-        *(str(STEPWATCH), "run", "--observe", "--rule", "vanishing_gradient"),
+        *(str(STEPWATCH), "run", "--stop", "never", "--rule", "vanishing_gradient"),
         *("--out-dir", "runs/a", "--", str(SCRIPT), ENDLESS),
     ]
     process = subprocess.Popen(

@@ -49,8 +49,9 @@ def test_fires_for_the_parameter_that_stands_still() -> None:
     assert found_at(DeadOptimizer(), trial) == [5, 6, 7, 8, 9, 10, 11]
     found = next(o for o in trial.outcomes(DeadOptimizer()) if isinstance(o, IssueFound))
     assert found.evidence.tensor == "Net_b.weight"
-    told = "has a gradient and has not changed for 5 saved steps (1 of 2 parameters)"
+    told = "and has not changed for 5 saved steps (1 of 2 parameters)"
     assert told in found.evidence.sentence
+    assert "has a gradient, of l2 norm " in found.evidence.sentence
     assert found_at(DeadOptimizer(patience=2), trial)[0] == 2
 
 
