@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
 from rule_runtime.evaluation.selection import finite_means
 from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.binned_means import BinnedMeans
@@ -26,7 +26,10 @@ _MOST_CLASSES: Final = 64
 _FEWEST_ROWS: Final = 20
 _EVEN: Final = 0.6
 _FALLING: Final = -1.64
+_HARDLY: Final = 0.1
 _NO_SHARE: Final = 0.1
+_LIKE_EVEN: Final = (0.85, 1.3)
+_WHOLE: Final = 1e-4
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 
 
@@ -38,14 +41,16 @@ class Learned(NamedTuple):
         loss: Median of the bins.
         error: Its standard error.
         trend: The z-score of the Mann-Kendall test of the bins.
+        fall: Median of the first third of the bins, minus that of the last third.
         entropy: The entropy of the labels so far; 0 if one class has nearly all.
-        share: What was right in the latest 20 saved steps, of what chance leaves.
+        share: What was right in the latest 20 saved steps, of what chance leaves; 0 if not known.
     """
 
     row: int
     loss: float
     error: float
     trend: float
+    fall: float
     entropy: float
     share: float
 
@@ -59,17 +64,18 @@ class Learned(NamedTuple):
             self.entropy > 0
             and self.loss > (1 - margin) * self.entropy
             and 2 * self.error < margin * self.entropy
-            and self.trend > _FALLING
+            and (self.trend > _FALLING or self.fall < _HARDLY * margin * self.entropy)
             and self.share < _NO_SHARE
         )
 
 
 class LearnedFrequencies:
-    """The only loss of the first worker that saved labels and predictions.
+    """The only loss of the first worker that saved labels and predictions, or targets of 0 and 1.
 
     Args:
-        memory: Changed in place: `counts`, of at most 64 classes; `right`, agreements of the latest
-            20 steps; `bin`, the open bin; `bins`, the latest 20. `many`, if there are more classes.
+        memory: Changed in place: `counts`, of at most 64 classes; `first`, the first loss; `right`,
+            agreements of the latest 20 steps; `bin`, the open bin; `bins`, the latest 20. `many`,
+            if there are more classes.
     """
 
     def __init__(self, memory: dict[str, Any]) -> None:
@@ -89,9 +95,7 @@ class LearnedFrequencies:
         worker = min(of_worker)
         row = of_worker[worker]
         loss = float(finite_means(rows)[row])
-        if LossInputs(step).kind(rows.names[row], worker) not in _OF_CLASSES:
-            return None
-        if not math.isfinite(loss) or not self._count(step, worker):
+        if not math.isfinite(loss) or not self._has_counted(step, rows.names[row], worker, loss):
             return None
         bins = BinnedMeans(memory.get("bin", {}), _BIN_STEPS)
         ended = bins.add(step.mode_step, {("", ""): loss})
@@ -103,8 +107,32 @@ class LearnedFrequencies:
             return None
         means = np.array(memory["bins"])
         error = math.sqrt(math.pi / 2) * noise(means) / math.sqrt(len(means))
-        share = Agreement.total(memory["right"]).share
-        return Learned(row, float(np.median(means)), error, trend(means), self._entropy(), share)
+        share = Agreement.total(memory["right"]).share if "right" in memory else 0.0
+        third = len(means) // 3
+        fall = float(np.median(means[:third]) - np.median(means[-third:]))
+        loss = float(np.median(means))
+        return Learned(row, loss, error, trend(means), fall, self._entropy(), share)
+
+    def _has_counted(self, step: StepView, name: str, worker: str, loss: float) -> bool:
+        """Add the labels of a step; tell whether the loss can be compared with their entropy."""
+        inputs = LossInputs(step)
+        kind = inputs.kind(name, worker)
+        if kind is LossKind.BINARY:
+            return self._count_yes_and_no(inputs.of(name, worker, 1), loss)
+        return kind in _OF_CLASSES and self._count(step, worker)
+
+    def _count_yes_and_no(self, targets: Input | None, loss: float) -> bool:
+        """Add targets of 0 and 1; tell whether rows count alike, as the first loss has it."""
+        low, high = (bound * math.log(2) for bound in _LIKE_EVEN)
+        if not low <= self._memory.setdefault("first", loss) <= high or targets is None:
+            return False
+        if not math.isclose(targets.mean_square, targets.mean, abs_tol=_WHOLE):
+            return False
+        known = dict(self._memory.get("counts", ((0, 0.0), (1, 0.0))))
+        ones = targets.size * targets.mean
+        counts = known[0] + targets.size - ones, known[1] + ones
+        self._memory["counts"] = [[label, count] for label, count in enumerate(counts)]
+        return True
 
     def _count(self, step: StepView, worker: str) -> bool:
         """Add the labels of a step; tell whether there are any, with predictions."""
@@ -127,7 +155,7 @@ class LearnedFrequencies:
         return True
 
     def _entropy(self) -> float:
-        counts = np.array([count for _, count in self._memory["counts"]], np.float64)
+        counts = np.array([n for _, n in self._memory["counts"] if n > 0], np.float64)
         shares = counts / counts.sum()
         entropy = -float((shares * np.log(shares)).sum())
         is_known = counts.sum() >= _FEWEST_ROWS * len(counts) and len(counts) > 1

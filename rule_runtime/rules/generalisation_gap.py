@@ -245,8 +245,8 @@ def _times_as_many_rows(validation: Validation, training: Training) -> float:
     rows do than as one to one.
     """
     rows = [validation.beside.get(f"{side}/{validation.name}") for side in _SIDES]
-    guess = validation.beside.get(f"guess/{validation.name}", 0.0)
-    is_mean = training.start <= _SURELY_MEAN * guess
+    known = (validation.beside.get(f"{of}/{validation.name}", 0.0) for of in ("guess", "constant"))
+    is_mean = training.start <= _SURELY_MEAN * max(known)
     if not rows[0] or not rows[1] or is_mean or validation.beside_first <= 0:
         return 1.0
     times = rows[0] / rows[1]

@@ -67,8 +67,11 @@ class PlateauedLoss(LossRule):
         than 0.6 of ln(number of classes)) is the best that one answer for all rows can give a cross
         entropy. After `num_steps` steps the median of the latest 20 bins must be lower than that by
         `min_fall_percent`. It fires if, `patience` bins in a row, it is not, the bins have no
-        downward trend, twice the error of their median is less than `min_fall_percent`, and of what
-        chance leaves less than 10 % was right in the latest 20 saved steps (Cohen's kappa).
+        downward trend, or fall by less than a tenth of that from the first third to the last, twice
+        the error of their median is less than `min_fall_percent`, and of what chance leaves less
+        than 10 % was right in the latest 20 saved steps (Cohen's kappa). Of BCELoss and
+        BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2,
+        so that no class has a weight.
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. The losses
@@ -153,7 +156,7 @@ class PlateauedLoss(LossRule):
                 value=fall,
                 threshold=self.min_fall_percent,
                 told=f"is {learned.loss:.4g}, {fall:.3g} % below the {learned.entropy:.4g} that "
-                "one answer for all rows gives, and answers have nothing to do with labels",
+                "one answer for all rows gives: what was learned is how frequent labels are",
                 remedy=self.remedy,
             )
         )

@@ -228,6 +228,19 @@ def test_a_mean_stays_one_where_inputs_are_saved_now_and_then() -> None:
     assert found_at(GeneralisationGap(), trial)
 
 
+def test_a_mean_of_numbers_is_no_sum_however_far_training_has_fallen() -> None:
+    trial = TrialBuilder()
+    targets = np.random.default_rng(0).normal(0, 1, 640)
+    step = 0
+    for at in range(6):
+        for mode, size in ((ModeKeys.TRAIN, 8), (ModeKeys.EVAL, 640)):
+            inputs = {f"MSELoss_input_{number}": targets[:size] for number in range(2)}
+            loss = 1.1 if mode is ModeKeys.EVAL or not step else 0.012 * 0.3**at  # 1 to 80, too
+            trial.step(step, {**inputs, "MSELoss_output_0": loss}, mode=mode, mode_step=step)
+            step += 1
+    assert found_at(GeneralisationGap(), trial)
+
+
 def test_shares_of_errors_are_next_to_zero_from_the_beginning() -> None:
     trial = TrialBuilder()
     trial.collections(losses=("-merror$",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,54 @@ def test_classes_of_a_language_are_too_many() -> None:
     for num_classes, is_found in ((30, True), (70, False)):
         shares = np.append(np.full(num_classes - 1, 0.7 / (num_classes - 1)), 0.3)
         assert bool(found_at(PlateauedLoss(), run_of(1.0, shares=shares))) is is_found
+
+
+def run_of_yes_and_no(
+    losses: Iterable[float], *, share: float = 0.2, name: str = "BCEWithLogitsLoss"
+) -> TrialBuilder:
+    """Train on 0 and 1, of which a share is 1, given with the loss."""
+    trial = TrialBuilder()
+    targets = (np.arange(200) < 200 * share).astype(np.float32)
+    for at, loss in enumerate(losses):
+        tensors = {
+            f"{name}_input_0": np.linspace(-1, 1, 200).astype(np.float32),
+            f"{name}_input_1": targets,
+            f"{name}_output_0": np.float64(loss),
+        }
+        trial.step(5 * at, tensors, mode_step=5 * at)
+    return trial
+
+
+OF_ONES = -0.2 * np.log(0.2) - 0.8 * np.log(0.8)
+NOISE = np.random.default_rng(0).normal(0, 0.01, 60)
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_found"),
+    [
+        (OF_ONES + NOISE, True),  # what is learned is how frequent the ones are
+        (0.98 * OF_ONES + NOISE, True),
+        (0.9 * OF_ONES + NOISE, False),
+        (np.log(2) + 0.1 * 0.9 ** np.arange(60), True),  # half is answered everywhere
+        (OF_ONES * 0.995 ** np.arange(60) + NOISE, False),
+    ],
+)
+def test_the_share_of_ones_is_not_all_there_is_to_learn(
+    losses: np.ndarray, *, is_found: bool
+) -> None:
+    trial = run_of_yes_and_no([*[0.7] * 4, *losses])
+    found = [step for step in found_at(PlateauedLoss(), trial) if step >= 150]
+    assert bool(found) is is_found
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        run_of_yes_and_no([*[1.4] * 4, *(OF_ONES + NOISE)]),  # ones have a weight
+        run_of_yes_and_no([*[0.7] * 4, *(0.325 + NOISE)], share=0.1),  # ones are rare
+        run_of_yes_and_no([*[0.7] * 4, *(OF_ONES + NOISE)], share=0.0),
+        run_of_yes_and_no([*[0.7] * 4, *(OF_ONES + NOISE)], name="FocalLoss"),
+    ],
+)
+def test_losses_of_yes_and_no_that_tell_nothing_of_it(trial: TrialBuilder) -> None:
+    assert not found_at(PlateauedLoss(), trial)
