@@ -153,6 +153,7 @@ _RECOMMENDED: Final = Pack(
         "WorseThanGuessing": {},
         "GeneralisationGap": {},
         "SuspiciouslyGood": {},
+        "VanishingGradient": {"max_share": 1e-6, "patience": 10},
         "GradientNormExplosion": {},
         "LearningRateTooHigh": {},
         "LearningRateTooLow": {},

@@ -9,11 +9,14 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    import numpy.typing as npt
+
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["VanishingGradient"]
 
@@ -30,6 +33,7 @@ class VanishingGradient(Rule):
     What it detects:
         A parameter whose gradient has a mean absolute value below `threshold`, at any step and on
         any worker. A gradient that is exactly zero, as that of a layer behind dead units, counts.
+        On request only where that lasts, and where other parameters get far larger gradients.
 
     Why it matters:
         Such a parameter hardly moves however long the training runs, and nothing in front of it
@@ -44,9 +48,16 @@ class VanishingGradient(Rule):
         that layer takes the mean out. So `<layer>.bias` is passed over where the gradient of
         `<layer>.weight` has not vanished and is more than a thousand times as large: the layer gets
         its gradients, and in the sum that is the bias's they cancel out.
+        With a `max_share` below 1 a mean(|g|) must also be smaller than that share of the largest
+        one of its worker at the step: a model whose loss is next to zero has small gradients
+        everywhere, and nothing has vanished on its way. With a `patience` above 1 it fires at the
+        last of as many saved steps in a row of one tensor; of more than 2,048 tensors, of all
+        workers together, as many are followed.
 
     Parameters:
         threshold: Mean absolute value below which a gradient counts as vanished.
+        max_share: Share of the largest gradient of the worker that it must be below; 1 for any.
+        patience: Saved steps in a row.
 
     What to try:
         Look for dead ReLUs and detached parts of the graph; use ReLU-like activations,
@@ -58,43 +69,73 @@ class VanishingGradient(Rule):
         of which a batch touches few rows; losses that are scaled down by a large factor.
 
     Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
+        The built-in rule of the same name of Amazon SageMaker Debugger; `max_share` and `patience`
+        are Stepwatch's.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7
+    max_share: Annotated[float, GreaterThan(0), AtMost(1), Unit("times the largest gradient")] = 1.0
+    patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 1
 
     collections = (CollectionConfig("gradients", {"save_interval": "500"}),)
 
-    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the smallest mean(|g|) of the step with the threshold.
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare mean(|g|) with the threshold, and with the largest one.
 
         Args:
             step: What was saved at the step.
-            memory: Not used.
+            memory: With a patience `rows`: for how many saved steps each of at most 2,048 gradients
+                had vanished.
         """
         rows = step.tensors(collections=("gradients",))
         if not len(rows):
             return NotEvaluated("no tensor of the collection gradients was saved")
         abs_mean = rows.column("abs_mean")
-        smallest = float(np.fmin.reduce(abs_mean))
-        if not smallest < np.inf:
+        if not float(np.fmin.reduce(abs_mean)) < np.inf:
             return NotEvaluated("no gradient has a finite element")
-        if smallest >= self.threshold:
+        vanished = abs_mean < self._thresholds(rows, abs_mean)
+        if vanished.any():
+            vanished &= ~cancelled_biases(rows, abs_mean, least=self.threshold)
+        streaks = self._streaks(rows, vanished, memory)
+        found = vanished & (streaks >= self.patience)
+        if not found.any():
             return Passed()
-        is_cancelled = cancelled_biases(rows, abs_mean, least=self.threshold)
-        sizes = np.where(is_cancelled, np.nan, abs_mean)
-        if not (sizes < self.threshold).any():
-            return Passed()
-        at = worst(rows, sizes, largest=False)
+        at = worst(rows, np.where(found, abs_mean, np.nan), largest=False)
+        lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         return IssueFound(
             evidence(
                 step,
                 rows,
                 at,
                 measure="abs_mean",
-                value=sizes[at],
+                value=abs_mean[at],
                 threshold=self.threshold,
-                told=f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}",
+                told=f"mean(|g|) {abs_mean[at]:.3g} < {self.threshold:g}{lasted}",
                 remedy=_REMEDY,
             )
         )
+
+    def _thresholds(
+        self, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
+    ) -> npt.NDArray[np.float64]:
+        """Return below what the gradient of each row [R] has vanished."""
+        thresholds = np.full(len(rows), self.threshold)
+        if self.max_share < 1:
+            workers = np.array(rows.workers)
+            for worker in set(rows.workers):
+                own = workers == worker
+                largest = float(np.fmax.reduce(abs_mean[own]))
+                thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
+        return thresholds
+
+    def _streaks(
+        self, rows: TensorRows, vanished: npt.NDArray[np.bool_], memory: Memory
+    ) -> npt.NDArray[np.int64]:
+        """Return for how many saved steps the gradient of each row [R] has vanished by now."""
+        if self.patience == 1:
+            return vanished.astype(np.int64)
+        keys = row_keys(rows.names, rows.workers)
+        known = RowMemory(memory.get("rows", ""))
+        streaks = known.update(keys, np.zeros(len(keys), np.uint32), vanished)
+        memory["rows"] = known.to_json()
+        return streaks

@@ -178,7 +178,7 @@ def test_a_rule_is_explained() -> None:
     assert "Asks the hook to save:\n    gradients" in output
     status, found = invoke_json("rules", "explain", "VanishingGradient")
     assert found["parameters"][0]["name"] == "threshold"
-    assert found["packs"] == ["original"]
+    assert found["packs"] == ["original", "recommended"]
     assert "Caution" not in output
     assert "Caution: with its defaults" in invoke("rules", "explain", "loss_not_decreasing")[1]
     status, output = invoke("rules", "explain", "vanishing")

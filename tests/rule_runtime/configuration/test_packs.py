@@ -13,6 +13,7 @@ from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
 from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 
 NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
@@ -35,7 +36,10 @@ def test_the_rules_of_the_original_have_their_defaults() -> None:
 def test_the_recommended_pack_leaves_out_what_alarms_on_healthy_runs() -> None:
     rules = PACKS["recommended"].rules()
     assert {"NonFinite", "LossDiverging", "DeadOptimizer", "PlateauedLoss"} <= set(rules)
-    assert not {"LossNotDecreasing", "VanishingGradient", "Overtraining", "TreeDepth"} & set(rules)
+    assert not {"LossNotDecreasing", "Overtraining", "TreeDepth"} & set(rules)
+    vanishing = rules["VanishingGradient"]
+    assert isinstance(vanishing, VanishingGradient)
+    assert (vanishing.max_share, vanishing.patience) == (1e-6, 10)
     assert PACKS["recommended"].stops <= set(rules)
 
 

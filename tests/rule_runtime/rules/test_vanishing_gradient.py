@@ -7,6 +7,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, P
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.rules.runs import found_at
 
 
 class TestVanishingGradientContract(RuleContract):
@@ -152,3 +153,41 @@ def test_a_real_bias_in_front_of_a_normalisation_layer() -> None:
     assert isinstance(outcome_of(**gradients), Passed)
     del gradients["gradient__Net_0.weight"]
     assert isinstance(outcome_of(**gradients), IssueFound)
+
+
+def run_of(small: float, large: float, num_steps: int = 12) -> TrialBuilder:
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        trial.step(step, {"gradient/a": np.full(4, small), "gradient/b": np.full(4, large)})
+    return trial
+
+
+@pytest.mark.parametrize(("small", "large", "is_found"), [
+    (1e-10, 1e-2, True),
+    (1e-10, 1e-6, False),  # what is small everywhere has not vanished on its way
+    (0.0, 1e-2, True),
+    (0.0, 0.0, False),
+    (1e-6, 10.0, False),  # not below the threshold
+])  # fmt: skip
+def test_it_may_have_to_be_small_beside_others(
+    small: float, large: float, *, is_found: bool
+) -> None:
+    assert bool(found_at(VanishingGradient(max_share=1e-6), run_of(small, large))) is is_found
+    assert found_at(VanishingGradient(), run_of(small, large)) or small > 1e-7
+
+
+def test_it_may_have_to_last() -> None:
+    rule = VanishingGradient(patience=10)
+    assert found_at(rule, run_of(1e-9, 1.0)) == [9, 10, 11]
+    (found, *_) = (o for o in run_of(1e-9, 1.0).outcomes(rule) if isinstance(o, IssueFound))
+    assert found.evidence.sentence == "gradient/a: mean(|g|) 1e-09 < 1e-07, for 10 saved steps"
+    trial = run_of(1e-9, 1.0, 9)
+    trial.step(9, {"gradient/a": np.ones(4), "gradient/b": np.ones(4)})
+    for step in range(10, 19):
+        trial.step(step, {"gradient/a": np.full(4, 1e-9), "gradient/b": np.ones(4)})
+    assert not found_at(rule, trial)
+
+
+class TestVanishingGradientThatLastsContract(RuleContract):
+    def make_rule(self) -> VanishingGradient:
+        return VanishingGradient(patience=3)
