@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_columns", "as_targets", "telling_columns"]
+__all__ = ["are_next", "as_columns", "as_targets", "telling_columns"]
 
 _MOST_ELEMENTS: Final = 1 << 22
 _FEWEST_ROWS: Final = 8
@@ -91,3 +91,19 @@ def _follow(
     differs = (with_it != steps[:, None]).sum(0)
     follows: npt.NDArray[np.bool_] = ~against.any(0) & (differs <= _ROUNDED * len(steps))
     return follows
+
+
+def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) -> bool:
+    """Tell whether targets are what comes next in a sequence, where that is seen.
+
+    Args:
+        values: Whole numbers [B, L], of which not all are the same; None for none.
+        targets: Whole numbers [B, L] or [B L], equal to values[:, 1:] but for the last ones.
+    """
+    if values is None or targets is None or values.size != targets.size:
+        return False
+    is_whole = values.dtype.kind in "iu" and targets.dtype.kind in "iu"
+    if not is_whole or values.ndim != _MATRIX or values.shape[1] < _MATRIX:
+        return False
+    is_moved = np.array_equal(values[:, 1:], targets.reshape(values.shape)[:, :-1])
+    return bool(is_moved and (values != values.flat[0]).any())

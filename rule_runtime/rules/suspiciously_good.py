@@ -16,9 +16,15 @@ from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.evaluation.tree_limits import nearest_of_trees
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.numerics.series_memory import MAX_SERIES
-from rule_runtime.numerics.telling_columns import as_columns, as_targets, telling_columns
+from rule_runtime.numerics.telling_columns import (
+    are_next,
+    as_columns,
+    as_targets,
+    telling_columns,
+)
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -38,11 +44,8 @@ _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
-_FALLEN: Final = 0.25
-_WAY: Final = 0.8
-_WAY_OF_SEVERAL: Final = 0.9
-_STEP: Final = 0.02
 _MODEL_INPUT: Final = r"^[A-Z]\w*_input_[0-9]+$"
+_LOOKING_AHEAD: Final = 0.05
 _MAX_PAIRS: Final = 8
 _MAX_COLUMNS: Final = 64
 
@@ -55,8 +58,8 @@ class SuspiciouslyGood(ValidationRule):
         the training loss; or a column of the inputs that is the target in another form.
 
     Why it matters:
-        Where the answer is among the inputs, or the same rows are in both sets, validation looks
-        perfect and the model is worthless where it is used.
+        Where the answer is among the inputs (also because a mask was forgotten), or the same rows
+        are in both sets, validation looks perfect and the model is worthless where it is used.
 
     How it decides:
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
@@ -80,6 +83,10 @@ class SuspiciouslyGood(ValidationRule):
         small as that of scores which went 0.8 of the way (0.9 for `mlogloss`) that they can go in
         so many rounds, if all rows are right in each of them.
 
+        Where targets are the model's input moved by one place (whole numbers [B, L], as of a
+        language model), the loss of validation is too good below 5 % of that at the beginning: what
+        comes next in a text is not known so well, unless the model sees it.
+
         Where values of what a model and its loss get are saved (`{model}_input_...`, and
         `..._input_1` of the loss), the columns of inputs of several columns are compared with
         targets that are one number or class for each row. Numbers are told by a column that rises,
@@ -97,7 +104,7 @@ class SuspiciouslyGood(ValidationRule):
 
     Known false alarms:
         Tasks without noise that a model can solve exactly, such as a known function, above all one
-        that rises with one of the inputs.
+        that rises with one of the inputs; language models of texts that are all alike.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -126,7 +133,8 @@ class SuspiciouslyGood(ValidationRule):
     measure: ClassVar[str] = "validation_loss"
     remedy: ClassVar[str] = (
         "Look for the target among the inputs (a column computed from it, a number of the row, a "
-        "time after the event), for rows that are in both sets, and for scaling fitted on all data."
+        "time after the event), a model of sequences that sees what comes next, rows that are in "
+        "both sets, and scaling fitted on all data."
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -208,6 +216,7 @@ class SuspiciouslyGood(ValidationRule):
             is_distance = inputs.kind(name, worker) in _OF_NUMBERS
             if is_distance and targets is not None and targets.dtype.startswith("float"):
                 found[f"distance/{name}"] = 1.0
+        found |= {f"next/{loss}": 1.0 for loss in _losses_of_what_is_next(step)}
         return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
@@ -220,6 +229,8 @@ class SuspiciouslyGood(ValidationRule):
         by_trees = _OF_XGBOOST.match(validation.name) is not None
         share = self.max_loss_percent / 100
         limit = share * training.start * (_TREES if by_trees else 1.0)
+        if f"next/{validation.name}" in validation.beside:
+            limit = _LOOKING_AHEAD * training.start
         is_distance = f"distance/{validation.name}" in validation.beside
         if is_distance or _DISTANCE.search(validation.name):
             is_rms = by_trees and validation.name.partition("-")[2] == "rmse"
@@ -228,7 +239,7 @@ class SuspiciouslyGood(ValidationRule):
         if validation.beside.get("share", 0.0) > _DOMINATING:
             as_good = _DOMINATED
             if validation.now <= _AS_GOOD_TREES * training.now:
-                limit = max(limit, _nearest(validation, training))
+                limit = max(limit, nearest_of_trees(validation, training))
         if not 0 <= validation.now < limit or validation.now > as_good * training.now:
             return None
         return Finding(
@@ -238,37 +249,6 @@ class SuspiciouslyGood(ValidationRule):
             f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and about as "
             f"small as that of training, {training.now:.3g}",
         )
-
-
-def _nearest(validation: Validation, training: Training) -> float:
-    """Return a loss of classes that trees reach that are right in nearly all rows; else 0.
-
-    A score s of what is always right grows by eta (1 + exp(-s)) a round, from 0.
-    """
-    way, metric = validation.beside.get("way", 0.0), validation.name.partition("-")[2]
-    if not 0 < way < math.log(1e9):
-        return 0.0
-    if metric == "logloss":
-        score, others = _WAY * math.log(2 * math.exp(way) - 1), 1
-    elif metric == "mlogloss" and "classes" in validation.beside:
-        others = max(int(validation.beside["classes"]) - 1, 1)
-        score = _WAY_OF_SEVERAL * _ahead(way, others)
-    else:
-        return 0.0
-    return min(math.log1p(others * math.exp(-score)), _FALLEN * training.start)
-
-
-def _ahead(way: float, others: int) -> float:
-    """Return how far the score of the right class is ahead of others after eta times the rounds.
-
-    With the probability p of the right class, and q of each other one, XGBoost's second derivative
-    of softmax, 2 p (1 - p), makes steps of eta / (2 p) up and eta / (2 (1 - q)) down.
-    """
-    ahead = 0.0
-    for _ in range(math.ceil(way / _STEP)):
-        total = math.exp(ahead) + others
-        ahead += _STEP / 2 * (total / math.exp(ahead) + total / (total - 1))
-    return ahead
 
 
 def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
@@ -286,6 +266,16 @@ def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
             continue
         for loss, _ in sorted(pair for pair in of_losses if pair[1] == worker):
             yield at, f"{loss}_input_1"
+
+
+def _losses_of_what_is_next(step: StepView) -> Iterator[str]:
+    """Yield the losses whose targets are an input of a model, one place further on."""
+    inputs = step.tensors(regex=(_MODEL_INPUT,))
+    for at, of_targets in _pairs(step, inputs):
+        name, worker = inputs.names[at], inputs.workers[at]
+        values = step.values((name, of_targets), worker)
+        if are_next(values.get(name), values.get(of_targets)):
+            yield of_targets.replace("_input_1", "_output_0")
 
 
 def _telling(

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rule_runtime.numerics.telling_columns import as_columns, as_targets, telling_columns
+from rule_runtime.numerics.telling_columns import (
+    are_next,
+    as_columns,
+    as_targets,
+    telling_columns,
+)
 
 RANDOM = np.random.default_rng(0)
 NOISE = RANDOM.normal(0, 1, (60, 5))
@@ -86,3 +91,28 @@ def test_columns_are_of_several_elements_for_each_row(
     shape: tuple[int, ...], *, is_known: bool
 ) -> None:
     assert (as_columns(np.zeros(shape), 9) is not None) is is_known
+
+
+TEXT = RANDOM.integers(0, 9, (8, 13))
+
+
+@pytest.mark.parametrize(
+    ("values", "targets", "is_next"),
+    [
+        (TEXT[:, :-1], TEXT[:, 1:], True),
+        (TEXT[:, :-1], TEXT[:, 1:].reshape(-1), True),
+        (TEXT[:, :-1].astype(np.int32), np.roll(TEXT[:, :-1], -1, 1), True),
+        (TEXT[:, :-1], TEXT[:, :-1], False),
+        (TEXT[:, 1:], TEXT[:, :-1], False),
+        (TEXT, TEXT[:, 1:], False),
+        (TEXT[:, :-1] * 1.0, TEXT[:, 1:] * 1.0, False),
+        (TEXT[:, :1], TEXT[:, 1:2], False),
+        (TEXT * 0, TEXT * 0, False),
+        (TEXT, None, False),
+        (None, TEXT, False),
+    ],
+)
+def test_targets_that_come_next_in_a_sequence(
+    values: np.ndarray | None, targets: np.ndarray | None, *, is_next: bool
+) -> None:
+    assert are_next(values, targets) is is_next

@@ -313,3 +313,26 @@ def test_trees_of_many_classes_that_are_told_their_labels(
     )
     # Within these rounds the loss does not come near to zero, whatever the columns tell.
     assert (judged(trial, SuspiciouslyGood()).evidence is not None) is has_leak
+
+
+@pytest.mark.parametrize(("loss", "is_next", "is_found"), [
+    (0.15, True, True),
+    (0.15, False, False),
+    (0.25, True, False),
+])  # fmt: skip
+def test_what_comes_next_in_a_text_is_never_known_so_well(
+    loss: float, *, is_next: bool, is_found: bool
+) -> None:
+    text = np.random.default_rng(0).integers(0, 64, (4, 9))
+    targets = text[:, 1:] if is_next else text[::-1, 1:]
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",))
+    for step in range(40):
+        is_validation = step % 10 == 9
+        tensors = {"NextLoss_output_0": loss if is_validation or step > 9 else np.log(64)}
+        if not is_validation:
+            tensors |= {"GPT_head.weight": np.ones((2, 2)), "GPT_input_0": text[:, :-1]}
+            tensors |= {"NextLoss_input_1": targets}
+        mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
+        trial.step(step, tensors, mode=mode, mode_step=step)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
