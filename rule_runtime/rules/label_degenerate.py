@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["LabelDegenerate"]
 
 _RARE: Final = 10
+_RARE_EVERYWHERE: Final = 2
+_ENOUGH: Final = 100
 _LEARNED: Final = 0.1
 _TWO: Final = 2
 _NOT_RARE: Final = 0.049
@@ -49,15 +51,16 @@ class LabelDegenerate(Rule):
         steps or more; once two values were seen it never fires again for that tensor. If the one
         value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
         it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
-        rows are needed, unless it has 5 % or more of the labels in other modes than training. How
-        many of the labels in other modes differ from the one value is known at least, from their
-        mean, standard deviation and extremes: with a share s of 50 labels or more, 20 / s rows are
-        enough, for such a run of rows has a chance of exp(-20).
-        Targets of a loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more
-        than a tenth of its first value: a model learns a constant answer fast, and where it does
-        not the targets are not the answer (contrastive learning with the match in front,
-        adversarial training). Labels with NaN or infinite elements count with the finite ones. Of
-        more than 32 such tensors the first 32 are judged.
+        rows are needed, unless it has 5 % or more of the labels in other modes than training; twice
+        as many suffice if none of 100 or more of those is of the other class, for a model that is
+        not even validated by it learns nothing of it. How many of the labels in other modes differ
+        from the one value is known at least, from their mean, standard deviation and extremes: with
+        a share s of 50 labels or more, 20 / s rows are enough, for such a run of rows has a chance
+        of exp(-20). Targets of a loss, `..._input_1`, are left alone while that loss,
+        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
+        fast, and where it does not the targets are not the answer (contrastive learning with the
+        match in front, adversarial training). Labels with NaN or infinite elements count with the
+        finite ones. Of more than 32 such tensors the first 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -185,8 +188,9 @@ class LabelDegenerate(Rule):
             return False
         if loss is not None and first_loss is not None and loss > _LEARNED * first_loss:
             return False
-        may_be_rare = low in (0, 1) and num_classes <= _TWO and share_elsewhere < _NOT_RARE
-        needed = float(self.samples * (_RARE if may_be_rare else 1))
+        may_be_rare = low in (0, 1) and num_classes <= _TWO and not share_elsewhere >= _NOT_RARE
+        rare = _RARE_EVERYWHERE if share_elsewhere == 0 else _RARE
+        needed = float(self.samples * (rare if may_be_rare else 1))
         if share_elsewhere >= _NOT_RARE:
             needed = min(needed, _NO_CHANCE / share_elsewhere)
         return bool(size >= needed)
@@ -229,16 +233,19 @@ def _num_rows(rows: TensorRows) -> list[float]:
 def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:
     """Return which share of the labels outside of training differs from a value, at least.
 
-    None is farther from it than the extremes, so their mean square distance from it is at most
-    this share of the square of that.
+    NaN if there are fewer than 50, or fewer than 100 none of which differs. None is farther from it
+    than the extremes, so their mean square distance from it is at most this share of the square of
+    that.
     """
     known = memory.get("elsewhere", {}).get(f"{worker}/{name}")
     if known is None or known[0] < _FEWEST:
-        return 0.0
+        return math.nan
     num, total, squares, least, most = known
     farthest = max(most - value, value - least)
+    if farthest <= 0:
+        return 0.0 if num >= _ENOUGH else math.nan
     square = squares / num - 2 * value * total / num + value * value
-    return min(max(square / farthest**2, 0.0), 1.0) if farthest > 0 else 0.0
+    return min(max(square / farthest**2, 0.0), 1.0)
 
 
 def _of_trees(step: StepView, memory: Memory) -> Outcome | None:

@@ -112,7 +112,8 @@ def test_more_tensors_than_can_be_followed_do_not_break_it() -> None:
         (np.arange(100) % 15 < 1, 19),  # 7 % are of the other class
         (np.arange(100) % 50 < 1, 78),  # 2 % are
         (np.arange(40) % 2 < 1, 78),  # too few rows to tell
-        (np.zeros(100), 78),
+        (np.zeros(99), 78),
+        (np.zeros(100), 19),  # nobody would see whether it was learned
         (np.arange(100) % 3, 19),  # two in three are other classes
     ],
 )
