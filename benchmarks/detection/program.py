@@ -17,6 +17,7 @@ PARTS: Final = (
     "second_held_out",
     "third_held_out",
     "fourth_held_out",
+    "fifth_held_out",
 )
 HEALTHY: Final = "healthy"
 

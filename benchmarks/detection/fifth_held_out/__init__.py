@@ -1,0 +1,1 @@
+"""Everyday trainings by yet another author, who read neither rules nor results."""
