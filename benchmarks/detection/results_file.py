@@ -21,8 +21,9 @@ __all__ = ["digest_of_rules", "results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "fifth_held_out": "Programs that were held out a fifth time",
     "fourth_held_out": "Programs that were held out a fourth time",
-    "third_held_out": "Held-out programs",
+    "third_held_out": "Programs that were held out a third time",
     "second_held_out": "Programs that were held out a second time",
     "first_held_out": "Programs that were held out from the first version",
     "calibration": "Calibration programs",
