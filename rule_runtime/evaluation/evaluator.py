@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
+from rule_runtime.evaluation.reason_tally import counted_in
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
 
@@ -46,6 +48,7 @@ class Evaluation:
         not_applicable: Number of steps that are none of those that it judges.
         last_reason: Why the last of those that it could not judge could not be judged; without any,
             why the last one was not applicable.
+        reasons: Why steps could not be judged, and how many each.
         failure: Why the rule is shown no further step; empty as long as it works.
     """
 
@@ -59,6 +62,7 @@ class Evaluation:
         self.not_evaluated = counts.not_evaluated
         self.not_applicable = counts.not_applicable
         self.last_reason = counts.last_reason
+        self.reasons = counts.reasons
         self.failure = counts.failure
 
     @classmethod
@@ -98,15 +102,15 @@ class Evaluation:
                 self.last_reason = outcome.reason
             return outcome
         if isinstance(outcome, (NotEvaluated, Failed)):
-            self.not_evaluated += 1
-            self.last_reason = outcome.reason
+            self._count(outcome.reason, step.mode.name)
             if isinstance(outcome, Failed):
                 self.failure = f"{outcome.reason}, at step {step.step}"
             return outcome
         self.evaluated += 1
         if isinstance(outcome, IssueFound):
             seen = self.evidence
-            self.evidence = outcome.evidence if seen is None else seen.seen_again(step.step)
+            found = replace(outcome.evidence, mode_step=step.mode_step)
+            self.evidence = found if seen is None else seen.seen_again(step.step)
         return outcome
 
     def skip(self, reason: str) -> None:
@@ -116,8 +120,7 @@ class Evaluation:
             reason: Why.
         """
         if not self.failure:
-            self.not_evaluated += 1
-            self.last_reason = reason
+            self._count(reason, "")
 
     def counts(self, unreadable: int, last_problem: str) -> Counts:
         """Return the counts so far.
@@ -134,7 +137,13 @@ class Evaluation:
             unreadable=unreadable,
             last_problem=last_problem,
             failure=self.failure,
+            reasons=self.reasons,
         )
+
+    def _count(self, reason: str, mode: str) -> None:
+        self.not_evaluated += 1
+        self.last_reason = reason
+        self.reasons = counted_in(self.reasons, reason, mode)
 
     def _check(self, step: StepView) -> Outcome:
         memory = _json_copy(self.memory)

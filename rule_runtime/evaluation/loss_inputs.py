@@ -18,12 +18,26 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["LOSS_INPUTS", "Input", "LossInputs", "LossKind", "only_outputs", "size_of_error"]
+__all__ = [
+    "LOSS_INPUTS",
+    "USE_LOSS_MODULE",
+    "Input",
+    "LossInputs",
+    "LossKind",
+    "only_outputs",
+    "size_of_error",
+]
 
 LOSS_INPUTS: Final = CollectionConfig(
     "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
 )
 """What the hook is to save for a rule that looks at the inputs of losses."""
+
+USE_LOSS_MODULE: Final = (
+    "compute the loss with a module, as nn.CrossEntropyLoss and not F.cross_entropy: of functions "
+    "the hook sees less"
+)
+"""What to change where rules lack what modules of losses tell."""
 
 _OUTPUT: Final = "_output"
 _FUNCTION: Final = "Loss"

@@ -35,12 +35,14 @@ class Finding(NamedTuple):
         value: What was measured.
         threshold: What it was compared with.
         told: The finding in words.
+        remedy: What to try first; empty for what the rule says of all its findings.
     """
 
     excess: float
     value: float
     threshold: float
     told: str
+    remedy: str = ""
 
 
 class LossRule(Rule):
@@ -156,7 +158,7 @@ class LossRule(Rule):
                 value=found[worst].value,
                 threshold=found[worst].threshold,
                 told=found[worst].told,
-                remedy=self.remedy,
+                remedy=found[worst].remedy or self.remedy,
             )
         )
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from rule_runtime.evaluation.reason_tally import commonest
 from rule_runtime.evaluation.wording import counted
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.evaluation.state import Counts, EvaluationState
 
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
@@ -75,6 +76,7 @@ class Evidence:
         first_step: Global step of the first finding; `step` unless given.
         last_step: Global step of the last finding so far; `step` unless given.
         count: Number of steps with a finding so far.
+        mode_step: The step's number within its mode; None where nobody said it.
     """
 
     step: int
@@ -89,6 +91,7 @@ class Evidence:
     first_step: int = -1
     last_step: int = -1
     count: int = 1
+    mode_step: int | None = None
 
     def __post_init__(self) -> None:
         if self.first_step < 0:
@@ -98,8 +101,10 @@ class Evidence:
 
     @property
     def line(self) -> str:
-        """The finding in one line, with the worker and the mode."""
-        return f"{self.sentence} ({self.worker}, {self.mode})"
+        """The finding in one line, with the worker, the mode and its own count of steps."""
+        is_same = self.mode_step in (None, self.step)
+        mode = self.mode if is_same else f"{self.mode} step {self.mode_step}"
+        return f"{self.sentence} ({self.worker}, {mode})"
 
     @property
     def seen(self) -> str:
@@ -118,9 +123,11 @@ class Evidence:
 
     def to_json(self) -> dict[str, Any]:
         """Return a dict that any JSON encoder takes; non-finite numbers become their names."""
+        known = {} if self.mode_step is None else {"mode_step": self.mode_step}
         return {
             "step": self.step,
             "mode": self.mode,
+            **known,
             "worker": self.worker,
             "tensor": self.tensor,
             "measure": self.measure,
@@ -153,6 +160,7 @@ class Evidence:
             last_step=int(data["last_step"]),
             count=int(data["count"]),
             remedy=str(data["remedy"]),
+            mode_step=None if data.get("mode_step") is None else int(data["mode_step"]),
         )
 
 
@@ -232,8 +240,8 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     else:
         evaluated = counted(counts.evaluated, "step")
         text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"
-        if counts.not_evaluated and counts.last_reason:
-            text += f", the last because {counts.last_reason}"
+        if counts.not_evaluated:
+            text += _because(counts)
         if counts.not_applicable:
             text += f"; {counts.not_applicable} not applicable"
         if counts.unreadable:
@@ -246,6 +254,18 @@ def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
     if len(text) > MAX_STATUS_DETAILS_LENGTH:
         text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
     return text
+
+
+def _because(counts: Counts) -> str:
+    """Return why most of the steps that were not evaluated were not."""
+    most = commonest(counts.reasons)
+    if most is None:  # a state of an earlier version
+        return f", the last because {counts.last_reason}" if counts.last_reason else ""
+    is_all = most.count == counts.not_evaluated
+    told = "" if is_all else f", {most.count} of them"
+    if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
+        told = f"{', all' if is_all else told} of mode {most.mode},"
+    return f"{told} because {most.text}"
 
 
 def is_insufficient(details: str) -> bool:

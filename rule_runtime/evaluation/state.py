@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rule_runtime.evaluation.outcome import Evidence, RuleStatus
+from rule_runtime.evaluation.reason_tally import Reason, commonest
 from rule_runtime.evaluation.run_progress import Progress, WorkerProgress
 
 __all__ = ["Counts", "EvaluationState", "Progress", "WorkerProgress"]
@@ -35,6 +36,7 @@ class Counts:
         failure: Why no further step is shown to the rule: it raised, or answered with nonsense.
         given_up: How often steps were fed without waiting for a worker any longer, each worker
             counted.
+        reasons: Why steps could not be judged, and how many each.
     """
 
     evaluated: int = 0
@@ -46,6 +48,16 @@ class Counts:
     missing: int = 0
     failure: str = ""
     given_up: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def main_reason(self) -> str:
+        """Why most of the steps that the rule could not judge could not be judged.
+
+        Without any, why the last one was not applicable.
+        """
+        most = commonest(self.reasons)
+        return self.last_reason if most is None else most.text
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
@@ -59,6 +71,7 @@ class Counts:
             "missing": self.missing,
             "failure": self.failure,
             "given_up": self.given_up,
+            "reasons": [each.to_json() for each in self.reasons],
         }
 
     @classmethod
@@ -78,6 +91,7 @@ class Counts:
             missing=int(data.get("missing", 0)),
             failure=str(data.get("failure", "")),
             given_up=int(data.get("given_up", 0)),
+            reasons=tuple(map(Reason.from_json, data.get("reasons", ()))),
         )
 
 
@@ -126,7 +140,7 @@ class EvaluationState:
     def reason(self) -> str:
         """Why nothing could be judged, for a status of Error."""
         counts = self.counts
-        found = self.blocked_by or counts.failure or counts.last_reason or counts.last_problem
+        found = self.blocked_by or counts.failure or counts.main_reason or counts.last_problem
         return found or _NO_STEP
 
     @property

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
+from rule_runtime.evaluation.loss_inputs import USE_LOSS_MODULE
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
@@ -168,7 +169,7 @@ class ValidationRule(Rule):
         else:
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         if found is None:
-            return NotEvaluated("there is no loss of validation to judge")
+            return NotEvaluated(f"there is no loss of validation to judge: {USE_LOSS_MODULE}")
         found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}
         if not found:
             return Passed()
@@ -182,7 +183,7 @@ class ValidationRule(Rule):
                 value=finding.value,
                 threshold=finding.threshold,
                 told=finding.told,
-                remedy=self.remedy,
+                remedy=finding.remedy or self.remedy,
             )
         )
 

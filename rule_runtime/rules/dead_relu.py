@@ -91,7 +91,9 @@ class DeadRelu(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
-            return NotEvaluated("no output of a ReLU layer was saved")
+            return NotEvaluated(
+                "no output of a ReLU layer was saved: nn.ReLU is one, F.relu is not"
+            )
         dead = np.full(len(rows), np.nan)
         num_units = np.zeros(len(rows), dtype=np.int64)
         for at, value in row_values(step, rows):

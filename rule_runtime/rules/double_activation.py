@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, only_outputs
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, only_outputs
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -116,7 +116,9 @@ class DoubleActivation(Rule):
         names = [f"{kind}_input" for kind in _KINDS]
         rows = step.tensors(collections=names, regex=_inputs_of_losses(step))
         if not len(rows):
-            return NotEvaluated("neither inputs of losses nor of activations were saved")
+            return NotEvaluated(
+                f"neither inputs of losses nor of activations were saved: {USE_LOSS_MODULE}"
+            )
         is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
         slowly = _probabilities(step, rows)
         squeezed = _squeezed(rows, is_scores)

@@ -49,6 +49,9 @@ _LEARNED_OF_TREES: Final = 0.003
 _RISEN_OF_TREES: Final = 1.002
 _TURNED: Final = 0.1
 _NO_RISE: Final = 1.25
+_NOT_LEARNED: Final = (
+    "Training has not learned more than that either: check that labels belong to their inputs."
+)
 
 
 class GeneralisationGap(ValidationRule):
@@ -232,7 +235,9 @@ class GeneralisationGap(ValidationRule):
         elif _is_learned_by_heart(validation, training):
             told += f"it was {validation.first:.3g} at first and has never been much below"
         elif constant and is_guessing(validation, training, constant):
-            told += f"it has never been below {constant:.3g}, which one answer for all rows gives"
+            told += f"it was never 1 % below {constant:.4g}, which one answer for all rows gives"
+            remedy = _NOT_LEARNED if training.now > _NO_BETTER * constant else ""
+            return Finding(gap, gap, 0.0, told, remedy)
         else:
             return None
         return Finding(gap, gap, 0.0, told)

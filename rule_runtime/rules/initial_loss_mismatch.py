@@ -10,7 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_inputs import (
+    LOSS_INPUTS,
+    USE_LOSS_MODULE,
+    LossInputs,
+    LossKind,
+    size_of_error,
+)
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -28,6 +34,13 @@ _UNSURE: Final = 2.0
 _LEAST: Final = 0.5
 _ROUNDING: Final = 1.05
 _NEGATIVE: Final = -1e-4
+_UNKNOWN_LOSS: Final = (
+    f"nobody knows what guessing gives for losses of these names: {USE_LOSS_MODULE}"
+)
+_UNKNOWN_CLASSES: Final = (
+    "the number of classes is not known, and so not what guessing gives: save the inputs of the "
+    "loss (include_regex `[Ll]oss_input_`), or the collection `biases`"
+)
 _REMEDY: Final = (
     "Check that the loss fits the outputs and targets (logits or probabilities, a LogSoftmax ahead "
     "of NLLLoss, sum or mean over the batch), scale inputs and targets, and initialise the last "
@@ -52,18 +65,19 @@ class InitialLossMismatch(Rule):
         BCEWithLogitsLoss; and for MSELoss, L1Loss, SmoothL1Loss and HuberLoss that of answering 0,
         the mean square of the targets or its root, but not less than 1. It fires if the loss is
         more than `max_ratio` times as large. The number of classes is the second dimension of the
-        scores, `..._input_0`, or else the size of the largest bias that was saved. A loss of any
-        other name is taken for a cross entropy if its targets, `..._input_1`, are whole numbers,
-        one for each row of its scores, and then twice as much is allowed. A loss that is no module,
-        `Loss_output_0`, has what the only model returns for scores, and the only `labels` for
-        targets, if these are such numbers. A loss that fits when it is divided by the number of
-        targets is a sum over the batch, and passes, unless the scores are so large that they
-        explain it as a mean; so does one that is larger than a mean can be, by the sizes of outputs
-        and targets. Losses of numbers are judged where the targets were saved and vary. Of other
-        losses nobody knows what guessing gives, and they are not compared. A loss that cannot be
-        negative by its name fires if it is below zero in one of the first `num_points` saved
-        training steps. Judged are steps at which gradients were saved too; a run that does not
-        begin at step 0 of its mode is judged for negative losses only.
+        scores, `..._input_0`, or else the size of the largest bias that was saved; where neither
+        was, a cross entropy is not evaluated. A loss of any other name is taken for a cross entropy
+        if its targets, `..._input_1`, are whole numbers, one for each row of its scores, and then
+        twice as much is allowed. A loss that is no module, `Loss_output_0`, has what the only model
+        returns for scores, and the only `labels` for targets, if these are such numbers. A loss
+        that fits when it is divided by the number of targets is a sum over the batch, and passes,
+        unless the scores are so large that they explain it as a mean; so does one that is larger
+        than a mean can be, by the sizes of outputs and targets. Losses of numbers are judged where
+        the targets were saved and vary. Of other losses nobody knows what guessing gives, and they
+        are not compared. A loss that cannot be negative by its name fires if it is below zero in
+        one of the first `num_points` saved training steps. Judged are steps at which gradients were
+        saved too; a run that does not begin at step 0 of its mode is judged for negative losses
+        only.
 
     Parameters:
         max_ratio: Times the loss of guessing.
@@ -104,22 +118,25 @@ class InitialLossMismatch(Rule):
             return NotApplicable("only the first losses are judged")
         rows = step.tensors(collections=("losses",))
         losses, num_outputs = finite_means(rows), _num_outputs(step)
-        if not (np.isfinite(losses).any() and num_outputs):
+        if not (np.isfinite(losses).any() and len(step.tensors(collections=("gradients",)))):
             return NotEvaluated("no finite loss was saved, or no gradients beside it")
         memory["seen"] = seen + 1
         is_first = not seen and step.mode_step == 0
         inputs = LossInputs(step)
         if not any(_is_known(name, inputs.kind(name, w)) for name, w in _pairs(rows)):
-            return NotEvaluated("nobody knows what guessing gives for losses of these names")
+            return NotEvaluated(_UNKNOWN_LOSS)
         limits = self._limits(rows, inputs, num_outputs) if is_first else np.full(len(rows), np.nan)
         ratios = self._ratios(rows, losses, limits, inputs)
         if np.isnan(ratios).all():
-            return Passed()
+            is_unknown = all(
+                _lacks_classes(name, w, inputs, num_outputs) for name, w in _pairs(rows)
+            )
+            return NotEvaluated(_UNKNOWN_CLASSES) if is_unknown else Passed()
         row = worst(rows, ratios, largest=True)
         return self._finding(step, rows, row, (float(losses[row]), float(limits[row])))
 
     def _limits(
-        self, rows: TensorRows, inputs: LossInputs, num_outputs: int
+        self, rows: TensorRows, inputs: LossInputs, num_outputs: int | None
     ) -> npt.NDArray[np.float64]:
         """Return the largest loss [R] that is no issue, NaN where nobody knows."""
         limits = []
@@ -209,9 +226,15 @@ def _is_known(name: str, kind: LossKind) -> bool:
     return kind is not LossKind.UNKNOWN or _NEVER_NEGATIVE.match(name) is not None
 
 
-def _num_outputs(step: StepView) -> int:
-    """Return the size of the largest bias; 2 if there is none, 0 if no gradient was saved."""
-    biases = step.tensors(collections=("biases",))
-    if not len(step.tensors(collections=("gradients",))):
-        return 0
-    return max(int(np.nan_to_num(biases.column("size")).max(initial=0)), 2)
+def _lacks_classes(name: str, worker: str, inputs: LossInputs, num_outputs: int | None) -> bool:
+    """Tell whether a loss is not known, or is of classes of which nobody knows the number."""
+    kind = inputs.kind(name, worker)
+    if kind is LossKind.CLASSES:
+        return math.isnan(inputs.guess(name, worker, num_outputs))
+    return not _is_known(name, kind)
+
+
+def _num_outputs(step: StepView) -> int | None:
+    """Return the size of the largest bias; None if none was saved."""
+    sizes = step.tensors(collections=("biases",)).column("size")
+    return int(np.nan_to_num(sizes).max(initial=0)) or None

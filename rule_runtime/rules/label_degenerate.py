@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, LossInputs, LossKind
 from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
@@ -111,7 +111,7 @@ class LabelDegenerate(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("labels",), regex=self.labels_regex)
         if not len(rows):
-            return NotEvaluated("no labels were saved")
+            return NotEvaluated(f"no labels were saved: {USE_LOSS_MODULE}")
         of_trees = _of_trees(step, memory)
         return of_trees or self._judge(step, rows, memory)
 
@@ -245,7 +245,7 @@ def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> fl
     if farthest <= 0:
         return 0.0 if num >= _ENOUGH else math.nan
     square = squares / num - 2 * value * total / num + value * value
-    return min(max(square / farthest**2, 0.0), 1.0)
+    return float(min(max(square / farthest**2, 0.0), 1.0))
 
 
 def _of_trees(step: StepView, memory: Memory) -> Outcome | None:

@@ -39,8 +39,8 @@ _PASSES_RATIO: Final = 5.0
 _PASSES_FALL: Final = 0.5
 _MOST_STEADY: Final = 1.25
 _REMEDY: Final = (
-    "Raise the learning rate tenfold; look whether a schedule lowers it too early, and whether "
-    "gradients vanish on their way to the first layers."
+    "Raise the learning rate tenfold, unless a schedule has lowered it on purpose; then look at "
+    "what the loss did before. Look whether gradients vanish on their way to the first layers."
 )
 
 

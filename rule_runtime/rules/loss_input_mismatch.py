@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, Input, LossInputs
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, Input, LossInputs
 from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
@@ -32,6 +32,9 @@ _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
+_NO_INPUTS: Final = (
+    f"neither labels nor inputs of losses with their shapes were saved: {USE_LOSS_MODULE}"
+)
 _REMEDY_OF: Final = {
     "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
     "targets.unsqueeze(-1).",
@@ -127,7 +130,7 @@ class LossInputMismatch(Rule):
         inputs = LossInputs(step)
         pairs = list(zip(rows.names, rows.workers, strict=True))
         if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
-            return NotEvaluated("neither labels nor inputs of losses with their shapes were saved")
+            return NotEvaluated(_NO_INPUTS)
         found = {}
         means = finite_means(rows)
         before = memory.get("streaks", {})

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import (
+    Evidence,
+    IssueFound,
+    NotApplicable,
+    NotEvaluated,
+    Outcome,
+    Passed,
+)
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import (
     AtLeast,
@@ -20,6 +27,7 @@ from rule_runtime.evaluation.rule import (
     Unit,
 )
 from rule_runtime.evaluation.selection import selected_collections
+from rule_runtime.evaluation.wording import counted
 from rule_runtime.numerics.point_history import PointHistory
 
 if TYPE_CHECKING:
@@ -62,11 +70,12 @@ class LossNotDecreasing(Rule):
         still is not decreasing. A rise above `increase_threshold_percent` is told as such. Each
         loss and worker is judged by itself, and the worst is the evidence. A loss of several
         elements counts with its mean.
-        If `mode` is not given, the first of EVAL, TRAIN, GLOBAL that
-        has been seen so far is judged: when a mode of higher priority shows up, the judgement
-        begins anew with it. Two steps of EVAL or PREDICT without any step of another mode between
-        them are not compared, for the weights are the same. A loss that is not finite is not
-        compared (ExplodingTensor finds it); the comparison stays due.
+        If `mode` is not given, the first of EVAL, TRAIN, GLOBAL that has been seen so far is
+        judged: when a mode of higher priority shows up, the judgement begins anew with it. So a few
+        losses of validation keep those of training from being judged, and where fewer are saved
+        than a comparison needs, nothing is: give `mode` then. Two steps of EVAL or PREDICT without
+        any step of another mode between them are not compared, for the weights are the same. A loss
+        that is not finite is not compared (ExplodingTensor finds it); the comparison stays due.
         Of more than 128 saved steps among which the earlier one may be, or more than 16,384 losses,
         every second step is forgotten; the two steps compared then lie a little farther apart.
         Of the original's test data of 2019, losses 0.30 0.33 0.31 0.30 0.28 saved every 4 steps
@@ -136,20 +145,24 @@ class LossNotDecreasing(Rule):
         Args:
             step: What was saved at the step.
             memory: `mode` judged, `points` with their losses (see `PointHistory`), the step at
-                which the next comparison is `due`, and why the last step had to `wait`.
+                which the next comparison is `due`, why the last step had to `wait`, and of how
+                many steps of each mode losses were `saved`.
         """
         losses, problem = self._losses(step)
-        if problem:
-            return NotEvaluated(problem)
+        if problem is not None:
+            return problem
         mode = self._mode_of(step)
+        saved: dict[str, int] = memory.setdefault("saved", {})
+        saved[mode or step.mode.name] = saved.get(mode or step.mode.name, 0) + 1
         if mode is None or not _takes_over(mode, memory):
-            judged = f"the loss is judged in mode {self.mode or memory['mode']}"
-            return NotEvaluated(f"{judged}, where {memory.get('wait') or 'none was saved yet'}")
+            wait = memory.get("wait") or "none was saved yet"
+            return NotEvaluated(self._told(self.mode or memory["mode"], wait, memory))
         number = step.step if mode == "GLOBAL" else step.mode_step
         points = PointHistory(memory["points"])
         if len(points) and number <= points.steps[-1, 0]:
             points = PointHistory({})  # the counter was set back: another run of the mode
             memory["due"] = number
+            saved[mode] = 1
         reason = self._reason_to_wait(number, step.step, points, memory)
         worst, before = None, number
         if not reason:
@@ -161,21 +174,31 @@ class LossNotDecreasing(Rule):
             memory["due"] = number + self.num_steps
         memory.update(wait=reason, points=points.to_json())
         if reason or worst is None:
-            return NotEvaluated(reason or f"no loss was saved at both steps {before} and {number}")
+            reason = reason or f"no loss was saved at both steps {before} and {number}"
+            return NotEvaluated(self._told(mode, reason, memory))
         return self._judge(step, worst, before, number)
 
-    def _losses(self, step: StepView) -> tuple[_Losses, str]:
-        """Return the finite losses of the step, or the reason why there are none."""
+    def _told(self, mode: str, reason: str, memory: Memory) -> str:
+        """Return a reason with the mode that is judged, and which other could be."""
+        saved: dict[str, int] = memory["saved"]
+        others = [] if self.mode else [(n, name) for name, n in saved.items() if name != mode]
+        told = f"the loss is judged in mode {mode}, where {reason}"
+        for count, other in sorted(others)[-1:]:
+            told += f"; mode={other} judges that mode, with losses of {counted(count, 'step')}"
+        return told
+
+    def _losses(self, step: StepView) -> tuple[_Losses, NotEvaluated | None]:
+        """Return the finite losses of the step, or why there are none."""
         names = self.collection_names + (("losses",) if self.use_losses_collection else ())
         rows = step.tensors(collections=names, regex=self.tensor_regex)
         if not len(rows):
-            return {}, "no loss was saved"
+            return {}, NotApplicable("no loss was saved")
         mean = rows.column("mean")
         is_finite = np.nan_to_num(rows.column("nan") + rows.column("inf")) == 0
         losses: _Losses = {}
         for at in np.flatnonzero(is_finite & ~np.isnan(mean)):
             losses[rows.workers[at], rows.names[at]] = float(mean[at])
-        return losses, "" if losses else f"the loss {rows.names[0]} is not finite"
+        return losses, None if losses else NotEvaluated(f"the loss {rows.names[0]} is not finite")
 
     def _mode_of(self, step: StepView) -> str | None:
         """Return the mode in which the step is judged, None if it is not looked at."""
@@ -193,17 +216,21 @@ class LossNotDecreasing(Rule):
         mode: str = memory["mode"]
         num_old = int(np.count_nonzero(points.steps[:, 0] <= number - self.num_steps))
         points.drop_before(max(num_old - 1, 0))
-        if not num_old:
-            return (
-                f"no loss was saved {self.num_steps} steps or more before step {number} "
-                f"of mode {mode}"
-            )
         if number < memory["due"]:
-            return f"the next comparison is due at step {memory['due']} of mode {mode}"
+            return f"the next comparison is due at step {memory['due']}"
+        if not num_old:
+            num_saved = memory["saved"][mode]
+            steps = f"step {number}"
+            if len(points):
+                steps = f"{num_saved} steps, {int(points.steps[0, 0])} to {number},"
+            return (
+                f"losses of {steps} were saved so far, and two that are {self.num_steps} steps "
+                "apart are needed"
+            )
         before, global_before = map(int, points.steps[0])
         is_same_pass = global_step - global_before == number - before
         if mode in _WEIGHTS_DO_NOT_CHANGE and is_same_pass:
-            return f"no training step lies between steps {before} and {number} of mode {mode}"
+            return f"no training step lies between steps {before} and {number}"
         return ""
 
     def _judge(
@@ -244,8 +271,9 @@ def _takes_over(mode: str, memory: Memory) -> bool:
         return True
     if judged is not None and _rank(mode) > _rank(judged):
         return False
+    saved = memory["saved"]
     memory.clear()
-    memory.update(mode=mode, points={}, due=0)
+    memory.update(mode=mode, points={}, due=0, saved=saved)
     return True
 
 

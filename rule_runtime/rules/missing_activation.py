@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
-
-import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.linear_layers import (
@@ -14,6 +11,7 @@ from rule_runtime.evaluation.linear_layers import (
     LinearSignals,
     linear_layers,
 )
+from rule_runtime.evaluation.other_uses import OtherUses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["MissingActivation"]
 
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
-_CLOSE: Final = 1e-6
 _SEVERAL: Final = 2
 _ONE_IN: Final = 3
 _REMEDY: Final = (
@@ -52,12 +49,14 @@ class MissingActivation(Rule):
         dropout, told by its growing extremes). It is followed through normalisation layers, which
         have a vector as weight and as bias, and through pooling, too: there one such place may be
         on purpose, and two are needed, and one in three of all layers of this kind that come behind
-        a linear one. An output that goes into several linear layers, as into those for queries,
-        keys and values, or that is added to the output of another module before it goes on, as
-        around a residual block, is shared by them: no two layers could be made one. It fires if the
-        inner width is at least the smaller one of the outer widths, at `patience` saved training
-        steps in a row. A narrow inner width, as in an autoencoder or a low-rank layer, is on
-        purpose.
+        a linear one. No two layers could be made one if the output is used elsewhere, too: it goes
+        into several modules, as those for queries, keys and values or the identity around a block;
+        or a module that both are in returns it. Nor is it sure where functions that the hook does
+        not see, as sums around a block and concatenations, may have used it: where a tensor behind
+        the layer with as many channels is no output of a module, and no activation, pooling or
+        softmax of one, as far as its minimum, maximum and mean tell. It fires if the inner width is
+        at least the smaller one of the outer widths, at `patience` saved training steps in a row. A
+        narrow inner width, as in an autoencoder or a low-rank layer, is on purpose.
 
     Parameters:
         patience: Saved steps in a row.
@@ -66,8 +65,8 @@ class MissingActivation(Rule):
         An activation between the layers.
 
     Known false alarms:
-        Two linear layers on purpose, as in experiments with deep linear networks; an output that is
-        used elsewhere by functions that the hook does not see.
+        Two linear layers on purpose, as in experiments with deep linear networks; an output of
+        which functions use but a part or a number, as a penalty on its size.
 
     Source:
         Stepwatch; UMLAUT (2021) and NeuraLint (2021) look for the same in the program.
@@ -132,9 +131,7 @@ def _pairs(step: StepView, rows: TensorRows, layers: list[LinearLayer]) -> list[
     prints = fingerprints([rows.column(name) for name in _COLUMNS]).tolist()
     row_of = {pair: at for at, pair in enumerate(zip(rows.names, rows.workers, strict=True))}
     carried = LinearSignals(step, rows, layers, prints)
-    num_takers = Counter(
-        (prints[row_of[f"{layer.module}_input_0", layer.worker]], layer.worker) for layer in layers
-    )
+    uses = OtherUses(step, rows, layers, prints)
     found = []
     for layer in layers:
         into = row_of[f"{layer.module}_input_0", layer.worker]
@@ -142,11 +139,8 @@ def _pairs(step: StepView, rows: TensorRows, layers: list[LinearLayer]) -> list[
         if signal is None or signal.source.module == layer.module:
             continue
         source = signal.source
-        is_shared = any(
-            num_takers[prints[at], layer.worker] > (at == signal.path[-1]) or _is_added(rows, at)
-            for at in signal.path
-        )
-        if source.outputs >= min(source.inputs, layer.outputs) and not is_shared:
+        is_narrow = source.outputs < min(source.inputs, layer.outputs)
+        if not is_narrow and not uses.may_be(signal, layer):
             told = f"goes into {layer.module} as it is: {source.module} and {layer.module} are "
             told += "one linear layer"
             if not signal.is_direct:
@@ -157,15 +151,3 @@ def _pairs(step: StepView, rows: TensorRows, layers: list[LinearLayer]) -> list[
     indirect = len(found) - len(direct)
     is_usual = indirect >= max(_SEVERAL, carried.num_between / _ONE_IN)
     return found if is_usual else direct
-
-
-def _is_added(rows: TensorRows, at: int) -> bool:
-    """Tell whether the sum of an output and another one is the input of a module, by its mean."""
-    mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
-    own = (size == size[at]) & np.array([of == rows.workers[at] for of in rows.workers], dtype=bool)
-    is_input = np.array(["_input_" in name for name in rows.names], dtype=bool)
-    others = own & ~is_input
-    others[at] = False
-    sums = mean[at] + mean[others]
-    differences = np.abs(mean[own & is_input][:, None] - sums)
-    return bool((differences < _CLOSE * std[at]).any())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,15 @@ _REMEDIES: Final = {
     _BACKWARD: "The forward pass is finite and the backward pass is not: guard square roots, norms "
     "and divisions at zero, lower a fixed loss scale, clip gradients.",
 }
+_BETWEEN: Final = (
+    "It broke between the saved steps {} and {}, and what broke first was not saved: NaN in the "
+    "data, a division or a logarithm, or an update that was too large. Run again with every step "
+    "saved (`--save-interval 1`) to see the first tensor."
+)
+_FROM_THE_START: Final = (
+    "It was broken before the first step that was judged: check the weights that the training "
+    "begins with, or save every step from its beginning on (`--save-interval 1`)."
+)
 
 
 class NonFinite(Rule):
@@ -55,7 +64,8 @@ class NonFinite(Rule):
         the last layer to the first. Of equal places the first worker by name. Infinite elements
         count in parameters, losses and gradients only: masks are minus infinity on purpose. Where
         nothing but inputs of modules and losses has NaN, and a loss was saved and is finite, they
-        were masked, and it passes.
+        were masked, and it passes. Of parameters it says what broke them only if the step before
+        was judged too; else between which steps they broke.
 
     Parameters:
         None.
@@ -76,12 +86,12 @@ class NonFinite(Rule):
         CollectionConfig("losses", {"save_interval": "10"}),
     )
 
-    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+    def check(self, step: StepView, memory: Memory) -> Outcome:
         """Look for the first tensor that is not finite.
 
         Args:
             step: What was saved at the step.
-            memory: Not used.
+            memory: `finite`, the latest step that passed: its number, that in its mode, the mode.
         """
         rows = step.tensors(collections=_JUDGED, regex=(_INPUTS_AND_OUTPUTS,))
         num_nan, num_inf = rows.column("nan"), rows.column("inf")
@@ -92,6 +102,7 @@ class NonFinite(Rule):
         num_inf = np.where(is_value, np.nan_to_num(num_inf), 0)
         bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0)
         if not bad.size or _is_masked(step, [rows.names[at] for at in bad]):
+            memory["finite"] = [step.step, step.mode_step, step.mode.name]
             return Passed()
         place = _places(rows)
         at = min(bad, key=lambda row: (phases[row], place[row], rows.workers[row]))
@@ -108,9 +119,22 @@ class NonFinite(Rule):
                 value=float(count),
                 threshold=0.0,
                 told=f"{int(count)}{of_size} elements are {noun}{others}",
-                remedy=_REMEDIES[phases[at]],
+                remedy=_remedy(step, phases[at], memory.get("finite")),
             )
         )
+
+
+def _remedy(step: StepView, phase: int, finite: list[Any] | None) -> str:
+    """Return what to try: an update is to blame for parameters only if the step before was fine."""
+    if phase != _PARAMETERS:
+        return _REMEDIES[phase]
+    if finite is None:
+        return _FROM_THE_START
+    number, mode_step, mode = finite
+    is_next = step.step == number + 1 or (
+        step.mode.name == mode and step.mode_step == mode_step + 1
+    )
+    return _REMEDIES[phase] if is_next else _BETWEEN.format(number, step.step)
 
 
 def _is_masked(step: StepView, names: list[str]) -> bool:

@@ -30,6 +30,7 @@ _FALLING: Final = -1.64
 _SMOOTH: Final = 1e-3
 _BEGINNING: Final = 3
 _WARMING_UP: Final = 1.5
+_LATE: Final = 3
 _OF_TREES: Final = "train-"
 
 
@@ -53,7 +54,9 @@ class PlateauedLoss(LossRule):
         It is quiet as well where nothing can be told: if the Mann-Kendall test finds a downward
         trend (z of -1.64 or below; not counted if the fall is less than half of what is needed and
         there is next to no noise), if the noise of neighbours makes the difference uncertain by
-        half of `min_fall_percent` or more, and if the loss changes its sign. Where weights are
+        half of `min_fall_percent` or more, and if the loss changes its sign. After three times
+        `num_steps` only the latest 30 bins need a trend if the fall is less than half of what is
+        needed: from its first scores to guessing any model falls. Where weights are
         saved beside the loss, steps are counted from when their movement last grew by half (that
         is a warm-up), and only those saved ones behind which weights had moved, if some had not:
         there gradients are accumulated.
@@ -235,7 +238,10 @@ class PlateauedLoss(LossRule):
             return None
         if fall >= needed or 2 * error >= self.min_fall_percent:
             return None
-        if trend(means) <= _FALLING and not is_smooth:
+        is_late = num_steps >= _LATE * self.num_steps and fall < needed / 2
+        # What fell at the beginning only, as from the first scores to guessing, is no trend.
+        still = series.latest if is_late else means
+        if trend(still) <= _FALLING and not is_smooth:
             return None
         moved = f"fell by {fall:.3g} %" if fall >= 0 else f"rose by {-fall:.3g} %"
         return Finding(

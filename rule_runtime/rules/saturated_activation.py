@@ -192,7 +192,9 @@ class SaturatedActivation(Rule):
             collections=(*of_layers, *self.collection_names), regex=self.tensor_regex
         )
         if not len(rows):
-            return NotEvaluated("no input of a tanh or sigmoid layer was saved")
+            return NotEvaluated(
+                "no input of a tanh or sigmoid layer was saved: nn.Tanh is one, torch.tanh is not"
+            )
         layers = _layers_of(step, rows)
         saturated = self._percentages(step, rows, layers)
         if np.isnan(saturated).all():

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_inputs import (
+    LOSS_INPUTS,
+    USE_LOSS_MODULE,
+    LossInputs,
+    LossKind,
+    size_of_error,
+)
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -29,6 +35,9 @@ _SURELY: Final = 1.6
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _PARTS: Final = ("losses", "means", "squares")
+_NO_INPUTS: Final = (
+    f"no loss was saved beside inputs that tell what a constant gives: {USE_LOSS_MODULE}"
+)
 _REMEDY: Final = (
     "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
     "variance 1; initialise the last layer small; check that the loss fits the targets."
@@ -125,7 +134,7 @@ class WorseThanGuessing(Rule):
             if kept is not None:
                 seen[names] = kept
         if not seen:
-            return NotEvaluated("no loss was saved beside inputs that tell what a constant gives")
+            return NotEvaluated(_NO_INPUTS)
         memory.setdefault("begin", step.mode_step)
         num_steps = step.mode_step - memory["begin"]
         found = self._judge_all(inputs, seen, num_steps, memory)

@@ -51,7 +51,7 @@ def test_an_unknown_parameter_names_those_that_exist() -> None:
     assert mistake == {
         "rule": 0,
         "parameter": "thresold",
-        "allowed": "the parameters threshold",
+        "allowed": "the parameters threshold, max_share, patience",
         "nearest": "threshold",
     }
 

@@ -233,7 +233,7 @@ def test_an_object_that_is_not_there_is_a_reason() -> None:
         trial.step(step, {"a": [1.0]})
     state = trial.evaluate(ReadsTwice())
     assert status_details("ReadsTwice", state) == (
-        "1 step evaluated, 2 not evaluated, the last because events/gone"
+        "1 step evaluated, 2 not evaluated, all of mode TRAIN, because events/gone"
     )
 
 
@@ -254,7 +254,8 @@ def test_steps_of_other_modes_are_counted_apart_and_hide_no_reason() -> None:
 
     train, evaluation = ModeKeys.TRAIN, ModeKeys.EVAL
     assert told((train, "a"), (train, "b"), (evaluation, "a"), (evaluation, "a")) == (
-        "1 step evaluated, 1 not evaluated, the last because a was not saved; 2 not applicable"
+        "1 step evaluated, 1 not evaluated, all of mode TRAIN, because a was not saved; 2 not "
+        "applicable"
     )
     assert told((train, "b"), (evaluation, "a")).endswith("JudgesTraining: a was not saved")
     assert told((evaluation, "a"), (train, "b")).endswith("JudgesTraining: a was not saved")

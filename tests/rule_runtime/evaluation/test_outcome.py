@@ -31,6 +31,14 @@ def test_details_of_a_finding_begin_with_the_originals_sentence() -> None:
     )
 
 
+def test_the_number_within_the_mode_is_told_where_it_is_another() -> None:
+    """Steps of an evaluation count, too: 500 is the 470th of training, as a loop counts them."""
+    assert replace(EVIDENCE, mode_step=470).line.endswith(" (worker_0, TRAIN step 470)")
+    assert replace(EVIDENCE, mode_step=500).line == EVIDENCE.line
+    assert Evidence.from_json(replace(EVIDENCE, mode_step=0).to_json()).mode_step == 0
+    assert "mode_step" not in EVIDENCE.to_json()  # as earlier versions wrote it
+
+
 def test_details_are_cut_at_the_limit_of_the_api() -> None:
     long = replace(EVIDENCE, sentence="x" * 5000)
     state = replace(EvaluationState.initial(), evidence=long)

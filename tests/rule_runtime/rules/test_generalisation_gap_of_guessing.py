@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -95,6 +96,18 @@ def test_validation_that_is_never_better_than_one_answer_for_all_rows(
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
     short = of_passes(validation, falling, name=name, inputs=inputs, length=20)
     assert not found_at(GeneralisationGap(), short)  # there was hardly time to learn
+
+
+@pytest.mark.parametrize(
+    ("training", "advice"), [(3.26, "check that labels belong to their inputs"), (2.5, "more data")]
+)
+def test_regularisation_is_no_advice_for_what_never_learned(training: float, advice: str) -> None:
+    validation = [3.27, 3.29, 3.28, 3.30]
+    trial = of_passes(validation, [3.4, *[training] * 3], inputs=TWENTY_SIX)
+    outcomes = trial.outcomes(GeneralisationGap())
+    remedies = [o.evidence.remedy for o in outcomes if isinstance(o, IssueFound)]
+    assert remedies
+    assert all(advice in remedy for remedy in remedies)
 
 
 def test_a_sum_is_not_compared_with_one_answer() -> None:

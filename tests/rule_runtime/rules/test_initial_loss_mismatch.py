@@ -172,6 +172,31 @@ def test_what_cannot_be_judged() -> None:
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
 
 
+def first_outcome(tensors: dict[str, Any]) -> Outcome:
+    trial = TrialBuilder()
+    trial.step(0, {"gradient/Net_fc.weight": np.ones((10, 64)), **tensors})
+    (outcome,) = trial.outcomes(InitialLossMismatch())
+    return outcome
+
+
+@pytest.mark.parametrize("loss", [math.log(10), 50.0])
+def test_a_cross_entropy_of_nobody_knows_how_many_classes_is_not_evaluated(loss: float) -> None:
+    of_classes = {"CrossEntropyLoss_output_0": np.float64(loss)}
+    outcome = first_outcome(of_classes)
+    assert isinstance(outcome, NotEvaluated)
+    assert "save the inputs of the loss" in str(outcome)
+    scores = {"CrossEntropyLoss_input_0": spread((4, 10))}
+    for known in (scores, {"Net_fc.bias": np.zeros(10)}):
+        kind = type(first_outcome(of_classes | known))
+        assert kind is (IssueFound if loss > 3 * math.log(10) else Passed)
+    of_both = of_classes | {"BCELoss_output_0": np.float64(5.0)}
+    assert isinstance(first_outcome(of_both), IssueFound)  # that of two classes is known
+
+
+def test_a_cross_entropy_of_unknown_classes_cannot_be_negative_either() -> None:
+    assert isinstance(first_outcome({"NLLLoss_output_0": np.float64(-1.0)}), IssueFound)
+
+
 def test_later_losses_are_none_of_its_business() -> None:
     trial = TrialBuilder()
     for step in range(3):

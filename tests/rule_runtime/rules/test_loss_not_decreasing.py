@@ -8,7 +8,13 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed, RuleStatus
+from rule_runtime.evaluation.outcome import (
+    IssueFound,
+    NotApplicable,
+    NotEvaluated,
+    Passed,
+    RuleStatus,
+)
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.rules.loss_not_decreasing import LossNotDecreasing
@@ -40,7 +46,7 @@ def kinds(trial: TrialBuilder, rule: LossNotDecreasing) -> dict[int, type]:
 
 
 def judged(trial: TrialBuilder, rule: LossNotDecreasing) -> dict[int, type]:
-    return {s: kind for s, kind in kinds(trial, rule).items() if kind is not NotEvaluated}
+    return {s: kind for s, kind in kinds(trial, rule).items() if not issubclass(kind, NotEvaluated)}
 
 
 def test_published_schedule() -> None:
@@ -106,7 +112,10 @@ def test_a_falling_loss_is_never_an_issue() -> None:
 def test_a_run_too_short_for_a_comparison_ends_as_error_with_the_reason() -> None:
     state = trial_of([1.0, 1.0, 1.0], interval=4).evaluate(LossNotDecreasing())
     assert state.status is RuleStatus.ERROR
-    assert state.reason == "no loss was saved 10 steps or more before step 8 of mode TRAIN"
+    assert state.reason == (
+        "the loss is judged in mode TRAIN, where losses of 3 steps, 0 to 8, were saved so far, "
+        "and two that are 10 steps apart are needed"
+    )
 
 
 def test_the_reason_is_that_of_the_judged_mode() -> None:
@@ -116,12 +125,30 @@ def test_the_reason_is_that_of_the_judged_mode() -> None:
     builder.step(1, {"loss": 1.0}, mode=ModeKeys.TRAIN)
     state = builder.evaluate(LossNotDecreasing())
     assert state.reason == (
-        "the loss is judged in mode EVAL, where no loss was saved 10 steps or more before "
-        "step 0 of mode EVAL"
+        "the loss is judged in mode EVAL, where losses of step 0 were saved so far, and two that "
+        "are 10 steps apart are needed; mode=TRAIN judges that mode, with losses of 1 step"
     )
     builder.step(2, {"loss": 1.0}, mode=ModeKeys.TRAIN)
     state = builder.evaluate(LossNotDecreasing(mode="PREDICT"))
     assert state.reason == "the loss is judged in mode PREDICT, where none was saved yet"
+
+
+def test_few_losses_of_validation_are_told_though_most_steps_have_none() -> None:
+    """As a job is that keeps steps 0 to 9 of validation, and gradients more often than losses."""
+    trial = TrialBuilder()
+    trial.collections(losses=("loss",), gradients=("gradient/a",))
+    passes = 0
+    for step in range(0, 2000, 50):
+        names = ("loss", "gradient/a") if step % 500 == 0 else ("gradient/a",)
+        trial.step(step, {name: [1.0] for name in names}, mode_step=step)
+        if passes < 10:
+            trial.step(step + 1, {"loss": [1.0]}, mode=ModeKeys.EVAL, mode_step=passes)
+            passes += 1
+    state = trial.evaluate(LossNotDecreasing())
+    assert state.status is RuleStatus.ERROR
+    assert "judged in mode EVAL, where losses of 10 steps, 0 to 9, were saved" in state.reason
+    assert "two that are 10 steps apart are needed; mode=TRAIN judges" in state.reason
+    assert trial.evaluate(LossNotDecreasing(mode="TRAIN")).status is RuleStatus.ISSUES_FOUND
 
 
 def test_a_loss_that_is_not_finite_is_not_compared_and_the_check_stays_due() -> None:
@@ -197,7 +224,7 @@ def test_other_losses_may_be_named() -> None:
     trial = TrialBuilder()
     for step in (0, 10):
         trial.step(step, {"train-rmse": [1.0]}, mode_step=step)
-    assert NotEvaluated in kinds(trial, LossNotDecreasing()).values()
+    assert set(kinds(trial, LossNotDecreasing()).values()) == {NotApplicable}
     rule = LossNotDecreasing(tensor_regex=("rmse$",), use_losses_collection=False)
     assert judged(trial, rule) == {10: IssueFound}
 

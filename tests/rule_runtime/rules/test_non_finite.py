@@ -73,7 +73,37 @@ def test_the_evidence_counts_and_advises() -> None:
     assert isinstance(two, IssueFound)
     told = "Net_a.bias: 1 of 1 elements are infinite; it is the first of 2 such tensors"
     assert two.evidence.sentence == told
-    assert two.evidence.remedy.startswith("An update before this step")
+
+
+@pytest.mark.parametrize(
+    ("steps", "remedy"),
+    [
+        ((285,), "It was broken before the first step that was judged"),
+        ((275, 285), "It broke between the saved steps 275 and 285, and what broke first was not"),
+        ((284, 285), "An update before this step broke it"),
+        ((265, 275, 285, 295), "It broke between the saved steps 275 and 295"),
+    ],
+)
+def test_an_update_is_blamed_only_if_the_step_before_it_was_saved(
+    steps: tuple[int, ...], remedy: str
+) -> None:
+    trial = TrialBuilder()
+    for step in steps:
+        bad = {"Net_a.weight": np.full((2, 3), np.nan)} if step >= 285 else {}
+        trial.step(step, {**STEP, **bad}, mode_step=step)
+    outcome = trial.outcomes(NonFinite())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.remedy.startswith(remedy)
+
+
+def test_steps_that_follow_each_other_may_have_validation_between_them() -> None:
+    trial = TrialBuilder()
+    trial.step(40, STEP, mode_step=30, mode=ModeKeys.TRAIN)
+    bad = {"Net_a.bias": [np.nan, 1.0]}
+    trial.step(52, {**STEP, **bad}, mode_step=31, mode=ModeKeys.TRAIN)
+    outcome = trial.outcomes(NonFinite())[-1]
+    assert isinstance(outcome, IssueFound)
+    assert outcome.evidence.remedy.startswith("An update before this step broke it")
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

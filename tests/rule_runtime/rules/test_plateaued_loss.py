@@ -47,6 +47,18 @@ def test_a_loss_that_converged_is_quiet() -> None:
     assert not found_at(PlateauedLoss(), run_of_losses([2.0, 1.9, 1.5, 1.2, 1.0] + [1.0] * 100))
 
 
+@pytest.mark.parametrize(("slope", "is_found"), [(0.0, True), (7e-4, False)])
+def test_a_fall_from_the_first_scores_to_guessing_is_no_trend_for_ever(
+    slope: float, *, is_found: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    losses = 2.303 + 0.04 * np.exp(-np.arange(60) / 6) - slope * np.arange(60)
+    losses += rng.normal(0, 0.008, 60)
+    found = found_at(PlateauedLoss(), run_of_losses(losses, interval=10))
+    assert bool(found) is is_found
+    assert all(step >= 450 for step in found)
+
+
 def test_how_often_losses_are_saved_hardly_matters() -> None:
     rng = np.random.default_rng(0)
     for interval in (1, 5, 10):

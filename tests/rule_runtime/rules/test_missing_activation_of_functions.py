@@ -1,0 +1,232 @@
+"""Models with functions that no hook sees between their modules: `F.relu`, sums, concatenations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402, N812
+from torch import Tensor, nn  # noqa: E402
+
+from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig  # noqa: E402
+from rule_runtime.evaluation.outcome import IssueFound  # noqa: E402
+from rule_runtime.rules.missing_activation import MissingActivation  # noqa: E402
+from tests.rule_runtime.test_healthy_runs import views_of  # noqa: E402
+
+NUM_STEPS = 4
+
+
+def conv(inputs: int, outputs: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, padding=1)
+
+
+class Layers(nn.Module):
+    """A model with some layers, by name."""
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
+    def __init__(self, **layers: nn.Module) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+
+class Block(Layers):
+    def __init__(self, width: int = 8, *, has_skip: bool = True) -> None:
+        skip = {"skip": nn.Identity()} if has_skip else {}
+        bns = {"bn1": nn.BatchNorm2d(width), "bn2": nn.BatchNorm2d(width)}
+        super().__init__(conv1=conv(width, width), conv2=conv(width, width), **bns, **skip)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
+        return F.relu(h + (self.skip(x) if hasattr(self, "skip") else x))
+
+
+class ResNet(Layers):
+    def __init__(self, *, has_skip: bool) -> None:
+        blocks = {"b1": Block(has_skip=has_skip), "b2": Block(has_skip=has_skip)}
+        super().__init__(stem=conv(1, 8), **blocks, head=nn.Linear(8, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.b2(F.max_pool2d(self.b1(self.stem(x)), 2)).mean((2, 3)))
+        return scores
+
+
+class SkipFirst(Block):
+    """The identity is computed before the layers that it goes around."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        around = self.skip(x)
+        return F.relu(around + self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
+
+
+class SkippingFirst(ResNet):
+    def __init__(self) -> None:
+        super().__init__(has_skip=True)
+        self.b1, self.b2 = SkipFirst(), SkipFirst()
+
+
+class Flat(Layers):
+    """A sum around two layers, all in one forward()."""
+
+    def __init__(self) -> None:
+        super().__init__(stem=conv(1, 8), a=conv(8, 8), b=conv(8, 8), head=nn.Linear(128, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        h = F.max_pool2d(F.relu(h + self.b(F.relu(self.a(h)))), 2)
+        return F.log_softmax(self.head(h.flatten(1)), 1)
+
+
+class PreActivation(Layers):
+    def __init__(self) -> None:
+        norms = {f"bn{at}": nn.BatchNorm2d(8) for at in range(3)}
+        layers = {"stem": conv(1, 8), "a": conv(8, 8), "b": conv(8, 8), "shortcut": conv(8, 8)}
+        super().__init__(**layers, **norms, head=nn.Linear(8, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.stem(x)
+        h = self.shortcut(h) + self.b(F.relu(self.bn1(self.a(F.relu(self.bn0(h))))))
+        scores: Tensor = self.head(F.relu(self.bn2(h)).mean((2, 3)))
+        return scores
+
+
+class Transformer(Layers):
+    """Attention and a feed-forward layer, normalised behind each sum, on the rows of a picture."""
+
+    def __init__(self, *, is_active: bool = True) -> None:
+        wide = {"up": nn.Linear(16, 32), "down": nn.Linear(32, 16)}
+        norms = {"n1": nn.LayerNorm(16), "n2": nn.LayerNorm(16)}
+        layers = {"embed": nn.Linear(8, 16), "qkv": nn.Linear(16, 48), "out": nn.Linear(16, 16)}
+        super().__init__(**layers, **wide, **norms, head=nn.Linear(16, 10))
+        self.is_active = is_active
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.embed(x.squeeze(1))
+        q, k, v = self.qkv(h).chunk(3, -1)
+        h = self.n1(h + self.out(F.scaled_dot_product_attention(q, k, v)))
+        wide = self.up(h)
+        h = self.n2(h + self.down(F.gelu(wide) if self.is_active else wide))
+        scores: Tensor = self.head(h.mean(1))
+        return scores
+
+
+class UNet(Layers):
+    def __init__(self) -> None:
+        layers = {"enter": conv(1, 8), "down": conv(8, 8), "low": conv(8, 8), "up": conv(16, 8)}
+        super().__init__(**layers, head=nn.Linear(8, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.enter(x)
+        low = F.max_pool2d(F.relu(self.down(h)), 2)
+        low = F.interpolate(F.relu(self.low(low)), scale_factor=2)
+        scores: Tensor = self.head(F.relu(self.up(torch.cat([h, low], 1))).mean((2, 3)))
+        return scores
+
+
+class TwoHeads(Layers):
+    """What goes into the head is returned beside it, for a second loss."""
+
+    def __init__(self) -> None:
+        super().__init__(features=nn.Linear(64, 32), head=nn.Linear(32, 10))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.features(x.flatten(1))
+        return self.head(h), h
+
+
+class Mlp(Layers):
+    def __init__(self, *, is_active: bool) -> None:
+        wide = {"fc1": nn.Linear(64, 32), "fc2": nn.Linear(32, 32), "fc3": nn.Linear(32, 32)}
+        super().__init__(**wide, fc4=nn.Linear(32, 10))
+        self.is_active = is_active
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.fc2(F.relu(self.fc1(x.flatten(1))))
+        h = F.gelu(self.fc3(torch.tanh(h) if self.is_active else h))
+        return F.log_softmax(self.fc4(h), 1)
+
+
+class Cnn(Layers):
+    def __init__(self, *, is_active: bool) -> None:
+        layers = {"a": conv(1, 8), "b": conv(8, 8), "c": conv(8, 8)}
+        super().__init__(**layers, head=nn.Linear(8, 10))
+        self.is_active = is_active
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x)
+        h = F.max_pool2d(F.relu(self.b(F.relu(h) if self.is_active else h)), 2)
+        scores: Tensor = self.head(F.adaptive_avg_pool2d(self.c(h), 1).flatten(1))
+        return scores
+
+
+def found(model: nn.Module, folder: Path) -> list[IssueFound]:
+    """Train a model for some steps; return what the rule finds in what its hook saved."""
+    hook = Hook(
+        folder,
+        save_config=SaveConfig(save_interval=1),
+        reduction_config=ReductionConfig(),
+        include_collections=["weights", "biases", "losses"],
+        include_regex=r"_(input|output)_\d+$",
+    )
+    criterion = nn.CrossEntropyLoss()
+    hook.register_module(model)
+    hook.register_loss(criterion)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(NUM_STEPS):
+        optimizer.zero_grad()
+        outputs: Any = model(torch.randn(16, 1, 8, 8))
+        scores = outputs[0] if isinstance(outputs, tuple) else outputs
+        criterion(scores, torch.randint(0, 10, (16,))).backward()
+        optimizer.step()
+    hook.close()
+    rule = MissingActivation()
+    memory: dict[str, Any] = {}
+    outcomes = [rule.check(view, memory) for view in views_of(folder)]
+    assert len(outcomes) == NUM_STEPS
+    return [outcome for outcome in outcomes if isinstance(outcome, IssueFound)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: ResNet(has_skip=True),
+        lambda: ResNet(has_skip=False),
+        SkippingFirst,
+        Flat,
+        PreActivation,
+        Transformer,
+        UNet,
+        TwoHeads,
+        lambda: Mlp(is_active=True),
+        lambda: Cnn(is_active=True),
+    ],
+)
+def test_healthy_models_with_functions_are_left_alone(
+    model: Any, seed: int, tmp_path: Path
+) -> None:
+    torch.manual_seed(seed)
+    assert not found(model(), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("model", "pair"),
+    [
+        (lambda: Mlp(is_active=False), "fc2 and fc3"),
+        (lambda: Cnn(is_active=False), "a and b"),
+        (lambda: Transformer(is_active=False), "up and down"),
+    ],
+)
+def test_an_activation_that_was_forgotten_among_functions_is_found(
+    model: Any, pair: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    issues = found(model(), tmp_path / "run")
+    assert len(issues) == NUM_STEPS - 2
+    assert f"{pair} are one linear layer" in issues[0].evidence.sentence
