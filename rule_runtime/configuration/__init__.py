@@ -51,11 +51,14 @@ _HOMES: Final = {
     "TensorBoardOutputConfig": "hook_config",
     "check_limits": "api_limits",
 }
+_OF_THE_PROFILER: Final = frozenset({"FrameworkProfile", "ProfilerConfig", "ProfilerRule"})
 
 
 def __getattr__(name: str) -> Any:
     if name == "rule_configs":
         return importlib.import_module(f"{__name__}.rule_configs")
+    if name in _OF_THE_PROFILER:
+        raise ImportError(f"{name}: there is no profiler here; leave its rules and settings out")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_HOMES[name]}")

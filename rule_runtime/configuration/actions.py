@@ -20,6 +20,7 @@ __all__ = [
     "StopTraining",
     "as_actions",
     "is_valid_action_object",
+    "listed_actions",
 ]
 
 MAX_ACTION_CHARACTERS: Final = 256
@@ -185,6 +186,17 @@ def as_actions(actions: object) -> Action | ActionList | None:
     if hasattr(actions, "actions"):
         return ActionList(*actions.actions)
     return _as_action(actions)
+
+
+def listed_actions(actions: Action | ActionList | None) -> tuple[Action, ...]:
+    """Return actions one by one.
+
+    Args:
+        actions: An action, several, or None.
+    """
+    if actions is None:
+        return ()
+    return actions.actions if isinstance(actions, ActionList) else (actions,)
 
 
 def _as_action(action: object) -> Action:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hook_layer.storage.base import open_store
+from rule_runtime.optional_extra import require_extra
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,6 +84,7 @@ class Aws:
         Raises:
             AwsRequestError: It was refused, or could not be made.
         """
+        _require_boto3()
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - jobs in folders need none
 
         try:
@@ -123,10 +125,13 @@ class Aws:
 
     def _session(self) -> Session:
         if self._made is None:
-            try:
-                import boto3  # noqa: PLC0415 - jobs in folders need none
-            except ImportError as error:
-                raise ImportError("AWS needs boto3: pip install 'stepwatch[aws]'") from error
+            _require_boto3()
+            import boto3  # noqa: PLC0415 - jobs in folders need none
+
             # boto3 does not read the variable in which platforms say the Region.
             self._made = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
         return self._made
+
+
+def _require_boto3() -> None:
+    require_extra("aws", "AWS", "boto3")

@@ -59,8 +59,9 @@ class PreparedJob:
         stage: The deployment that judges the job.
         session: The boto3 session that prepared it; None for a job in folders.
         earlier_run: RunId of a run that was in the folder before.
-        warnings: What rules cannot have as the hook is configured, and names of collections that
-            are probably slips of the pen.
+        warnings: What rules cannot have as the hook is configured, names of collections that are
+            probably slips of the pen, and what else is other than somebody may expect. Each was
+            logged, too.
     """
 
     job_name: str

@@ -17,13 +17,14 @@ from hook_layer.configuration.configuration_file import (
     ConfigurationFile,
 )
 from hook_layer.configuration.hook_json import parse_hook_configuration
-from rule_runtime.configuration.actions import ActionList, as_actions
+from rule_runtime.configuration.actions import as_actions, listed_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
-from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
+from rule_runtime.jobs.other_than_expected import other_place, unsent_messages
+from rule_runtime.jobs.pack_rules import deployed_collections, unsaved_for_deployed, with_packs
 from rule_runtime.jobs.places import (
     CONFIGURATION_FILE,
     JobPlaces,
@@ -34,11 +35,12 @@ from rule_runtime.jobs.places import (
     unique_job_name,
 )
 from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
-from rule_runtime.jobs.requirements import RuleNeeds, saved_for_rules
+from rule_runtime.jobs.requirements import SaidBy, collections_said_by, saved_for_rules
+from rule_runtime.jobs.rule_needs import RuleNeeds
 from rule_runtime.trial.run_files import named_run
 
 if TYPE_CHECKING:
-    from rule_runtime.configuration.debug_rule import Rule
+    from rule_runtime.configuration.packs import Pack
 
 __all__ = ["prepare"]
 
@@ -53,7 +55,7 @@ def prepare(
     job_name: str | None = None,
     base_job_name: str | None = None,
     hook_config: object | Literal[False] = None,
-    rules: Iterable[object] | None = None,
+    rules: Iterable[object] | str | Pack | None = None,
     actions: object = None,
     tensorboard: object = None,
     checkpoint_s3_uri: str | None = None,
@@ -71,8 +73,9 @@ def prepare(
 
     The hook saves what it is configured to, what the configurations of the rules name, and what the
     rules need beyond that (`Rule.requires`). Where a collection's steps or form are given they
-    count, also where a rule needs more: that is a warning, in the log and in
-    `PreparedJob.warnings`.
+    count, also where a rule needs more: that is a warning. Without `rules` and `hook_config` it
+    saves what the pack `recommended` needs, which is deployed unless a deployment is configured
+    otherwise. Warnings are logged, and are in `PreparedJob.warnings`, too.
 
     In S3 this needs the right `s3:PutObject` on the configuration; a custom rule in a file of this
     machine needs those of `Deployment`, `s3:GetObject` and `s3:PutObject` on the file's object too.
@@ -82,11 +85,14 @@ def prepare(
         job_name: Name of the job; or give `base_job_name`.
         base_job_name: Beginning of a name that no other job has.
         hook_config: What the hook saves; None for its defaults and what rules ask for; False for no
-            hook at all.
+            hook at all. Its `s3_output_path` counts before `output_path`, with a warning.
         rules: The rules that judge the job; None for those that are deployed, with the parameters
-            they are deployed with; an empty list for none.
+            they are deployed with; an empty list for none. A pack or its name (`"recommended"`)
+            stands for its rules, alone or in the list, where a rule counts in place of the pack's
+            of the same name.
         actions: What is done on a finding of a rule that has no actions of its own; those that have
-            some keep them, with a warning.
+            some keep them, with a warning. Nothing is sent to the addresses of `Email` and `SMS`:
+            the subscribers of the deployment's topic are told. That is a warning, too.
         tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
             None for no such files.
         checkpoint_s3_uri: Where checkpoints are kept.
@@ -97,28 +103,29 @@ def prepare(
 
     Raises:
         TypeError: An object is nothing of the kind.
-        ValueError: A name or path is wrong; rules ask for what cannot be had together, take no such
-            parameter, or would have nothing to judge; a bucket is in another Region than the
-            session; the hook would refuse the configuration (`HookConfigurationError`).
+        ValueError: A name or path is wrong; there is no such pack; rules ask for what cannot be had
+            together, take no such parameter, or would have nothing to judge; a bucket is in another
+            Region than the session; the hook would refuse the configuration
+            (`HookConfigurationError`).
         DeploymentError: A custom rule is given as a file, and no deployment tells which it runs.
         StorageError: The configuration cannot be stored.
     """
     now = clock()
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
+    listed, of_packs = with_packs(() if rules is None else rules)
+    if rules is None and hook_config is None:
+        hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
     configuration = DebugConfiguration.of(
-        output,
-        hook_config=hook_config,
-        rules=() if rules is None else rules,
-        actions=actions,
-        tensorboard=tensorboard,
+        output, hook_config=hook_config, rules=listed, actions=actions, tensorboard=tensorboard
     )
     if configuration.hook is None and configuration.tensorboard is not None:
         raise ValueError(
             "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
             "hook_config"
         )
-    needs = [found for rule in configuration.rules if (found := _checked_needs(rule))]
+    checked = [RuleNeeds.checked(rule, of_packs.get(rule.name)) for rule in configuration.rules]
+    needs = [found for found in checked if found]
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     aws = Aws(session)
     checkpoint = Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path)
@@ -136,8 +143,11 @@ def prepare(
     _check_regions(job, aws)
     if configuration.hook is None:
         return job
-    _check_hook(job, _document(job, rules=rules, actions=actions))
-    job = _with_needs(_with_sources(job, aws), needs)
+    document = _document(job, rules=rules, actions=actions)
+    _check_hook(job, document)
+    said_by = collections_said_by(hook_config, listed)
+    job = _with_needs(_with_sources(job, aws), needs, said_by)
+    job = _with_warnings(job, document, is_deployed=rules is None)
     job = replace(job, session=aws.session)
     _store(job, _document(job, rules=rules, actions=actions), aws)
     return replace(
@@ -158,31 +168,25 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
     return unique_job_name(base_job_name or "", now)
 
 
-def _checked_needs(rule: Rule) -> RuleNeeds | None:
-    """Return what a rule needs to be saved; None where only the evaluators know it.
-
-    Raises:
-        ValueError: The evaluators would refuse its parameters when the job runs.
-    """
-    if rule.source:
-        return None
-    invoked = rule.rule_to_invoke or rule.name
-    try:
-        return RuleNeeds.of(rule, create_rule(invoked, rule.rule_parameters))
-    except UnknownRuleError as error:
-        # It may be one of a distribution that only the deployment has.
-        logger.warning("rule %s: %s here, so nothing of it is checked", rule.name, error)
-        return None
-    except ValueError as error:
-        raise ValueError(f"rule {rule.name!r}: {error}") from error
+def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:
+    """Return the job with what its rules need in what the hook saves, and with what is not."""
+    hook = job.configuration.hook or DebuggerHookConfig()
+    hook, warnings = saved_for_rules(hook, needs, said_by)
+    return replace(job, configuration=replace(job.configuration, hook=hook), warnings=warnings)
 
 
-def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds]) -> PreparedJob:
-    """Return the job with what its rules need in what the hook saves, and tell what is not."""
-    hook, warnings = saved_for_rules(job.configuration.hook or DebuggerHookConfig(), needs)
+def _with_warnings(
+    job: PreparedJob, document: Mapping[str, Any], *, is_deployed: bool
+) -> PreparedJob:
+    """Return the job with all its warnings, and log them."""
+    hook = job.configuration.hook
+    warnings = [*other_place(job), *unsent_messages(document)]
+    if hook is not None and is_deployed and is_in_s3(job.places.root):
+        warnings += unsaved_for_deployed(hook)
+    warnings += job.warnings
     for warning in warnings:
         logger.warning("%s", warning)
-    return replace(job, configuration=replace(job.configuration, hook=hook), warnings=warnings)
+    return replace(job, warnings=tuple(warnings))
 
 
 def _check_regions(job: PreparedJob, aws: Aws) -> None:
@@ -226,8 +230,7 @@ def _document(job: PreparedJob, *, rules: object, actions: object) -> dict[str, 
         document.setdefault("DebugRuleConfigurations", [])
     elif (asked := as_actions(actions)) is not None:
         asked.update_training_job_prefix_if_not_specified(job.job_name)
-        listed = asked.actions if isinstance(asked, ActionList) else (asked,)
-        document["Actions"] = [dict(action.action_parameters) for action in listed]
+        document["Actions"] = [dict(each.action_parameters) for each in listed_actions(asked)]
     if job.checkpoint is not None:
         document["CheckpointConfig"] = job.checkpoint.to_json()
     return document

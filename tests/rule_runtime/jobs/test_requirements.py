@@ -21,7 +21,8 @@ from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rul
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.jobs import PreparedJob, prepare
-from rule_runtime.jobs.requirements import RuleNeeds, saved_for_rules
+from rule_runtime.jobs.requirements import saved_for_rules
+from rule_runtime.jobs.rule_needs import RuleNeeds
 from rule_runtime.jobs.save_steps import SaveSteps
 
 OVERFIT = Rule.sagemaker(rule_configs.overfit())
@@ -141,7 +142,9 @@ class TestWhatTheUserSays:
         (warning,) = job.warnings
         assert caplog.messages == [warning]
         assert "Overfit" in warning
-        assert "losses every 1000 steps in mode TRAIN, where it asks for every 100" in warning
+        assert (
+            "losses saved every 1000 steps in mode TRAIN, where every 100 are asked for" in warning
+        )
 
     def test_more_than_a_rule_needs_is_no_loss(self, tmp_path: Path) -> None:
         said = CollectionConfig("losses", {"save_interval": 1})

@@ -1,0 +1,74 @@
+"""What a prepared job does other than somebody may expect who knows SageMaker's SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rule_runtime.custom_rules.rule_actions import Actions, MessageAction
+
+if TYPE_CHECKING:
+    from rule_runtime.jobs.prepared_job import PreparedJob
+
+__all__ = ["other_place", "unsent_messages"]
+
+_ATTRIBUTES: Final = {"email": "ActionEmail", "sms": "ActionSMS"}
+"""Attributes of a deployment's messages that hold the addresses."""
+
+
+def other_place(job: PreparedJob) -> tuple[str, ...]:
+    """Return that a path of the hook's own counts, where it is another than the job's.
+
+    Args:
+        job: The job.
+    """
+    own = (job.configuration.hook and job.configuration.hook.s3_output_path) or job.output_path
+    if own.rstrip("/") == job.output_path.rstrip("/"):
+        return ()
+    told = (
+        f"tensors go to {job.debug_output}, because s3_output_path={own!r} in hook_config counts "
+        f"before output_path={job.output_path!r}: leave it out to have them below that, else see "
+        "that a deployment watches this place"
+    )
+    return (told,)
+
+
+def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return to which addresses of actions nothing is sent.
+
+    Args:
+        document: The configuration as the hook reads it.
+    """
+    found = dict.fromkeys(
+        [
+            *(
+                (each.message_endpoint, each.message_type)
+                for rule in document.get("DebugRuleConfigurations") or ()
+                for each in _messages(rule.get("RuleParameters") or {})
+            ),
+            *(
+                (each["endpoint"], each["name"])
+                for each in document.get("Actions") or ()
+                if each["name"] in _ATTRIBUTES
+            ),
+        ]
+    )
+    if not found:
+        return ()
+    kinds = {kind for _, kind in found}
+    attributes = " and ".join(name for kind, name in _ATTRIBUTES.items() if kind in kinds)
+    told = (
+        f"other than in the original, nothing is sent to {', '.join(each for each, _ in found)}: "
+        "the subscribers of the topic that is the deployment's output AlertTopicArn are told. Have "
+        "these subscribe to it; to get no other jobs' messages, they filter by "
+        f"the message attribute {attributes}"
+    )
+    return (told,)
+
+
+def _messages(parameters: Mapping[str, Any]) -> list[MessageAction]:
+    try:
+        actions = Actions(parameters.get("action_json")).actions
+    except ValueError:
+        return []  # as in the deployment, which takes no action from it
+    return [each for each in actions if isinstance(each, MessageAction)]

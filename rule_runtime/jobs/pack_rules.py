@@ -1,0 +1,130 @@
+"""Packs among the rules of a job, and what the pack that is deployed by default needs saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from hook_layer.collections import CollectionKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.debug_rule import Rule
+from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.configuration.merging import steps_of
+from rule_runtime.configuration.packs import Pack, find_pack
+from rule_runtime.configuration.sdk_objects import as_rule
+from rule_runtime.jobs.save_steps import SaveSteps
+
+__all__ = ["deployed_collections", "unsaved_for_deployed", "with_packs"]
+
+_DEPLOYED: Final = "recommended"
+"""The pack that a deployment judges by unless it is configured otherwise."""
+_ALWAYS_SAVED: Final = frozenset({CollectionKeys.LOSSES})
+
+PackNeeds = Mapping[str, tuple[CollectionConfig, ...]]
+"""What is saved for the rules of packs, by their names."""
+
+
+def with_packs(rules: object) -> tuple[tuple[Rule, ...], PackNeeds]:
+    """Return rules with those of packs in place of the packs.
+
+    Args:
+        rules: Rules, ours or the SageMaker SDK's, and packs or names of such; a pack or a name may
+            stand alone. A rule of the list counts in place of a pack's rule of the same name.
+
+    Returns:
+        The rules, and what each of a pack needs saved, as often and in the form of its pack.
+
+    Raises:
+        TypeError: Something is neither a rule nor a pack.
+        ValueError: There is no such pack.
+    """
+    alone = (rules,) if isinstance(rules, (str, Pack)) else rules
+    if isinstance(alone, Mapping) or not isinstance(alone, Iterable):
+        raise TypeError(
+            f"rules is {rules!r:.80}, but must be a list of rules, or a pack: put it into a list"
+        )
+    listed = [_pack(each) if isinstance(each, (str, Pack)) else as_rule(each) for each in alone]
+    own = {each.name for each in listed if isinstance(each, Rule)}
+    found: list[Rule] = []
+    needs: dict[str, tuple[CollectionConfig, ...]] = {}
+    for each in listed:
+        if isinstance(each, Rule):
+            found.append(each)
+            continue
+        needs_of_pack = _needs(each)
+        for name in each.parameters.keys() - own:
+            needs[name] = needs_of_pack[name]
+        found += [_configured(each, name) for name in each.parameters if name not in own]
+    return tuple(found), needs
+
+
+def deployed_collections() -> tuple[CollectionConfig, ...]:
+    """Return what the hook should save for the rules that are deployed by default."""
+    return find_pack(_DEPLOYED).collections()
+
+
+def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
+    """Return what is to be told of rules that are deployed by default and lack collections.
+
+    Args:
+        hook: What the hook saves.
+    """
+    saved = _saved(hook)
+    if CollectionKeys.ALL in saved:
+        return ()
+    needs = {
+        name: {each.name for each in collections}
+        for name, collections in _needs(find_pack(_DEPLOYED)).items()
+    }
+    lacking = [name for name, wanted in needs.items() if wanted - saved]
+    missing = sorted(set().union(*needs.values()) - saved)
+    text = (
+        f"{len(lacking)} of the {len(needs)} rules of the pack {_DEPLOYED}, by which a deployment "
+        "judges unless it is configured otherwise, lack tensors that they judge by: hook_config "
+        f"does not save {', '.join(missing)}. Give rules={_DEPLOYED!r}, which adds them, or add "
+        f"find_pack({_DEPLOYED!r}).collections() of rule_runtime.configuration.packs to its "
+        "collection_configs; or rules=[...], if others judge the job"
+    )
+    return (text,) if lacking else ()
+
+
+def _pack(given: str | Pack) -> Pack:
+    if isinstance(given, Pack):
+        return given
+    try:
+        return find_pack(given)
+    except ValueError as error:
+        raise ValueError(
+            f"rules: {error} (a text names a pack; make a rule by Rule.sagemaker or Rule.custom)"
+        ) from None
+
+
+def _needs(pack: Pack) -> dict[str, tuple[CollectionConfig, ...]]:
+    rules = pack.rules()
+    steps = {each.name: steps_of(each.parameters) for each in pack.collections_for(rules.values())}
+    return {
+        name: tuple(_at(each, steps[each.name]) for each in pack.collections_for([rule]))
+        for name, rule in rules.items()
+    }
+
+
+def _at(collection: CollectionConfig, steps: Mapping[str, str]) -> CollectionConfig:
+    """Return a collection in a rule's own form, at the steps at which it is saved for the pack."""
+    own = steps_of(collection.parameters)
+    form = {key: value for key, value in collection.parameters.items() if key not in own}
+    return CollectionConfig(collection.name, {**form, **steps})
+
+
+def _configured(pack: Pack, name: str) -> Rule:
+    parameters = {"rule_to_invoke": name, **pack.parameters[name]}
+    return Rule.from_json({"RuleConfigurationName": name, "RuleParameters": parameters})
+
+
+def _saved(hook: DebuggerHookConfig) -> frozenset[str]:
+    parameters = hook.hook_parameters or {}
+    named = frozenset(
+        each.name
+        for each in hook.collection_configs or ()
+        if SaveSteps.of_any_mode(parameters, each.parameters)
+    )
+    return named | _ALWAYS_SAVED

@@ -1,0 +1,89 @@
+"""What a rule needs saved to judge a job."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.packs import PATTERNS
+from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
+from rule_runtime.evaluation.step_bounds import BoundedRule, StepBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rule_runtime.configuration.debug_rule import Rule as ConfiguredRule
+    from rule_runtime.evaluation.rule import Rule
+
+__all__ = ["RuleNeeds"]
+
+logger = logging.getLogger("stepwatch")
+
+_REGEX: Final = "include_regex"
+
+
+@dataclass(frozen=True)
+class RuleNeeds:
+    """What one rule needs.
+
+    Attributes:
+        name: Its configuration name.
+        own: Names of the collections that its configuration asks for.
+        collections: What it needs to judge.
+        steps: Global steps that it judges.
+    """
+
+    name: str
+    own: frozenset[str]
+    collections: tuple[CollectionConfig, ...]
+    steps: StepBounds
+
+    @classmethod
+    def of(
+        cls,
+        configured: ConfiguredRule,
+        rule: Rule,
+        of_pack: Sequence[CollectionConfig] | None = None,
+    ) -> RuleNeeds:
+        """Return the needs of a rule.
+
+        Args:
+            configured: The rule as the job asks for it.
+            rule: The rule that judges.
+            of_pack: What is saved for it as a rule of a pack; None for what it requires by itself.
+        """
+        own = frozenset(each.name for each in configured.collection_configs)
+        patterns = {name: {_REGEX: pattern} for name, pattern in PATTERNS.items()}
+        needed = (
+            CollectionConfig(each.name, {**patterns.get(each.name, {}), **each.parameters})
+            for each in (rule.requires() if of_pack is None else of_pack)
+        )
+        steps = rule.steps if isinstance(rule, BoundedRule) else StepBounds()
+        return cls(configured.name, own, tuple(needed), steps)
+
+    @classmethod
+    def checked(
+        cls, rule: ConfiguredRule, of_pack: Sequence[CollectionConfig] | None
+    ) -> RuleNeeds | None:
+        """Return the needs of a rule whose parameters are checked; None if evaluators alone know.
+
+        Args:
+            rule: The rule as the job asks for it.
+            of_pack: As for `of`.
+
+        Raises:
+            ValueError: The evaluators would refuse its parameters when the job runs.
+        """
+        if rule.source:
+            return None
+        invoked = rule.rule_to_invoke or rule.name
+        try:
+            return cls.of(rule, create_rule(invoked, rule.rule_parameters), of_pack)
+        except UnknownRuleError as error:
+            # It may be one of a distribution that only the deployment has.
+            logger.warning("rule %s: %s here, so nothing of it is checked", rule.name, error)
+            return None
+        except ValueError as error:
+            raise ValueError(f"rule {rule.name!r}: {error}") from error

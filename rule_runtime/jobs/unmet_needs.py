@@ -1,0 +1,179 @@
+"""What rules of a job do not get of what they need, as the hook is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.jobs.save_steps import MODES, SaveSteps
+
+if TYPE_CHECKING:
+    from rule_runtime.jobs.rule_needs import RuleNeeds
+
+__all__ = ["HOOK_CONFIG", "RAW", "SavedCollections", "is_true", "nothing_to_judge", "stores_values"]
+
+HOOK_CONFIG: Final = "hook_config"
+"""Who asks for a collection that no rule's configuration names."""
+RAW: Final = "save_raw_tensor"
+"""Parameter that says whether values are stored."""
+
+_TRUE: Final = ("true", "1")
+
+
+@dataclass(frozen=True)
+class SavedCollections:
+    """What a hook saves, and who had it say so.
+
+    Attributes:
+        collections: The collections by name, each with what rules need and nobody said.
+        said_by: Who says how a collection is saved, by its name: `hook_config`, or rules.
+        hook: Parameters of the hook.
+    """
+
+    collections: Mapping[str, CollectionConfig]
+    said_by: Mapping[str, Sequence[str]]
+    hook: Mapping[str, str]
+
+    def unmet(self, rules: Sequence[RuleNeeds]) -> list[str]:
+        """Return what rules do not get, in words.
+
+        Args:
+            rules: What each rule needs.
+
+        Raises:
+            ValueError: One gets nothing.
+        """
+        lacking = {rule.name: found for rule in rules if (found := self._lacking(rule))}
+        idle = {
+            rule.name: told
+            for rule in rules
+            if rule.name not in lacking and (told := self._idle(rule))
+        }
+        others = [rule for rule in rules if rule.name not in (*lacking, *idle)]
+        return [*_told_together(lacking), *idle.values(), *self._rarely_judged(others)]
+
+    def _lacking(self, rule: RuleNeeds) -> str:
+        never = [
+            each.name
+            for each in rule.collections
+            if each.name not in self.collections
+            or not SaveSteps.of_any_mode(self.hook, self.collections[each.name].parameters)
+        ]
+        if rule.collections and len(never) == len(rule.collections):
+            bounds = "no multiple of save_interval lies from start_step to before end_step"
+            why = f"the hook saves {', '.join(never)} at no step ({bounds})"
+            raise nothing_to_judge([rule.name], why)
+        lacking = [f"the hook saves {name} at no step" for name in never]
+        blamed: dict[str, None] = {}
+        for each in rule.collections:
+            said_by = self.said_by.get(each.name, ())
+            if not said_by or each.name in never:
+                continue
+            if found := self._missing(each, is_own=each.name in rule.own):
+                has = "has" if len(said_by) == 1 else "have"
+                lacking.append(f"{' and '.join(said_by)} {has} {' and '.join(found)}")
+                blamed |= dict.fromkeys(name for name in said_by if name != HOOK_CONFIG)
+        remedy = f"; collections_to_save of {', '.join(blamed)} can say otherwise" if blamed else ""
+        return "; ".join(lacking) + remedy
+
+    def _missing(self, need: CollectionConfig, *, is_own: bool) -> list[str]:
+        """Return what a rule misses of one collection.
+
+        Args:
+            need: The collection as the rule needs it.
+            is_own: Whether the rule's own configuration says when it is saved.
+        """
+        parameters = self.collections[need.name].parameters
+        missing = []
+        if need.parameters.get(RAW) == "True" and not stores_values(parameters, self.hook):
+            missing.append(f"{need.name} saved without values, which are needed ({RAW}=True)")
+        for mode in () if is_own else MODES:
+            wanted = SaveSteps.of({}, need.parameters, mode).interval
+            steps = SaveSteps.of(self.hook, parameters, mode)
+            if wanted is None or (steps.interval or 0) <= wanted:
+                continue
+            missing.append(
+                f"{need.name} saved every {steps.interval} steps in mode {mode.upper()}, where "
+                f"every {wanted} are asked for"
+            )
+            break  # the modes differ rarely
+        return missing
+
+    def _idle(self, rule: RuleNeeds) -> str:
+        """Return that a rule probably judges no step that is saved; empty if it judges some."""
+        # No error: a rule's bounds count the steps of all modes, a hook's those of one.
+        first, end = rule.steps.first, rule.steps.end
+        steps = self._steps_of(rule)
+        if not steps or any(each.is_any_of(first, end) for each in steps):
+            return ""
+        return (
+            f"the rule {rule.name} probably judges nothing: of steps from {first} to before "
+            f"{end:g}, which it judges only, the hook saves none; change its start_step and "
+            "end_step, or the save_interval of its collections_to_save"
+        )
+
+    def _rarely_judged(self, rules: Sequence[RuleNeeds]) -> list[str]:
+        """Return which rules a short training would show its first step only."""
+        told = {}
+        for rule in rules:
+            steps = self._steps_of(rule)
+            rarest = min((each.interval or 1 for each in steps if not each.listed), default=1)
+            if steps and rarest >= DEFAULT_SAVE_INTERVAL:
+                told[f"{rule.name} (every {rarest})"] = bool(rule.own)
+        # Steps of the hook count for a collection only where no configuration of a rule has some.
+        where = "them collections_to_save with" if any(told.values()) else "hook_parameters"
+        text = (
+            f"what these rules judge is saved at few steps, as they ask for by default: "
+            f"{', '.join(told)}; of a shorter training they see one step. For more give {where} "
+            "a smaller save_interval"
+        )
+        return [text] if told else []
+
+    def _steps_of(self, rule: RuleNeeds) -> list[SaveSteps]:
+        kept = self.collections
+        saved = [kept[each.name].parameters for each in rule.collections if each.name in kept]
+        return [SaveSteps.of(self.hook, parameters, mode) for parameters in saved for mode in MODES]
+
+
+def stores_values(collection: Mapping[str, str], hook: Mapping[str, str]) -> bool:
+    """Tell whether the values of a collection are stored.
+
+    Args:
+        collection: Parameters of the collection.
+        hook: Parameters of the hook.
+    """
+    for parameters in (collection, hook):
+        if RAW in parameters:
+            return is_true(parameters[RAW])
+        if "reductions" in parameters:
+            return False
+    return True
+
+
+def is_true(value: str | None) -> bool:
+    """Tell whether a hook takes a parameter for true."""
+    return str(value).strip().lower() in _TRUE
+
+
+def nothing_to_judge(rules: Iterable[str], why: str) -> ValueError:
+    """Return the error about rules for which nothing at all is saved."""
+    return ValueError(
+        f"{', '.join(rules)} would have nothing to judge, because {why}: leave the rules out, or "
+        "that setting of the hook"
+    )
+
+
+def _told_together(lacking: Mapping[str, str]) -> list[str]:
+    """Return one line for all rules that lack the same."""
+    rules: dict[str, list[str]] = {}
+    for name, reason in lacking.items():
+        rules.setdefault(reason, []).append(name)
+    return [
+        f"the rule {names[0]} judges by less than it asks for: {reason}"
+        if len(names) == 1
+        else f"the rules {', '.join(names)} judge by less than they ask for: {reason}"
+        for reason, names in rules.items()
+    ]
