@@ -4,6 +4,7 @@ VENV := .venv/bin
 PYTEST_ARGUMENTS ?=
 BENCH_ARGUMENTS ?=
 COST_ARGUMENTS ?=
+SYNTH_ARGUMENTS ?=
 SOAK_ARGUMENTS ?=
 
 # Else each process that a test starts would compile its libraries' sources anew.
@@ -50,9 +51,9 @@ docs:  ## Build the documentation, strictly, into .build/docs; needs no network.
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "docs: .build/docs/index.html"
 
-synth: setup-demo  ## Write the CloudFormation template to cdk.out; needs no credentials and no network.
+synth: setup-demo  ## Write the template to cdk.out, without credentials; SYNTH_ARGUMENTS="-c KEY=VALUE" changes settings.
 	@$(VENV)/python -m infra.packaging
-	@$(VENV)/python -m infra.app
+	@$(VENV)/python -m infra.app $(SYNTH_ARGUMENTS)
 
 bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help tells how to measure less.
 	@$(PYTHON) tools/setup_environment.py peers

@@ -11,13 +11,14 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 
-from infra.config import ConfigurationError, StepwatchConfig
+from infra.config import PREFIX, ConfigurationError, StepwatchConfig
 from infra.measurement import ImportTimeError, summary
 from infra.nag import attach_checks
 from infra.packaging import PackagingError
@@ -28,11 +29,27 @@ __all__ = ["build_app", "main", "project_context"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
+MAX_RESOURCES = 500
+"""CloudFormation's limit for a stack."""
+COUNTED = {
+    "AWS::Lambda::Function": "functions",
+    "AWS::IAM::Role": "roles",
+    "AWS::SQS::Queue": "queues",
+    "AWS::CloudWatch::Alarm": "alarms",
+}
+"""Types of resources whose number synthesis tells, and what they are called."""
+
 
 def project_context() -> dict[str, Any]:
-    """Return the context of cdk.json."""
-    settings = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))
-    return dict(settings["context"])
+    """Return the context of cdk.json; end the command with a message where there is none."""
+    path = ROOT / "cdk.json"
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["context"])
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        sys.exit(f"infra: {path} is no JSON: {where}: {error.msg}")
+    except (KeyError, TypeError, ValueError):
+        sys.exit(f'infra: {path} must be an object with an object "context", the settings')
 
 
 def build_app(
@@ -64,6 +81,26 @@ def build_app(
     return app, stack
 
 
+def _size(outdir: Path, stack: cdk.Stack) -> str:
+    """Return what a template consists of, as reviewers ask for it."""
+    resources = json.loads((outdir / stack.template_file).read_text(encoding="utf-8"))["Resources"]
+    types = Counter(resource["Type"] for resource in resources.values())
+    told = [f"{types[kind]} {name}" for kind, name in COUNTED.items()]
+    return f"{len(resources)} resources of at most {MAX_RESOURCES}, among them {', '.join(told)}"
+
+
+def _stops(config: StepwatchConfig) -> str:
+    """Return which findings stop jobs, for it need not be what a list of rules was meant to say."""
+    if config.stop_policy == "observe":
+        return f"no finding stops a job: {PREFIX}stop_policy = observe"
+    observed = config.stop_observed_rules
+    but = f", but not of {', '.join(observed)}" if observed else ""
+    if not config.stop_rules:
+        return f"a finding of any rule stops a job{but}: {PREFIX}stop_rules names none"
+    stopping = [name for name in config.stop_rules if name not in observed]
+    return f"findings of these rules stop a job: {', '.join(stopping) or 'none'}"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Synthesise the application; mistakes in the settings end it with a message."""
     parser = argparse.ArgumentParser(prog="python -m infra.app", description=main.__doc__)
@@ -88,10 +125,13 @@ def main(arguments: list[str] | None = None) -> None:
         app.synth()
     except RuntimeError as error:  # all that jsii lets through of CDK's own error
         sys.exit(f"infra: {error}")
-    print(f"infra: {stack.stack_name} is in {outdir}", file=sys.stderr)  # noqa: T201
+    print(f"infra: {stack.stack_name} is in {outdir}: {_size(outdir, stack)}", file=sys.stderr)  # noqa: T201
+    print(f"infra: {_stops(stack.config)}", file=sys.stderr)  # noqa: T201
     if stack.config.tensor_buckets:
         names = " ".join(stack.config.tensor_buckets)
-        hint = f"these buckets must send their events: python -m infra.event_buckets {names}"
+        hint = (
+            f"these buckets must send their events: .venv/bin/python -m infra.event_buckets {names}"
+        )
         print(f"infra: {hint}", file=sys.stderr)  # noqa: T201
     if not options.without_wheels:
         try:

@@ -13,15 +13,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from infra.custom_rule_settings import CustomRuleFile
-from infra.rule_settings import RuleConfiguration, pack_named, rule_configuration_names
+from infra.rule_settings import RuleConfiguration, pack_of, rule_configuration_names
 from infra.setting_checks import PREFIX, contradictions, wrong
 from infra.setting_fields import FIELDS
 from infra.settings import Reader, SettingError, SeveralMistakesError, nearest_name
 
-__all__ = ["PREFIX", "ConfigurationError", "RuleConfiguration", "StepwatchConfig"]
+__all__ = ["BOUNDARY", "PREFIX", "ConfigurationError", "RuleConfiguration", "StepwatchConfig"]
 
 RETAINING_STAGES = ("prod", "production")
 """Stages whose data outlives their stack."""
+
+BOUNDARY = "@aws-cdk/core:permissionsBoundary"
+"""CDK's key of a managed policy that it gives to all roles of a stack as their boundary."""
 
 # Keys of CDK itself: feature flags, settings of its command, answers of its look-ups.
 CDK_KEY = re.compile(
@@ -52,8 +55,9 @@ class StepwatchConfig:
     Attributes:
         rules: The configured rules; each becomes one queue and one function. `recommended` or
             `original`: all rules of that pack. Or an object of rule configuration names and their
-            parameters, with `rule_to_invoke` where the name is not the rule's; a list of names or
-            of `DebugRuleConfiguration` objects; or any of them as JSON text.
+            parameters, with `rule_to_invoke` where the name is not the rule's; a list of names,
+            of such objects or of `DebugRuleConfiguration` objects, in which a pack may stand, too:
+            parameters that are given beside it are its rules' then; or any of them as JSON text.
         per_job_rules: Whether jobs may configure rules of their own beside these, in `job.json`;
             they have one queue and one function together.
         custom_rules: Python files with rules that jobs may use as `Rule.custom`: an object of keys
@@ -63,17 +67,20 @@ class StepwatchConfig:
         stage: Name of the deployment; the stack is called `Stepwatch-<stage>`. What `prod` or
             `production` has stored outlives its stack.
         stop_policy: `stop`, or `observe`: judge and tell, never stop a job.
-        stop_rules: Names of the rules whose finding stops a job; empty: all of them. Not set: those
-            of the pack `recommended` that are reason enough.
+        stop_rules: Names of the rules whose finding stops a job, SageMaker's own findings too;
+            empty: all of them. Not set: with a pack those of it that are reason enough, without one
+            all that `rules` names.
         stop_observed_rules: Names of rules that never stop a job.
         stop_min_rules: Number of rules that must have found something before a job is stopped.
-        stop_any_native_job: Whether SageMaker's own events and direct invocations may stop jobs
-            that were not registered with this deployment.
+        stop_any_native_job: Whether SageMaker's own events, of rules that may stop jobs, and direct
+            invocations may stop jobs that were not registered with this deployment.
         stop_confirm_s: Seconds that a job may take to end once it was asked to; then it is told.
         stop_platforms: Platforms beside SageMaker whose jobs may be stopped: `batch`, `ecs`.
         stop_tag: Tag of a Batch job or ECS task that holds the root whose finding may stop it.
         alert_emails: Addresses that are told of findings and of alarms; each must confirm a mail.
         notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
+        notify_not_judged: Whether it is told, too, that a rule found nothing to judge in a job that
+            did not ask for it.
         alarms: `all`; or `essential`, which leaves out those that watch each rule's function.
         verdict_latency_s: Seconds between a tensor and a verdict on it above which an alarm is on.
         tracing: Whether calls of the functions are traced by AWS X-Ray.
@@ -116,6 +123,7 @@ class StepwatchConfig:
     stop_tag: str = "stepwatch:debug-output"
     alert_emails: tuple[str, ...] = ()
     notify_statuses: tuple[str, ...] = ("IssuesFound", "Error")
+    notify_not_judged: bool = False
     alarms: str = "all"
     verdict_latency_s: int = 60
     tracing: bool = False
@@ -165,6 +173,7 @@ class StepwatchConfig:
             if not key.startswith(PREFIX) and not CDK_KEY.match(key)
         ]
         mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in FIELDS]
+        mistakes += _boundary_without_effect(context)
         values: dict[str, Any] = {}
         for key in FIELDS.keys() & own.keys():
             mistakes += _read_into(values, key, own[key], FIELDS[key])
@@ -189,8 +198,8 @@ def _read_into(values: dict[str, Any], key: str, given: Any, reader: Reader) -> 
 
 
 def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """Take the rules that stop jobs from the pack, where the user names a pack and no rules."""
-    pack = pack_named(own.get("rules"))
+    """Take the rules that stop jobs from a pack, where the user names one and no such rules."""
+    pack = pack_of(own.get("rules"))
     if pack is None or "stop_rules" in own:
         return []
     values["stop_rules"] = pack.stops
@@ -202,8 +211,17 @@ def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(key: str, value: Any) -> str:
-    valid = [PREFIX + field.name for field in fields(StepwatchConfig)]
-    name = key.rpartition(":")[2]
-    nearest = nearest_name(PREFIX + name, valid)
-    hint = f"; did you mean {nearest}?" if nearest else ""
-    return f"{key} = {value!r}: unknown key; allowed: {', '.join(valid)}{hint}"
+    valid = [field.name for field in fields(StepwatchConfig)]
+    nearest = nearest_name(key.rpartition(":")[2], valid)
+    everywhere = "infra/README.md, Settings, lists all keys"
+    hint = f"did you mean {PREFIX}{nearest}?" if nearest else everywhere
+    return f"{key} = {value!r}: unknown key; {hint}"
+
+
+def _boundary_without_effect(context: Mapping[str, Any]) -> list[str]:
+    """Refuse a permissions boundary that CDK would leave out without a word."""
+    given = context.get(BOUNDARY)
+    if given is None or (isinstance(given, Mapping) and {"name", "arn"} & given.keys()):
+        return []
+    allowed = '{"name": "<policy>"} or {"arn": "<ARN>"} in cdk.json; -c gives text, not an object'
+    return [f"{BOUNDARY} = {given!r}: allowed: {allowed}"]

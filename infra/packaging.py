@@ -108,7 +108,8 @@ def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
             if not reuse(wheels):
                 raise PackagingError(
                     f"the layer's packages for {architecture} are missing in {wheels}; with the "
-                    f"network run: python -m infra.packaging --architecture {architecture}"
+                    "network run: "
+                    f".venv/bin/python -m infra.packaging --architecture {architecture}"
                 )
             shutil.copytree(wheels, python, copy_function=_link_or_copy)
         for package in OWN_PACKAGES:

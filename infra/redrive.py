@@ -1,7 +1,8 @@
-"""Events that could not be handled: how many wait, and handing them over once more.
+"""Events that could not be handled: what waits, and handing it over once more.
 
-`python -m infra.redrive` tells for which rules and functions of a deployment such events wait.
-With names behind it, it hands those over: a rule's into its queue, a function's by calling it. Do
+`python -m infra.redrive` tells for which rules and functions of a deployment such events wait, and
+of each event its job, its rule, how long it waits, and the error where one is known. With names
+behind it, it hands those over: a rule's into its queue, a function's by calling it. Do
 that once the cause is gone: what fails again comes back. Handing over twice does no harm.
 
 It uses your own credentials, which need cloudformation:DescribeStacks,
@@ -23,9 +24,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import project_context
 from infra.setting_checks import PREFIX
+from infra.waiting_events import counted, described, event_of
 from lambdas.contracts.environment import RULE_QUEUE_URLS
 
-__all__ = ["Waiting", "event_of", "main"]
+__all__ = ["Waiting", "main"]
 
 FUNCTIONS = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": "Notify"}
 """The functions by name, and what their outputs of the stack begin with."""
@@ -33,7 +35,11 @@ FUNCTIONS = {"stop_job": "StopJob", "finish_job": "FinishJob", "notify": "Notify
 WAIT_S = 1
 HIDDEN_S = 60
 """How long an event that is being handed over is hidden from others who do the same."""
+LOOKED_AT_S = 2
+"""The same for an event that is only told of."""
 LARGEST_BATCH = 10
+MAX_TOLD = 20
+"""Events of a rule or a function that are told one by one."""
 
 
 @dataclass(frozen=True)
@@ -51,41 +57,55 @@ class Waiting:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Tell what waits, or hand it over; return the exit status, 1 if something is left."""
-    parser = argparse.ArgumentParser(prog="python -m infra.redrive", description=main.__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="rules and functions; all: `all`")
-    parser.add_argument("--stage", default=project_context().get(f"{PREFIX}stage", "dev"))
+    parser = _parser()
     options = parser.parse_args(arguments)
+    stack = f"Stepwatch-{options.stage}"
     try:
-        found = _waiting(f"Stepwatch-{options.stage}")
+        found = _waiting(stack)
         wanted = list(found) if options.names == ["all"] else options.names
         if unknown := sorted(set(wanted) - found.keys()):
             parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(sorted(found))}")
         for name in wanted:
-            print(f"{name}: {_hand_over_all(found[name])} events handed over")  # noqa: T201
-        left = {name: _num_waiting(waiting.queue_url) for name, waiting in found.items()}
+            print(f"{name}: {counted(_hand_over_all(found[name]))} handed over")  # noqa: T201
+        num_left = sum([_tell(name, waiting.queue_url) for name, waiting in found.items()])
     except (ClientError, BotoCoreError) as error:
         sys.exit(f"infra: {error}")
-    for name, number in left.items():
-        if number:
-            print(f"{name}: {number} events wait")  # noqa: T201
-    return int(any(left.values()))
+    if not num_left:
+        print(f"no event waits in {stack}")  # noqa: T201
+    return int(num_left > 0)
 
 
-def event_of(body: str) -> Any:
-    """Return the event that a message in the queue of a function's failures is about.
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.redrive",
+        description="Tell which events could not be handled, or hand them over once more. "
+        "Exit status 0: no event waits, 1: some do.",
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="rule or function whose events are handed over, or `all`; default: none, only tell",
+    )
+    parser.add_argument(
+        "--stage",
+        default=project_context().get(f"{PREFIX}stage", "dev"),
+        help="stage of the deployment, whose stack is Stepwatch-STAGE; default: %(default)s",
+    )
+    return parser
 
-    Args:
-        body: What EventBridge could not deliver, the event itself; or Lambda's record of a call
-            that failed, which has the event in it.
 
-    Raises:
-        ValueError: It is neither.
-    """
-    content = json.loads(body)
-    if not isinstance(content, dict):
-        raise ValueError("no event")  # noqa: TRY004 - the caller asks for one kind of error
-    is_record = "requestContext" in content and "requestPayload" in content
-    return content["requestPayload"] if is_record else content
+def _tell(name: str, queue_url: str) -> int:
+    """Tell what waits for a rule or a function; return how many events that are."""
+    number = _num_waiting(queue_url)
+    if number:
+        print(f"{name}: {counted(number, 'wait')}")  # noqa: T201
+        told = _looked_at(queue_url)
+        for message in told:
+            print(f"    {described(message)}")  # noqa: T201
+        if number > len(told):
+            print(f"    and {number - len(told)} more")  # noqa: T201
+    return number
 
 
 def _waiting(stack: str) -> dict[str, Waiting]:
@@ -136,7 +156,7 @@ def _sending(queue_url: str) -> Callable[[str], None]:
 def _hand_over_all(waiting: Waiting) -> int:
     """Hand over what waits now; return how many events that were."""
     num_done = 0
-    for message in _messages(waiting.queue_url):
+    for message in _messages(waiting.queue_url, HIDDEN_S):
         try:
             waiting.hand_over(message["Body"])
         except ValueError as error:
@@ -149,14 +169,28 @@ def _hand_over_all(waiting: Waiting) -> int:
     return num_done
 
 
-def _messages(queue_url: str) -> Iterator[Any]:
+def _looked_at(queue_url: str) -> list[Any]:
+    """Return the first events that wait, which stay where they are."""
+    found: dict[str, Any] = {}
+    for message in _messages(queue_url, LOOKED_AT_S):
+        if message["MessageId"] in found:
+            break  # it is visible again
+        found[message["MessageId"]] = message
+        if len(found) == MAX_TOLD:
+            break
+    return list(found.values())
+
+
+def _messages(queue_url: str, hidden_s: int) -> Iterator[Any]:
     client = boto3.client("sqs")
     while True:
         answer = client.receive_message(
             QueueUrl=queue_url,
             MaxNumberOfMessages=LARGEST_BATCH,
-            VisibilityTimeout=HIDDEN_S,
+            VisibilityTimeout=hidden_s,
             WaitTimeSeconds=WAIT_S,
+            AttributeNames=["SentTimestamp"],
+            MessageAttributeNames=["All"],
         )
         if not answer.get("Messages"):
             return

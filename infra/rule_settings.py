@@ -22,7 +22,8 @@ __all__ = [
     "RuleCheckError",
     "RuleConfiguration",
     "RulePack",
-    "pack_named",
+    "ask_rules",
+    "pack_of",
     "read_rules",
     "rule_configuration_names",
 ]
@@ -51,7 +52,7 @@ PACK_NAME = re.compile("[a-z]{1,40}")  # names of rules begin with a capital
 RULE_NAME_ALLOWED = "a name of at most 64 letters, digits, '-' and '_' that begins with a letter"
 RULES_ALLOWED = (
     "the name of a pack of rules, an object of rule configuration names and their parameters, "
-    "a list of names or of DebugRuleConfiguration objects, or one of them as JSON text"
+    "a list of such names, objects or DebugRuleConfiguration objects, or one of them as JSON text"
 )
 
 
@@ -93,8 +94,8 @@ class RulePack:
     stops: tuple[str, ...]
 
 
-def pack_named(value: Any) -> RulePack | None:
-    """Return the pack that the setting `rules` names; None if it is of another form.
+def pack_of(value: Any) -> RulePack | None:
+    """Return the pack that the setting `rules` names, alone or beside rules; None without any.
 
     Args:
         value: What the user wrote.
@@ -102,9 +103,15 @@ def pack_named(value: Any) -> RulePack | None:
     Raises:
         RuleCheckError: If the rules cannot be asked about their packs.
     """
+    entries = from_text(value) if isinstance(value, str) else value
+    packs = map(_pack_named, entries) if isinstance(entries, list) else ()
+    return next((pack for pack in packs if pack is not None), None)
+
+
+def _pack_named(value: Any) -> RulePack | None:
     if not isinstance(value, str) or not PACK_NAME.fullmatch(value):
         return None
-    pack = json.loads(_ask(("-c", TELL_PACKS), "")).get(value)
+    pack = json.loads(ask_rules(("-c", TELL_PACKS), "")).get(value)
     return None if pack is None else RulePack(value, pack["parameters"], tuple(pack["stops"]))
 
 
@@ -150,12 +157,21 @@ def _check(rules: Sequence[RuleConfiguration]) -> list[SettingError]:
         {"rule_to_invoke": rule.rule_to_invoke, "parameters": dict(rule.parameters)}
         for rule in rules
     ]
-    mistakes = json.loads(_ask(("-m", CHECKER), json.dumps(question)))
+    mistakes = json.loads(ask_rules(("-m", CHECKER), json.dumps(question)))
     return [_error(rules[mistake["rule"]], mistake) for mistake in mistakes]
 
 
 @lru_cache(maxsize=32)
-def _ask(program: tuple[str, ...], question: str) -> str:
+def ask_rules(program: tuple[str, ...], question: str) -> str:
+    """Return what a program that knows the rules answers.
+
+    Args:
+        program: What stands behind the interpreter's name.
+        question: Its standard input.
+
+    Raises:
+        RuleCheckError: It failed; the message has its own words.
+    """
     # Nothing of ours but contracts is imported into this process, and the rules need numpy.
     try:
         done = subprocess.run(  # noqa: S603
@@ -171,7 +187,7 @@ def _ask(program: tuple[str, ...], question: str) -> str:
         raise RuleCheckError(f"the rules did not answer in {TIMEOUT_S} s") from error
     if done.returncode != 0:
         raise RuleCheckError(
-            f"the rules' parameters cannot be checked, for python -m {CHECKER} failed:\n"
+            "the rules' parameters cannot be checked, for the process that asks them failed:\n"
             f"{done.stderr.strip()}"
         )
     return done.stdout
@@ -190,24 +206,39 @@ def _error(rule: RuleConfiguration, mistake: Mapping[str, Any]) -> SettingError:
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
-    pack = pack_named(value)
-    if pack is not None:
-        return list(pack.parameters.items())
+    """Return names and parameters as they were written, those of a pack behind them."""
     if isinstance(value, str):
         value = from_text(value)
     if isinstance(value, Mapping):
         return list(value.items())
     if not isinstance(value, list):
         raise SettingError(RULES_ALLOWED)
-    pairs: list[tuple[Any, Any]] = []
-    for entry in value:
-        if isinstance(entry, str):
-            pairs.append((entry, {}))
-        elif isinstance(entry, Mapping) and "RuleConfigurationName" in entry:
-            pairs.append((entry["RuleConfigurationName"], entry.get("RuleParameters")))
-        else:
-            raise SettingError(RULES_ALLOWED, value=entry)
-    return pairs
+    packs = [pack for pack in map(_pack_named, value) if pack is not None]
+    if len(packs) > 1:
+        raise SettingError("one pack, and rules beside it")
+    of_pack = dict(packs[0].parameters) if packs else {}
+    own = [pair for entry in value if _pack_named(entry) is None for pair in _pairs_of(entry)]
+    pairs = [(name, _with_those_of_pack(given, of_pack.get(name))) for name, given in own]
+    named = {name for name, _ in own}
+    return pairs + [(name, given) for name, given in of_pack.items() if name not in named]
+
+
+def _pairs_of(entry: Any) -> list[tuple[Any, Any]]:
+    if isinstance(entry, str):
+        return [(entry, {})]
+    if isinstance(entry, Mapping) and "RuleConfigurationName" in entry:
+        return [(entry["RuleConfigurationName"], entry.get("RuleParameters"))]
+    if isinstance(entry, Mapping) and all(isinstance(v, Mapping | None) for v in entry.values()):
+        return list(entry.items())
+    raise SettingError(RULES_ALLOWED, value=entry)
+
+
+def _with_those_of_pack(given: Any, of_pack: Mapping[str, Any] | None) -> Any:
+    """Return parameters over those that a pack gives the same rule."""
+    is_other_rule = isinstance(given, Mapping) and "rule_to_invoke" in given
+    if of_pack is None or is_other_rule or not isinstance(given, Mapping | None):
+        return given
+    return {**of_pack, **(given or {})}
 
 
 def _rule(name: Any, parameters: Any, errors: list[SettingError]) -> RuleConfiguration:

@@ -57,6 +57,7 @@ FIELDS: dict[str, Reader] = {
     "stop_tag": read_text(*TAG_NAME),
     "alert_emails": read_list(*EMAIL),
     "notify_statuses": read_list(STATUSES, STATUSES.replace("|", ", "), at_least=1),
+    "notify_not_judged": read_flag,
     "alarms": read_choice("all", "essential"),
     "verdict_latency_s": read_number(1, 86400),
     "tracing": read_flag,

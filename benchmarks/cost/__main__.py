@@ -11,12 +11,15 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
+import infra  # noqa: F401 - first, for it says which interpreter has what the others import
 from benchmarks.cost.bill import (
+    DAYS_A_MONTH,
     Line,
     custom_rules_of_the_original,
     dollars,
+    hour_of_training,
     idle_month,
     million_steps,
 )
@@ -35,6 +38,7 @@ __all__ = ["main"]
 
 _SIMULATED = {"rules": 10, "jobs": 1000, "steps": 4}
 _TENSORS = 50
+_DEFAULT = "(default: %(default)s)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.simulate:
         _simulate(deployment, workload, seed=options.seed, on_moto=options.moto)
     else:
-        _print_bill(deployment, workload)
+        _print_bill(deployment, workload, options.hours_a_day)
     return 0
 
 
@@ -71,18 +75,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-c", "--context", action="append", default=[], metavar="KEY=VALUE", help=setting
     )
-    parser.add_argument("--rules", type=int, help="so many of the deployed rules")
-    parser.add_argument("--jobs", type=int, help="jobs that train at the same time")
-    parser.add_argument("--workers", type=int, default=1, help="processes of a job that write")
-    parser.add_argument("--steps", type=int, help="saved steps of a job")
-    parser.add_argument("--save-interval", type=int, default=100, help="steps from save to save")
-    parser.add_argument("--step-s", type=float, default=0.1, help="seconds that a step takes")
+    _add_workload(parser)
     parser.add_argument("--simulate", action="store_true", help="count the requests of a run")
     parser.add_argument("--moto", action="store_true", help="simulate on moto, which takes longer")
-    parser.add_argument("--seed", type=int, default=0, help="chooses when simulated steps come")
+    parser.add_argument(
+        "--seed", type=int, default=0, help=f"chooses when simulated steps come {_DEFAULT}"
+    )
     parser.add_argument("--write", action="store_true", help="write the table in infra/README.md")
     parser.add_argument("--check", action="store_true", help="tell whether that table is stale")
     return parser
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
+    number, usual = parser.add_argument, asdict(Workload())
+    few = {f"few_{name}": value for name, value in _SIMULATED.items()}
+    told = {
+        "--rules": "so many of the deployed rules (default: all; {few_rules} with --simulate)",
+        "--jobs": "jobs that train at once (default: {jobs}; {few_jobs} with --simulate)",
+        "--steps": "saved steps of a job (default: {steps}; {few_steps} with --simulate)",
+    }
+    for name, text in told.items():
+        number(name, type=int, help=text.format(**usual, **few))
+    number("--workers", type=int, default=1, help=f"processes of a job that write {_DEFAULT}")
+    number("--save-interval", type=int, default=100, help=f"steps from save to save {_DEFAULT}")
+    number("--step-s", type=float, default=0.1, help=f"seconds that a step takes {_DEFAULT}")
+    hours = f"hours that each job trains a day, for the bill of a month {_DEFAULT}"
+    number("--hours-a-day", type=float, default=24.0, help=hours)
 
 
 def _document(deployment: Deployment, *, is_check: bool) -> int:
@@ -91,7 +109,7 @@ def _document(deployment: Deployment, *, is_check: bool) -> int:
     return bring_up_to_date(README, wanted, name=name, command=COMMAND, is_check=is_check)
 
 
-def _print_bill(deployment: Deployment, workload: Workload) -> None:
+def _print_bill(deployment: Deployment, workload: Workload, hours_a_day: float) -> None:
     prices, rules = Prices(), len(deployment.rules)
     print(f"{rules} rules, {workload}; prices of {READ_ON}, check them before you rely on them")
     lines = million_steps(deployment, workload, Timing(), prices)
@@ -99,7 +117,13 @@ def _print_bill(deployment: Deployment, workload: Workload) -> None:
     ours = [line for line in lines if not line.is_hook]
     _print_lines("a million saved steps: the training jobs' own requests", own)
     _print_lines("a million saved steps: Stepwatch", ours)
-    _print_lines("an idle month", idle_month(deployment, prices))
+    idle = idle_month(deployment, prices)
+    _print_lines("an idle month", idle)
+    hour = hour_of_training(deployment, workload, Timing(), prices)
+    month = dollars(idle) + workload.jobs * hours_a_day * DAYS_A_MONTH * hour
+    print("\nwhat training costs, the training jobs' own requests among it")
+    print(f"  {'an hour of one job':<32}{hour:>27,.4f} $")
+    print(f"  {f'a month, {hours_a_day:g} hours a day of each':<32}{month:>27,.2f} $")
     print("\nthe original's custom rules, a processing instance each (built-in rules are free)")
     hours = {"ml.t3.medium": prices.rule_hour_small, "ml.m5.xlarge": prices.rule_hour_usual}
     for name, hour in hours.items():

@@ -15,9 +15,11 @@ from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
 from lambdas.shared.state_item import RETENTION_S
 
 __all__ = [
+    "DAYS_A_MONTH",
     "Line",
     "custom_rules_of_the_original",
     "dollars",
+    "hour_of_training",
     "idle_month",
     "log_bytes",
     "million_steps",
@@ -45,7 +47,7 @@ INDEX_WRITES: Final = 2
 """An entry of an index whose sort key changes is removed and put anew."""
 _DATA_KEY_S: Final = 300
 """How long a queue uses a data key, for sending and for receiving."""
-_DAYS_A_MONTH: Final = 30.4
+DAYS_A_MONTH: Final = 30.4
 _MILLION: Final = 1e6
 _GB: Final = 1e9
 _UNIT_BYTES: Final = 1024
@@ -95,6 +97,23 @@ def million_steps(
     return [
         Line(line.what, line.count * share, line.dollars * share, line.is_hook) for line in lines
     ]
+
+
+def hour_of_training(
+    deployment: Deployment, workload: Workload, timing: Timing, prices: Prices
+) -> float:
+    """Return what an hour of one job costs, in dollars, beside what an idle deployment costs.
+
+    The job's own requests are in it, and its share of what is paid for all jobs together.
+
+    Args:
+        deployment: Rules and settings.
+        workload: The jobs, of which one is meant.
+        timing: How long calls take.
+        prices: List prices.
+    """
+    steps = 3600 / workload.saved_every_s
+    return dollars(million_steps(deployment, workload, timing, prices)) * steps / _MILLION
 
 
 def idle_month(deployment: Deployment, prices: Prices) -> list[Line]:
@@ -250,16 +269,16 @@ def _kept(
     deployment: Deployment, workload: Workload, lines: Sequence[Line], prices: Prices
 ) -> Iterator[Line]:
     """Yield what is paid for what was written as long as it is kept, and for the key."""
-    months = deployment.expiration_days / _DAYS_A_MONTH
+    months = deployment.expiration_days / DAYS_A_MONTH
     written = workload.jobs * workload.steps * workload.workers * workload.step_bytes / _GB
     stored = written * months
     yield Line("GB-months of objects", stored, stored * prices.s3_gb_month, is_hook=True)
     items = workload.jobs * len(deployment.rules) * workload.item_bytes / _GB
-    kept = items * RETENTION_S / 86400 / _DAYS_A_MONTH
+    kept = items * RETENTION_S / 86400 / DAYS_A_MONTH
     recovery = prices.recovery_gb_month if deployment.has_recovery else 0.0
     yield Line("GB-months of the table", kept, kept * (prices.table_gb_month + recovery))
     logs = sum(line.count for line in lines if line.what == "GB of logs")
-    logs *= deployment.retention_days / _DAYS_A_MONTH
+    logs *= deployment.retention_days / DAYS_A_MONTH
     yield Line("GB-months of logs", logs, logs * prices.log_gb_month)
     if deployment.encrypts_data:
         hours = workload.steps * workload.saved_every_s / 3600

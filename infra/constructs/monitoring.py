@@ -42,7 +42,8 @@ THROTTLED_MINUTES = 5
 FAILED_DELIVERIES = 3
 MINUTES_WITHOUT_CALL = 5
 
-RUNBOOK = "infra/README.md, When an alarm is on"
+RUNBOOK = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on'"
+"""In words that stand alone: whoever reads them may have neither this repository nor a link."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class Monitoring(Construct):
 
 
 def _described(what: str, id_: str) -> str:
-    return f"{what}. What to do: {RUNBOOK}: {id_}."
+    return f"{what}. What to do: see {RUNBOOK}, {id_}."
 
 
 def _largest(metrics: Sequence[cloudwatch.IMetric]) -> cloudwatch.MathExpression:

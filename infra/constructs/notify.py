@@ -112,6 +112,7 @@ class Notify(Construct):
                 **watched.environment(),
                 environment.TOPIC_ARN: topic.topic_arn,
                 environment.NOTIFY_STATUSES: ",".join(statuses),
+                environment.NOTIFY_NOT_JUDGED: str(source.config.notify_not_judged).lower(),
                 environment.RULE_LOG_GROUPS: json.dumps(dict(log_groups)),
             },
         )

@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.local.deployment import DeploymentError
+from infra.local.hook_configuration import write_hook_configuration
 from infra.local.target import LocalTarget
+from infra.rule_settings import RuleCheckError
 
 __all__ = ["main"]
 
@@ -35,11 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("deploying on this machine ...\n")
         try:
             with LocalTarget(context, workdir=Path(folder)) as target:
-                told = _described(target) if options.json else _greeting(target)
+                config = Path(folder) / "stepwatch.json"
+                write_hook_configuration(target.client, f"s3://{target.tensor_bucket}", config)
+                told = (_described if options.json else _greeting)(target, config)
                 sys.stdout.write(f"{told}\n")
                 sys.stdout.flush()
                 signal.pause()
-        except DeploymentError as error:
+        except (DeploymentError, RuleCheckError) as error:
             sys.stderr.write(f"{error}\n")
             return 2
         except KeyboardInterrupt:
@@ -63,15 +67,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _greeting(target: LocalTarget) -> str:
+def _environment(target: LocalTarget, config: Path) -> dict[str, str]:
+    return {**target.environment(), "STEPWATCH_CONFIG": str(config)}
+
+
+def _greeting(target: LocalTarget, config: Path) -> str:
     exports = (
-        f"export {name}={shlex.quote(value)}" for name, value in target.environment().items()
+        f"export {name}={shlex.quote(value)}"
+        for name, value in _environment(target, config).items()
     )
     lines = [
         "# deployed; give these variables to a training, and to stepwatch:",
         *exports,
-        f"export STEPWATCH_OUT_DIR=s3://{target.tensor_bucket}/my-job/debug-output",
-        "# then, for example:",
+        "# the file configures a hook that saves what the deployed rules judge; for example:",
         "#   TRAINING_JOB_NAME=my-job python -m hook_layer train.py",
         f"#   stepwatch status my-job --output-path s3://{target.tensor_bucket}",
         f"# logs of the functions: {target.workdir / 'logs'}    Ctrl-C takes it down",
@@ -79,10 +87,10 @@ def _greeting(target: LocalTarget) -> str:
     return "\n".join(lines)
 
 
-def _described(target: LocalTarget) -> str:
+def _described(target: LocalTarget, config: Path) -> str:
     return json.dumps(
         {
-            "environment": dict(target.environment()),
+            "environment": _environment(target, config),
             "output_path": f"s3://{target.tensor_bucket}",
             "logs": str(target.workdir / "logs"),
         }

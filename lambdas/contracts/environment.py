@@ -11,6 +11,7 @@ __all__ = [
     "EVENT_BUS_NAME",
     "MAX_SILENCE_S",
     "METRICS_NAMESPACE",
+    "NOTIFY_NOT_JUDGED",
     "NOTIFY_STATUSES",
     "QUEUE_URL",
     "RULE_CONFIGURATION_NAME",
@@ -75,10 +76,12 @@ STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 """stop_job: `stop`, or `observe` (judge and tell, never stop)."""
 
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
-"""stop_job: comma-separated names of the deployed rules whose finding stops a job; empty: all."""
+"""stop_job: comma-separated names of the rules, SageMaker's own too, whose finding stops a job;
+empty: all."""
 
 STOP_ANY_NATIVE_JOB: Final = "STEPWATCH_STOP_ANY_NATIVE_JOB"
-"""stop_job: `true` lets native events and direct invocations stop jobs not registered here."""
+"""stop_job: `true` lets native events, of rules that may stop jobs, and direct invocations stop
+jobs that are not registered here."""
 
 STOP_CONFIRM_S: Final = "STEPWATCH_STOP_CONFIRM_S"
 """stop_job: seconds that a job may take to end once it was asked to; more raises an alarm."""
@@ -119,6 +122,10 @@ STOP_TAG: Final = "STEPWATCH_STOP_TAG"
 
 NOTIFY_STATUSES: Final = "STEPWATCH_NOTIFY_STATUSES"
 """notify: comma-separated statuses of rules that are worth a message."""
+
+NOTIFY_NOT_JUDGED: Final = "STEPWATCH_NOTIFY_NOT_JUDGED"
+"""notify: `true` sends a message also where a rule that the job did not ask for found nothing to
+judge."""
 
 RULE_LOG_GROUPS: Final = "STEPWATCH_RULE_LOG_GROUPS"
 """notify: JSON object, rule configuration name -> name of the log group of its evaluator."""

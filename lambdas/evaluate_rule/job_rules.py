@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_JOB_RULES", "JobRules"]
 
-MAX_JOB_RULES: Final = 20
+MAX_JOB_RULES: Final = 40
 """Rules of its own that a job may have, as many as CreateTrainingJob takes."""
 
 _SOURCE: Final = "source_s3_uri"

@@ -2,6 +2,9 @@
 
 An event of ours is only a hint, which anybody may send who may put events on the bus: what is told
 is what the table says. SageMaker's own events are taken as they are, for nobody else can send them.
+
+Some deployed rules have nothing to judge in most jobs, such as one of labels in a job without any.
+Nobody is told of that, unless the job asked for the rule, or the operator wants to hear of it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from hook_layer.storage.base import StorageError, StoreRefusedError
 from lambdas.notify.news import OverdueStop, StatusChange
 from lambdas.notify.notice import OVERDUE, StatusFacts, overdue_notice, status_notice
 from lambdas.notify.sent_notices import NoticeKey
+from lambdas.shared.asked_rules import asked_rules
 from lambdas.shared.job_actions import JobActions, read_job_file
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import CONFIRMED
@@ -25,6 +29,7 @@ from rule_runtime.evaluation.outcome import RuleStatus, status_details
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hook_layer.format.job_file import JobFile
     from hook_layer.storage.base import Store
     from lambdas.notify.notice import Notice
     from lambdas.notify.sent_notices import SentNotices
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from lambdas.shared.settings import NotifySettings
     from lambdas.shared.state_table import StateTable
     from lambdas.shared.stop_table import StopTable
+    from rule_runtime.evaluation.state import EvaluationState
 
 __all__ = ["NotifyDependencies", "NotifyService"]
 
@@ -136,7 +142,13 @@ class NotifyService:
             # Either forged, or overtaken by a later status, which has an event of its own.
             self._refuse(f"the status is {state.status.value} now", change)
             return None
-        actions = self._actions(job) if state.status is RuleStatus.ISSUES_FOUND else None
+        is_finding = state.status is RuleStatus.ISSUES_FOUND
+        is_quiet = _is_without_news(state) and not self._settings.tells_not_judged
+        file = self._job_file(job) if is_finding or is_quiet else None
+        if is_quiet and not _asks_for(file, change.rule):
+            self._telemetry.info("nobody is told: nothing to judge", reason=state.reason)
+            return None
+        actions = JobActions.of(job.training_job_name, file) if is_finding else None
         facts = StatusFacts(
             name,
             change.rule,
@@ -163,17 +175,16 @@ class NotifyService:
         key = NoticeKey((OVERDUE, name, news.root_uri, news.run_id, requested_at))
         return key, overdue_notice(item, self._settings)
 
-    def _actions(self, job: Registration) -> JobActions | None:
-        """Return what the job wants done; a file that cannot be used keeps nobody uninformed."""
+    def _job_file(self, job: Registration) -> JobFile | None:
+        """Return what the job wants; a file that cannot be used keeps nobody uninformed."""
         bucket = job.root_uri.removeprefix("s3://").partition("/")[0]
         if bucket not in self._settings.tensor_bucket_names:
             return None
         try:
-            file = read_job_file(self._use.open_store(job.root_uri))
+            return read_job_file(self._use.open_store(job.root_uri))
         except (JobFileError, StoreRefusedError) as error:
             self._telemetry.warning("job.json cannot be used", problem=str(error))
             return None
-        return JobActions.of(job.training_job_name, file)
 
     def _send(self, key: NoticeKey, notice: Notice) -> None:
         if not self._use.sent.claim(key):
@@ -201,3 +212,15 @@ class NotifyService:
             debug_output_uri=news.root_uri,
             event_run_id=news.run_id,
         )
+
+
+def _is_without_news(state: EvaluationState) -> bool:
+    """Tell whether a rule found nothing to judge, and nothing wrong with what is stored either."""
+    counts = state.counts
+    is_whole = not (counts.unreadable or counts.missing or counts.given_up)
+    return state.has_found_nothing_to_judge and is_whole
+
+
+def _asks_for(file: JobFile | None, rule: str) -> bool:
+    rules = None if file is None else asked_rules(file)[0]
+    return rules is not None and rule in rules

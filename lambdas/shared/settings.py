@@ -236,6 +236,8 @@ class NotifySettings:
         topic_arn: The topic that messages go to.
         region: Region of the deployment, for links to the console.
         statuses: Statuses that are worth a message.
+        tells_not_judged: True when it is worth one, too, that a rule which the job did not ask for
+            found nothing to judge.
         rule_log_groups: Names of the evaluators' log groups by rule configuration name.
     """
 
@@ -244,6 +246,7 @@ class NotifySettings:
     topic_arn: str
     region: str
     statuses: frozenset[str] = DEFAULT_NOTIFY_STATUSES
+    tells_not_judged: bool = False
     rule_log_groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -262,6 +265,7 @@ class NotifySettings:
             topic_arn=reader.text(environment.TOPIC_ARN),
             region=reader.text(_REGION, default=variables.get(_DEFAULT_REGION)),
             statuses=statuses or DEFAULT_NOTIFY_STATUSES,
+            tells_not_judged=reader.flag(environment.NOTIFY_NOT_JUDGED, default=False),
             rule_log_groups=reader.texts(environment.RULE_LOG_GROUPS) if has_groups else {},
         )
         reader.raise_problems()

@@ -7,7 +7,8 @@ word; what they name by the job's name alone are the registrations that lie belo
 name, so that nobody else's registration can opt a job out or draw its stop signal to itself.
 
 What a job's own `job.json` asks for, and how many rules must agree, counts whoever tells of the
-findings; which rules stop jobs is said for the rules of this deployment.
+findings. Which rules stop jobs counts for events, SageMaker's own among them; whoever calls the
+function has chosen already.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class StopJobService:
         """Stop a job unless its own actions, or too few rules, are against it."""
         stopper = self._use.stopper
         jobs = [_Job(job, stopper.job_file(job)) for job in registrations]
-        is_wanted = self._stops if request.origin is Origin.EVENT_BUS else _is_wanted
+        is_wanted = _is_wanted if request.origin is Origin.DIRECT else self._stops
         wanted = [reason for reason in reasons if is_wanted(reason.rule, jobs)]
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self._settings.min_rules:
@@ -148,18 +149,14 @@ class StopJobService:
         return True
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
-        """Tell whether a finding of a rule stops jobs.
-
-        The settings are about this deployment's rules; whoever gave a job rules of SageMaker's own,
-        or calls the function, has chosen already.
-        """
-        is_ours = request.origin is Origin.EVENT_BUS
-        return not is_ours or self._settings.stops(rule) or self._settings.is_jobs_own(rule)
+        """Tell whether a finding of a rule may stop jobs; whoever calls the function has chosen."""
+        is_direct = request.origin is Origin.DIRECT
+        return is_direct or self._settings.stops(rule) or self._settings.is_jobs_own(rule)
 
     def _stops(self, rule: str, jobs: list[_Job]) -> bool:
-        """Tell whether a finding of a rule of ours stops the jobs that are meant.
+        """Tell whether an event's finding of a rule stops the jobs that are meant.
 
-        Which of the deployed rules do, the settings say. A rule that the job has configured itself
+        Which rules do, the settings say. A rule that the job has configured itself
         stops it where the job says so, too.
         """
         if self._settings.stops(rule):

@@ -32,7 +32,10 @@ def doctor(
     ] = None,
     stack: Annotated[
         str | None,
-        typer.Option(help="Name of the deployed stack, e.g. Stepwatch-dev, to look at it, too."),
+        typer.Option(
+            help="Name of the deployed stack, e.g. Stepwatch-dev: what stops jobs in it, which "
+            "events were not handled, who is told, which alarms are on."
+        ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:

@@ -44,6 +44,7 @@ def up(
                 "the stack is part of the repository, not of the installed package: run this in a "
                 "checkout, behind `make setup`"
             )
+        importlib.import_module("infra")  # says what is missing here
         options = [part for each in context or () for part in ("--context", each)]
         options += ["--json"] if output is OutputFormat.JSON else []
         sys.argv = ["stepwatch local up", *options]

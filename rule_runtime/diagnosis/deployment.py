@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from hook_layer.storage.base import StorageError, Store, StoreRefusedError
+from rule_runtime.diagnosis.asking import asked
 from rule_runtime.diagnosis.finding import Finding, Verdict
-from rule_runtime.jobs.aws import Aws, AwsRequestError
+from rule_runtime.diagnosis.operation import operation_findings
+from rule_runtime.jobs.aws import Aws
 
 __all__ = ["deployment_findings", "place_findings"]
 
 _TEST_KEY: Final = "stepwatch-doctor.txt"
 _TEST: Final = b"written, read and removed by `stepwatch doctor`\n"
+_NO_BUCKET: Final = "NoSuchBucket"
 _STABLE: Final = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "IMPORT_COMPLETE")
 
 
@@ -45,7 +48,7 @@ def place_findings(store: Store) -> Iterator[Finding]:
 def deployment_findings(
     aws: Aws, stack_name: str, version: str, bucket: str = ""
 ) -> Iterator[Finding]:
-    """Yield what there is to say of the credentials, the stack, and whether it watches a bucket.
+    """Yield what there is to say of the credentials, the stack, a bucket, and how the stack fares.
 
     Args:
         aws: The account.
@@ -53,16 +56,16 @@ def deployment_findings(
         version: Version of the library here.
         bucket: Bucket that trainings write to; empty: none is asked about.
     """
-    identity, error = _asked(aws, "sts", "get_caller_identity")
-    if identity is None:
+    identity, error = asked(aws, "sts", "get_caller_identity")
+    if error is not None:
         remedy = "set AWS_PROFILE, or give this machine a role"
-        yield Finding("credentials", Verdict.PROBLEM, error, remedy)
+        yield Finding("credentials", Verdict.PROBLEM, str(error), remedy)
         return
     yield Finding("credentials", Verdict.OK, str(identity.get("Arn")))
-    described, error = _asked(aws, "cloudformation", "describe_stacks", StackName=stack_name)
-    if described is None:
+    described, error = asked(aws, "cloudformation", "describe_stacks", StackName=stack_name)
+    if error is not None:
         remedy = "deploy it (cdk deploy), or name it by --stack, and its Region by AWS_REGION"
-        yield Finding(f"stack {stack_name}", Verdict.PROBLEM, error, remedy)
+        yield Finding(f"stack {stack_name}", Verdict.PROBLEM, str(error), remedy)
         return
     stack = described["Stacks"][0]
     outputs = {each["OutputKey"]: each["OutputValue"] for each in stack.get("Outputs", ())}
@@ -71,6 +74,7 @@ def deployment_findings(
     if bucket:
         yield _is_watched(bucket, outputs.get("TensorBucketNames", "").split(","))
         yield _notifications(aws, bucket)
+    yield from operation_findings(aws, stack_name, outputs)
 
 
 def _state(name: str, status: str) -> Finding:
@@ -95,24 +99,20 @@ def _is_watched(bucket: str, watched: list[str]) -> Finding:
         f"bucket {bucket}",
         Verdict.PROBLEM,
         f"the stack does not watch it, but {', '.join(watched)}",
-        "write there, or deploy with this bucket in stepwatch:buckets",
+        "write there, or deploy with this bucket in stepwatch:tensor_buckets",
     )
 
 
 def _notifications(aws: Aws, bucket: str) -> Finding:
     subject = "events of the bucket"
-    found, error = _asked(aws, "s3", "get_bucket_notification_configuration", Bucket=bucket)
-    if found is None:
-        return Finding(subject, Verdict.NOTE, error, "s3:GetBucketNotification is needed to tell")
+    found, error = asked(aws, "s3", "get_bucket_notification_configuration", Bucket=bucket)
+    if error is not None:
+        if error.code == _NO_BUCKET:
+            told, remedy = "there is no such bucket", "create it, or write to one that is watched"
+            return Finding(subject, Verdict.PROBLEM, told, remedy)
+        remedy = "s3:GetBucketNotification is needed to tell" if error.is_forbidden else ""
+        return Finding(subject, Verdict.NOTE, str(error), remedy)
     if "EventBridgeConfiguration" in found:
         return Finding(subject, Verdict.OK, "go to EventBridge")
     remedy = "switch on Amazon EventBridge in the bucket's properties"
     return Finding(subject, Verdict.PROBLEM, "do not go to EventBridge: no rule wakes up", remedy)
-
-
-def _asked(aws: Aws, service: str, operation: str, **arguments: Any) -> tuple[Any, str]:
-    """Return the answer of a service, or None and what was wrong."""
-    try:
-        return aws.call(service, operation, **arguments), ""
-    except AwsRequestError as error:
-        return None, str(error)

@@ -30,8 +30,9 @@ _FRAMEWORKS: Final = (
 """Names of each framework's distributions, of which one is enough."""
 _EXTRAS: Final = {
     "aws": ("boto3",),
-    "cli": ("rich", "typer"),
+    "cli": ("jinja2", "rich", "typer"),
     "report": ("jinja2", "matplotlib", "pandas"),
+    "ui": ("jinja2", "starlette", "uvicorn"),
 }
 
 

@@ -17,8 +17,10 @@ import pytest
 
 from benchmarks.cost import __main__ as command
 from benchmarks.cost.bill import (
+    DAYS_A_MONTH,
     SWEEP_METRICS,
     dollars,
+    hour_of_training,
     idle_month,
     log_bytes,
     million_steps,
@@ -247,7 +249,7 @@ def test_the_command_of_the_readme_prints_a_bill(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (options,) = re.findall(
-        r"^python -m benchmarks.cost (--rules .*)$", README.read_text(), re.MULTILINE
+        r"^.venv/bin/python -m benchmarks.cost (--rules .*)$", README.read_text(), re.MULTILINE
     )
     contexts: list[dict[str, str]] = []
 
@@ -262,6 +264,30 @@ def test_the_command_of_the_readme_prints_a_bill(
     assert "jobs=50, workers=8, steps=1000, saved_every_s=100.0" in printed
     for expected in ("3 rules", "polls of the queues", "ml.t3.medium", "an idle month"):
         assert expected in printed
+    hour, month = re.findall(r"(?:an hour of one job|a month, 24 hours .*?) +([\d.,]+) \$", printed)
+    (idle,) = re.findall(r"an idle month\n(?:.*\n)+?  together +([\d.]+) \$", printed)
+    together = 50 * 24 * DAYS_A_MONTH * float(hour) + float(idle)
+    assert float(month.replace(",", "")) == pytest.approx(together, rel=0.02)
+
+
+def test_an_hour_of_a_job_is_its_share_of_a_million_steps(deployment: Deployment) -> None:
+    few = deployment.with_rules(2)
+    load = Workload(jobs=4, steps=360, saved_every_s=10.0)
+    million = dollars(million_steps(few, load, Timing(), Prices()))
+    hour = hour_of_training(few, load, Timing(), Prices())
+    assert hour == pytest.approx(million / 1e6 * 360)
+    rarer = hour_of_training(few, replace(load, saved_every_s=100.0), Timing(), Prices())
+    assert rarer < hour / 3
+
+
+def test_the_help_tells_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    for expected in ("(default: all; 10 with", "(default: 10; 1000 with", "(default: 1000; 4 with"):
+        assert expected in told
+    assert "steps from save to save (default: 100)" in told
+    assert "seconds that a step takes (default: 0.1)" in told
 
 
 def test_the_command_prints_a_comparison() -> None:

@@ -16,7 +16,9 @@ import pytest
 from aws_cdk import aws_s3 as s3
 from cfnlint.api import ManualArgs, lint
 
+from infra import app as application
 from infra import packaging
+from infra.config import BOUNDARY
 from infra.nag import acknowledge, attach_checks
 from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
 from lambdas.contracts.events import JOB_RULES
@@ -56,6 +58,8 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     assert sorted(rules) == sorted([*recommended.parameters, JOB_RULES])
     (stopping,) = [told[STOP_RULES] for told in variables if STOP_RULES in told]
     assert set(stopping.split(",")) == recommended.stops
+    stops = ", ".join(sorted(recommended.stops))
+    assert f"infra: findings of these rules stop a job: {stops}\n" in done.stderr
     assert re.search(
         r"infra: layer \d+\.\d MiB of 250 \(\d+\.\d MiB zipped\), import of an evaluator \d",
         done.stderr,
@@ -68,8 +72,66 @@ def test_buckets_of_others_are_pointed_at(tmp_path: Path) -> None:
     context = ("-c", "stepwatch:tensor_buckets=theirs,ours", "-c", "stepwatch:rules=NonFinite")
     done = run_app(*context, "--without-wheels", "-o", str(tmp_path))
     assert done.returncode == 0, done.stderr
-    assert "must send their events: python -m infra.event_buckets theirs ours\n" in done.stderr
+    assert (
+        "must send their events: .venv/bin/python -m infra.event_buckets theirs ours\n"
+        in done.stderr
+    )
     assert "layer" not in done.stderr, "the local layer is not the one that is uploaded"
+    resources = json.loads((tmp_path / "Stepwatch.template.json").read_text())["Resources"]
+    roles = sum(resource["Type"] == "AWS::IAM::Role" for resource in resources.values())
+    assert f"{tmp_path}: {len(resources)} resources of at most 500, among them" in done.stderr
+    assert f", {roles} roles, " in done.stderr
+    assert (
+        "infra: a finding of any rule stops a job: stepwatch:stop_rules names none" in done.stderr
+    )
+
+
+def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role(tmp_path: Path) -> None:
+    context = {
+        **application.project_context(),
+        "stepwatch:rules": ["NonFinite"],
+        BOUNDARY: {"name": "TeamBoundary"},
+        "@aws-cdk/core:bootstrapQualifier": "team",
+    }
+    application.build_app(context, tmp_path, with_wheels=False)[0].synth()
+    template = json.loads((tmp_path / "Stepwatch.template.json").read_text())
+    roles = [r for r in template["Resources"].values() if r["Type"] == "AWS::IAM::Role"]
+    assert len(roles) > 4
+    assert all("TeamBoundary" in str(r["Properties"]["PermissionsBoundary"]) for r in roles)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    role = manifest["artifacts"]["Stepwatch"]["properties"]["cloudFormationExecutionRoleArn"]
+    assert "cdk-team-cfn-exec-role" in role
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"context": {\n  "stepwatch:stage": "dev",\n}}', "is no JSON: line 3, column 1: "),
+        ('{"app": "python"}', 'must be an object with an object "context"'),
+        ('{"context": 3}', 'must be an object with an object "context"'),
+        ("[]", 'must be an object with an object "context"'),
+    ],
+)
+def test_a_broken_cdk_json_is_told_in_one_line(
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cdk.json").write_text(text)
+    monkeypatch.setattr(application, "ROOT", tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        application.main([])
+    assert str(ended.value).startswith(f"infra: {tmp_path / 'cdk.json'} {told}")
+
+
+@pytest.mark.parametrize("module", ["app", "redrive", "event_buckets", "local", "packaging"])
+def test_an_interpreter_without_the_packages_names_the_one_that_has_them(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", f"infra.{module}"],  # without any installed package
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "infra needs aws_cdk and boto3, which `make synth` installs into .venv" in done.stderr
+    assert "run .venv/bin/python" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_mistakes_end_synthesis_with_one_message(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra import rule_settings
-from infra.config import ConfigurationError, StepwatchConfig
+from infra.config import BOUNDARY, ConfigurationError, StepwatchConfig
 from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleCheckError
 from rule_runtime.configuration.packs import PACKS
@@ -53,6 +53,21 @@ def test_all_mistakes_stand_in_one_message() -> None:
     assert "stepwatch:rules.X.t = [1]: allowed: text, a number, true or false" in message
     assert "stop_rules = 'X': unknown key" in message
     assert "did you mean stepwatch:stop_rules?" in message
+    assert "stepwatch:max_silence_s" not in message, "a table has all keys, a message the nearest"
+
+
+def test_a_key_that_is_like_no_other_is_told_where_all_are() -> None:
+    (mistake,) = mistakes(quux="1")
+    assert mistake == (
+        "stepwatch:quux = '1': unknown key; infra/README.md, Settings, lists all keys"
+    )
+
+
+@pytest.mark.parametrize("boundary", ['{"name": "Boundary"}', "Boundary", {"nam": "Boundary"}])
+def test_a_boundary_that_cdk_would_leave_out_is_a_mistake(boundary: Any) -> None:
+    context = {"stepwatch:rules": ["VanishingGradient"], BOUNDARY: boundary}
+    with pytest.raises(ConfigurationError, match=r"in cdk\.json; -c gives text, not an object"):
+        StepwatchConfig.from_context(context)
 
 
 def test_defaults() -> None:
@@ -218,7 +233,7 @@ def test_rules_say_what_is_wrong_with_their_parameters() -> None:
         (
             f"{prefix}.VanishingGradient.thresold = '1e-7'",
             ": allowed: ",
-            "the parameters threshold; nearest: threshold",
+            "the parameters threshold, max_share, patience; nearest: threshold",
         ),
         (
             f"{prefix}.slow.diff_percent = '500'",
@@ -266,6 +281,36 @@ def test_a_pack_that_names_no_rules_that_stop_jobs_stops_none_by_accident() -> N
     assert "stepwatch:stop_rules: missing; which rules of the pack original may stop" in mistake
     observed = read(rules="original", stop_policy="observe")
     assert len(observed.rules) == len(PACKS["original"].parameters)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_pack_can_have_other_parameters_and_rules_beside_it(as_text: bool) -> None:
+    pack = PACKS["recommended"]
+    rules = ["recommended", {"VanishingGradient": {"patience": 20}, "Overfit": {}}, "LossSpike"]
+    config = read(rules=json.dumps(rules) if as_text else rules)
+    by_name = {rule.name: rule.parameters for rule in config.rules}
+    assert by_name.keys() == {*pack.parameters, "Overfit"}
+    assert by_name["VanishingGradient"] == {"max_share": "1e-06", "patience": "20"}
+    assert by_name["DeadRelu"] == {"threshold_layer": "80.0"}
+    assert set(config.stop_rules) == pack.stops, "a rule beside it stops none unless that is said"
+    assert len(read(rules="recommended,Overfit").rules) == len(pack.parameters) + 1
+
+
+def test_a_name_of_a_pack_can_be_given_to_another_rule() -> None:
+    given = {"DeadRelu": {"rule_to_invoke": "NonFinite"}}
+    config = read(rules=["recommended", given])
+    (rule,) = [rule for rule in config.rules if rule.name == "DeadRelu"]
+    assert (rule.rule_to_invoke, rule.parameters) == ("NonFinite", {})
+
+
+def test_what_stands_beside_a_pack_is_checked_as_ever() -> None:
+    (mistake,) = mistakes(rules=["recommended", {"VanishingGradient": {"patients": 20}}])
+    assert "stepwatch:rules.VanishingGradient.patients" in mistake
+    (mistake,) = mistakes(rules=["recommended", "original"], stop_rules="")
+    assert "allowed: one pack, and rules beside it" in mistake
+    (mistake,) = mistakes(rules=["recommended", {"Overfit": 5}])
+    assert "{'Overfit': 5}: allowed: the name of a pack" in mistake
+    assert any("stop_rules: missing" in each for each in mistakes(rules=["original", "NonFinite"]))
 
 
 def test_packs_that_cannot_be_asked_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ EVIDENCE = Evidence(
     threshold=1e-07,
     sentence="gradient/Net_conv1.weight: mean(|g|) 3.1e-09 < 1e-07",
     remedy="look for dead units",
+    mode_step=470,
 )
 
 

@@ -306,12 +306,13 @@ def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(default_template:
     _, _, runbook = text.partition("\n## When an alarm is on\n")
     described = re.findall(r"^### (\w+)\n\n\*.+\*", runbook.partition("\n## ")[0], re.MULTILINE)
     named = {
-        alarm["AlarmDescription"].rpartition(": ")[2].rstrip(".")
+        alarm["AlarmDescription"].rpartition(", ")[2].rstrip(".")
         for alarm in alarms(default_template).values()
     }
     assert sorted(described) == sorted(named)
     for alarm_id, alarm in alarms(default_template).items():
-        assert "infra/README.md, When an alarm is on: " in alarm["AlarmDescription"]
+        where = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on', "
+        assert where in alarm["AlarmDescription"]
         assert alarm_id.removeprefix("Monitoring").startswith(tuple(named))
 
 

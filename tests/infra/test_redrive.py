@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +13,12 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
 from moto import mock_aws
 
 from infra import redrive
+from infra.waiting_events import MAX_LINE, described
 from lambdas.contracts.environment import RULE_QUEUE_URLS
 from lambdas.stop_job.request import parse_request
 from tests.infra.queries import Template
@@ -31,9 +35,16 @@ FAILED_CALL = {
     "requestContext": {"condition": "RetriesExhausted", "approximateInvokeCount": 3},
     "requestPayload": FINDING,
     "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
-    "responsePayload": {"errorMessage": "no"},
+    "responsePayload": {"errorMessage": "no", "errorType": "Unhandled"},
 }
 """What Lambda sends to the destination of calls that failed."""
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
 
 
 @dataclass
@@ -64,6 +75,7 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployment]:
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setattr(redrive, "WAIT_S", 0)
+    monkeypatch.setattr(redrive, "LOOKED_AT_S", 0)
     with mock_aws(config={"lambda": {"use_docker": False}}):
         boto3.setup_default_session()
         made = Deployment()
@@ -133,7 +145,13 @@ def test_what_waits_is_told_and_left_alone(
     deployment.send("letters", {"a": 1}, {"a": 2})
     deployment.send("stop_job", FAILED_CALL)
     assert redrive.main(["--stage", "dev"]) == 1
-    assert capsys.readouterr().out == "stop_job: 1 events wait\nExplosion: 2 events wait\n"
+    assert capsys.readouterr().out.splitlines() == [
+        "stop_job: 1 event waits",
+        "    mnist-7, NonFinite IssuesFound, waits for less than a minute: Unhandled: no",
+        "Explosion: 2 events wait",
+        "    an event of no job, waits for less than a minute",
+        "    an event of no job, waits for less than a minute",
+    ]
     assert len(deployment.bodies("letters")) == 2
     assert deployment.calls == []
 
@@ -141,7 +159,74 @@ def test_what_waits_is_told_and_left_alone(
 def test_nothing_waits(deployment: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
     del deployment
     assert redrive.main([]) == 0, "the stage of cdk.json"
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "no event waits in Stepwatch-dev\n"
+
+
+def test_of_very_many_events_the_first_are_told(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(redrive, "MAX_TOLD", 3)
+    deployment.send("letters", *({"number": number} for number in range(8)))
+    assert redrive.main([]) == 1
+    first, *told, last = capsys.readouterr().out.splitlines()
+    assert (first, len(told), last) == ("Explosion: 8 events wait", 3, "    and 5 more")
+
+
+def test_help_says_what_each_argument_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        redrive.main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "stage of the deployment, whose stack is Stepwatch-STAGE; default: dev" in said
+    assert "default: none, only tell" in said
+
+
+def message(body: Any, age_s: float = 0, **attributes: str) -> dict[str, Any]:
+    """Return a message as SQS hands it out."""
+    return {
+        "Body": body if isinstance(body, str) else json.dumps(body),
+        "Attributes": {"SentTimestamp": str(round((time.time() - age_s) * 1000))},
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
+        },
+    }
+
+
+OF_BUCKET = {
+    "source": "aws.s3",
+    "detail": {"bucket": {"name": "tensors"}, "object": {"key": "mnist-7/index/0.json"}},
+}
+WAKE = {"source": "stepwatch.debugger", "detail": {"DebugOutputUri": "s3://t/m/", "Rule": "Flat"}}
+
+
+@pytest.mark.parametrize(
+    ("waiting", "line"),
+    [
+        (message(OF_BUCKET, 7300), "s3://tensors/mnist-7/index/0.json, waits for 2 hours"),
+        (message(WAKE, 90), "s3://t/m/, Flat, waits for 1 minute"),
+        (
+            message({"detail": FINDING}, 200000, ERROR_CODE="NO_PERMISSIONS", ERROR_MESSAGE="x\ny"),
+            "mnist-7, NonFinite IssuesFound, waits for 2 days: NO_PERMISSIONS: x y",
+        ),
+        (
+            message({"detail-type": "Stop Confirmation Due"}),
+            "Stop Confirmation Due, waits for less than a minute",
+        ),
+        (
+            message({"requestContext": {"condition": "EventAgeExceeded"}, "requestPayload": 5}),
+            "an event of no job, waits for less than a minute: EventAgeExceeded",
+        ),
+        (message("{no json"), "no event: {no json, waits for less than a minute"),
+    ],
+)
+def test_a_waiting_event_is_told_in_a_line(waiting: dict[str, Any], line: str) -> None:
+    assert described(waiting) == line
+
+
+@given(JSON_VALUES | st.builds(lambda value: {"detail": value}, JSON_VALUES))
+def test_whatever_waits_one_line_can_be_told_of_it(body: object) -> None:
+    line = described(message(json.dumps(body)))
+    assert line.isprintable()
+    assert len(line) <= MAX_LINE
 
 
 def test_events_of_a_rule_go_back_to_its_queue(deployment: Deployment) -> None:
@@ -180,7 +265,7 @@ def test_what_is_no_event_stays_and_is_told(
     deployment.send("stop_job", body, FAILED_CALL)
     assert redrive.main(["stop_job"]) == 1
     printed = capsys.readouterr()
-    assert printed.out == "stop_job: 1 events handed over\nstop_job: 1 events wait\n"
+    assert printed.out == "stop_job: 1 event handed over\nstop_job: 1 event waits\n    and 1 more\n"
     assert f"left, for it is no event: {body}" in printed.err
 
 

@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests" / "hook_layer" / "autopatch" / "scripts" / "torch_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 STACK = "Stepwatch-dev"
+RULES = ("NonFinite", "MissingGradient", "VanishingGradient")
+"""Rules of gradients among them, which no hook saves unasked."""
 
 
 def as_a_user(exports: list[str], line: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +32,9 @@ def as_a_user(exports: list[str], line: str) -> subprocess.CompletedProcess[str]
 
 
 def test_it_can_be_used_as_it_says_until_it_is_interrupted() -> None:
-    command = [str(STEPWATCH), "local", "up", "--context", "stepwatch:stop_rules=NonFinite"]
+    context = [f"stepwatch:rules={','.join(RULES)}", "stepwatch:stop_rules=NonFinite"]
+    options = [option for each in context for option in ("--context", each)]
+    command = [str(STEPWATCH), "local", "up", *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -38,20 +42,26 @@ def test_it_can_be_used_as_it_says_until_it_is_interrupted() -> None:
             while not printed or "Ctrl-C" not in printed[-1]:
                 printed.append(process.stdout.readline())
             exports = [line for line in printed if line.startswith("export ")]
-            train, status = [line.removeprefix("#   ") for line in printed if line[:4] == "#   "]
-            (found,) = re.findall(r"export STEPWATCH_OUT_DIR=(\S+)", "".join(exports))
-            place = found.rpartition("/my-job")[0]
+            examples = [line for line in printed if line.startswith("#   ")]
+            train, status = [line.removeprefix("#   ").strip() for line in examples]
+            (place,) = re.findall(r"--output-path (\S+)", status)
+            found = f"{place}/my-job/debug-output"
             asked = as_a_user(exports, f"stepwatch doctor {place} --stack {STACK} --output json")
             trained = as_a_user(exports, train)
             stored = as_a_user(exports, f"stepwatch tensors {found} --output json")
-            known = as_a_user(exports, status)
+            known = as_a_user(exports, f"{status} --wait --output json")
         finally:
             process.send_signal(signal.SIGINT)
     assert process.returncode == 0
     assert trained.returncode == 0, trained.stderr
     assert "without a hook" not in trained.stderr
     assert "CrossEntropyLoss_output_0" in {each["tensor"] for each in json.loads(stored.stdout)}
-    assert "my-job: Completed" in known.stdout, known.stderr
+    described = json.loads(known.stdout)
+    assert described["TrainingJobStatus"] == "Completed", known.stderr
+    assert {
+        each["RuleConfigurationName"]: each["RuleEvaluationStatus"]
+        for each in described["DebugRuleEvaluationStatuses"]
+    } == dict.fromkeys(RULES, "NoIssuesFound"), "each had the tensors that it judges"
     assert asked.returncode == 0, asked.stdout
     told = {each["subject"]: each["told"] for each in json.loads(asked.stdout)}
     assert told[f"stack {STACK}"] == "CREATE_COMPLETE"

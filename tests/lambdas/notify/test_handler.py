@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.client import BaseClient
 
+from hook_layer.format.paths import index_key
 from lambdas.contracts import environment
 from tests.lambdas.stop_job.test_handler import (
     ROOT,
@@ -31,6 +32,15 @@ LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
 
 def attributes(message: dict[str, Any]) -> dict[str, str]:
     return {name: told["Value"] for name, told in message["MessageAttributes"].items()}
+
+
+def nothing_to_judge(pipeline: Pipeline) -> dict[str, Any]:
+    """Let a job end of which nothing was saved; return the detail of the event that tells it."""
+    pipeline.put_job()
+    pipeline.put_marker()
+    pipeline.deliver()
+    *_, error = pipeline.announced()
+    return error
 
 
 class TestOurEvents:
@@ -96,7 +106,7 @@ class TestOurEvents:
         assert f"Run: {NEXT_RUN}" in message["Message"], "another run is another transition"
 
     def test_an_error_is_told_with_its_reason(self, pipeline: Pipeline, mailbox: Mailbox) -> None:
-        pipeline.put_job()
+        pipeline.put_job(debug_rule_configurations=({"RuleConfigurationName": RULE},))
         pipeline.put_marker()
         pipeline.deliver()
         *_, error = pipeline.announced()
@@ -104,6 +114,32 @@ class TestOurEvents:
         (message,) = mailbox.messages()
         assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
         assert "no step of this run was saved" in message["Message"]
+
+    @pytest.mark.parametrize("asked", [None, ({"RuleConfigurationName": "Other"},)])
+    def test_that_there_was_nothing_to_judge_is_told_to_nobody_who_did_not_ask(
+        self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, asked: Any
+    ) -> None:
+        error = nothing_to_judge(pipeline)
+        pipeline.put_job(debug_rule_configurations=asked)
+        mailbox.tell(own_event(error))
+        assert mailbox.messages() == []
+        monkeypatch.setenv(environment.NOTIFY_NOT_JUDGED, "true")
+        mailbox.function._service.cache_clear()
+        mailbox.tell(own_event(error))
+        (message,) = mailbox.messages()
+        assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
+
+    def test_that_files_cannot_be_read_is_told_whoever_asked(
+        self, pipeline: Pipeline, mailbox: Mailbox
+    ) -> None:
+        pipeline.put_job()
+        pipeline.put(index_key(0, "worker_0"), b"{")
+        pipeline.put_marker()
+        pipeline.deliver()
+        *_, error = pipeline.announced()
+        mailbox.tell(own_event(error))
+        (message,) = mailbox.messages()
+        assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
 
     def test_other_statuses_are_told_where_the_operator_says_so(
         self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch

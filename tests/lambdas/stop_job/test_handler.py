@@ -178,12 +178,33 @@ class TestNothingToDo:
 
 
 class TestNativeEvents:
-    def test_stop_whatever_their_rule_is_called(
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("STEPWATCH_STOP_RULES", "LossNotDecreasing"), ("STEPWATCH_STOP_OBSERVED_RULES", RULE)],
+    )
+    def test_only_of_rules_that_may_stop_jobs(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    ) -> None:
+        create_training_job(pipeline)
+        monkeypatch.setenv(name, value)
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+    def test_of_a_rule_that_is_not_deployed_stop_no_job_that_does_not_ask(
+        self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create_training_job(pipeline)
+        monkeypatch.setenv("STEPWATCH_STOP_RULES", "NonFinite")
+        monkeypatch.setenv("STEPWATCH_DEPLOYED_RULES", "NonFinite,Overfit")
+        assert pipeline.stop(native_finding()) == NOTHING_TO_DO
+        assert job_status(pipeline) == "InProgress"
+
+    def test_a_direct_call_stops_whatever_its_rule_is_called(
         self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         create_training_job(pipeline)
         monkeypatch.setenv("STEPWATCH_STOP_RULES", "LossNotDecreasing")
-        assert pipeline.stop(native_finding()) is None
+        assert pipeline.stop(native_finding(source=None)) is None
         assert job_status(pipeline) == "Stopping"
 
     @pytest.mark.parametrize("source", ["aws.sagemaker", None])

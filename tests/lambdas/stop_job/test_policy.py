@@ -159,6 +159,14 @@ class TestRulesOfTheJobsOwn:
         assert pipeline.stop(own_event(finding_of(pipeline, **LOCAL, **asked))) is None
         assert stop_file(pipeline) is not None
 
+    def test_stop_it_when_they_are_sagemakers(self, pipeline: Pipeline) -> None:
+        create_training_job(pipeline)
+        pipeline.put_job(actions=(STOP,))
+        pipeline.put_step(0)
+        pipeline.deliver()
+        assert pipeline.stop(native_finding()) is None
+        assert job_status(pipeline) == "Stopping"
+
     @pytest.mark.parametrize(
         "asked",
         [

@@ -91,6 +91,7 @@ def test_a_stack_that_watches_the_bucket() -> None:
         f"{version}, as here",
         "the stack watches it",
         "go to EventBridge",
+        "none is on",
     ]
 
 
@@ -115,6 +116,15 @@ def test_what_keeps_a_bucket_from_being_watched() -> None:
     )
     assert found["bucket mine"] == ("problem", f"the stack does not watch it, but {BUCKET}")
     assert found["events of the bucket"][0] == "problem"
+    _, output = invoke("doctor", "s3://mine/runs", "--stack", "Stepwatch-dev", "--output", "json")
+    assert "deploy with this bucket in stepwatch:tensor_buckets" in output
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_bucket_that_is_not_there() -> None:
+    deploy("0.0.1")
+    _, found = verdicts("s3://mine/runs", "--stack", "Stepwatch-dev")
+    assert found["events of the bucket"] == ("problem", "there is no such bucket")
 
 
 @pytest.mark.usefixtures("aws")
@@ -123,3 +133,8 @@ def test_a_stack_and_a_bucket_that_are_not_there() -> None:
     assert status == 1
     assert found["stack Stepwatch-dev"][0] == "problem"
     assert "does not exist" in found["s3://mine/runs/"][1]
+
+
+def test_every_extra_that_commands_need_is_told() -> None:
+    _, output = invoke("doctor")
+    assert [name for name in ("aws", "cli", "report", "ui") if f"extra {name}" not in output] == []

@@ -1,0 +1,65 @@
+"""The configuration of a hook that saves what the deployed rules judge.
+
+In the cloud the owner of a job configures its hook; here nobody has, and without a configuration a
+hook saves little more than losses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from infra.local.functions import ClientFactory
+from infra.rule_settings import ask_rules
+from lambdas.contracts.environment import RULE_PARAMETERS
+
+__all__ = ["SAVE_INTERVAL", "write_hook_configuration"]
+
+SAVE_INTERVAL = 10
+"""Steps between two that are saved, as with `stepwatch run`."""
+
+# What infra may not import, another process does.
+TELL_COLLECTIONS = """
+import json, sys
+from rule_runtime.configuration.packs import find_pack
+from rule_runtime.evaluation.registry import create_rule
+asked = json.load(sys.stdin)
+rules = [create_rule(given["rule_to_invoke"], given) for given in asked["rules"]]
+pack = find_pack("recommended").with_interval(asked["save_interval"])
+print(json.dumps([each.to_json() for each in pack.collections_for(rules)]))
+"""
+
+
+def write_hook_configuration(client: ClientFactory, output_path: str, path: Path) -> None:
+    """Write a configuration file for `STEPWATCH_CONFIG` that follows from the deployed rules.
+
+    Args:
+        client: Makes the clients of the target.
+        output_path: Below it trainings write, each to a folder of its name.
+        path: The file.
+
+    Raises:
+        RuleCheckError: No hook can save what the rules need together, or they cannot be asked.
+    """
+    asked = {"rules": _deployed_rules(client), "save_interval": SAVE_INTERVAL}
+    collections = json.loads(ask_rules(("-c", TELL_COLLECTIONS), json.dumps(asked)))
+    content = {
+        "DebugHookConfig": {
+            "S3OutputPath": output_path,
+            "HookParameters": {"save_interval": str(SAVE_INTERVAL), "stop_poll_s": "0.5"},
+            "CollectionConfigurations": collections,
+        }
+    }
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def _deployed_rules(client: ClientFactory) -> list[dict[str, Any]]:
+    """Return the parameters of each rule that has a function."""
+    found = []
+    for page in client("lambda").get_paginator("list_functions").paginate():
+        for function in page["Functions"]:
+            variables = function.get("Environment", {}).get("Variables", {})
+            if parameters := variables.get(RULE_PARAMETERS):
+                found.append(json.loads(parameters))
+    return found
