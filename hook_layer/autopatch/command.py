@@ -32,6 +32,13 @@ Some frameworks (Keras, XGBoost, Lightning, Hugging Face's Trainer) end a traini
 and the script goes on behind it; in others an error leaves the script.
 """
 
+_ORIGINALS: Final = frozenset({"smdebug", "smdebug_rulesconfig"})
+_ALIAS: Final = (
+    "Stepwatch has the original client's names where the script is started by `python -m "
+    "rule_runtime.smdebug_alias train.py` (`stepwatch run -- python -m rule_runtime.smdebug_alias "
+    "train.py`); or change the import, smdebug.pytorch to hook_layer.pytorch"
+)
+
 _EPILOGUE = f"""
 Without --config and --out-dir the folder is the one that STEPWATCH_OUT_DIR names. Without that the
 configuration file is the one that STEPWATCH_CONFIG or SMDEBUG_CONFIG_FILE_PATH names, else
@@ -67,6 +74,10 @@ def main(arguments: Sequence[str]) -> int:
     except TrainingStoppedError as stopped:
         _say(stopped)
         return STOPPED
+    except ModuleNotFoundError as error:
+        if error.name in _ORIGINALS:
+            error.msg = f"{error.msg}: {_ALIAS}"
+        raise
     hook = CurrentHook.of_any_framework()
     if hook is not None and hook.was_stopped:
         _say(f"training was stopped: {hook.stop_reason}")

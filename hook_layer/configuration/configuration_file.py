@@ -80,7 +80,14 @@ def read_configuration_file(
     if original := environ.get(_ORIGINAL_VARIABLE, "").strip():
         name = f"{_ORIGINAL_VARIABLE}={original}"
         return ConfigurationFile(read_json_object(original, name), name)
-    return ConfigurationFile(read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE), _SAGEMAKER_FILE)
+    try:
+        document = read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE)
+    except ConfigurationFileNotFoundError as error:
+        raise ConfigurationFileNotFoundError(
+            f"{error}, and neither {OWN_VARIABLE} nor {_ORIGINAL_VARIABLE} names another "
+            "configuration file: set one of them"
+        ) from error
+    return ConfigurationFile(document, _SAGEMAKER_FILE)
 
 
 def names_file_elsewhere(environ: Mapping[str, str] = os.environ) -> bool:

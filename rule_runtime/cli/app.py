@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, Final
 
 import typer
@@ -73,3 +74,8 @@ for _command in (
     app.command()(_command)
 app.add_typer(rules_app)
 app.add_typer(local_app)
+for _group in (app, rules_app, local_app):
+    for _registered in _group.registered_commands:
+        # Typer breaks the lines of a docstring once more, and joins none of them.
+        _paragraphs = (inspect.getdoc(_registered.callback) or "").split("\n\n")
+        _registered.help = "\n\n".join(" ".join(each.split()) for each in _paragraphs)

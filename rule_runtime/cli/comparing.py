@@ -21,6 +21,7 @@ from rule_runtime.cli.options import (
 )
 from rule_runtime.cli.tables import Records
 from rule_runtime.evaluation.outcome import json_number
+from rule_runtime.optional_extra import require_report_extra
 
 if TYPE_CHECKING:
     from rule_runtime.trial.comparison import Comparison
@@ -46,6 +47,8 @@ def compare(
     """
     with mistakes():
         from rule_runtime.trial.comparison import compare_trials  # noqa: PLC0415 - loads numpy
+
+        require_report_extra("comparing runs", "pandas")
 
         found = compare_trials(open_run(first), open_run(second), regex=regex, tolerance=tolerance)
         told = (found.differences, found.only_in_first, found.only_in_second, found.not_in_common)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hook_layer.storage.base import open_store
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
@@ -25,6 +26,8 @@ __all__ = [
 
 _BETWEEN_PARAMETERS = re.compile(r",(?=[A-Za-z_]\w*=)")
 """A comma that a `key=` follows; other commas part the items of a list."""
+_COLON_BETWEEN = re.compile(r"=.*:[A-Za-z_]\w*=", re.DOTALL)
+"""A colon where a comma is meant, unless it stands in a regular expression."""
 _IN_FILE = re.compile(r"(?!\w+:\w+=)(?P<source>.+?\.py):(?P<rule>[A-Za-z_]\w*(:.*)?)", re.DOTALL)
 
 
@@ -58,9 +61,14 @@ def parse_rule(text: str) -> tuple[str, Rule]:
         if not found:
             raise ValueError(f"{text!r}: write parameters as NAME:key=value,key=value")
         parameters[key.strip()] = value
-    if not source:
-        return text, create_rule(class_name(name.strip()), parameters)
-    return text, _custom_rule(source, name.strip(), parameters)
+    try:
+        if not source:
+            return text, create_rule(class_name(name.strip()), parameters)
+        return text, _custom_rule(source, name.strip(), parameters)
+    except ParameterError as error:
+        if _COLON_BETWEEN.search(rest):
+            raise ParameterError(f"{error}; separate parameters by commas, not colons") from None
+        raise
 
 
 def class_name(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from rich.text import Text
 from rule_runtime.cli.completing import complete_rule
 from rule_runtime.cli.evaluation import class_name
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
-from rule_runtime.cli.output import rules_table
+from rule_runtime.cli.output import rules_table, told_parameters
 from rule_runtime.cli.tables import reflowed
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.evaluation.parameters import ParameterError, nearest
@@ -29,15 +30,21 @@ rules_app = typer.Typer(name="rules", help="List the rules, or explain one.")
 
 
 @rules_app.callback(invoke_without_command=True)
-def rules(context: typer.Context, output: OutputOption = OutputFormat.TABLE) -> None:
-    """List the rules with their parameters and defaults; `rules explain NAME` tells of one."""
+def rules(
+    context: typer.Context,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With their parameters and defaults.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List the rules and what they find; `rules explain NAME` tells more of one."""
     if context.invoked_subcommand is not None:
         return
     found = available_rules()
     if output is OutputFormat.JSON:
         typer.echo(json.dumps([_described(rule) for rule in found.values()], indent=2))
     else:
-        Console().print(rules_table(found))
+        Console().print(rules_table(found, with_parameters=everything))
 
 
 @rules_app.command()
@@ -59,10 +66,12 @@ def explain(
         typer.echo(json.dumps({**described, "documentation": documentation}, indent=2))
         return
     told = Console(highlight=False)
-    told.print(rules_table({rule.__name__: rule}))
+    told.print(Text(rule.__name__, style="bold"))
     if rule.caution:
-        told.print(Text(f"Caution: {rule.caution}.\n", style="yellow"))
+        told.print(Text(f"Caution: {rule.caution}.", style="yellow"))
     told.print(Text(reflowed(documentation, min(told.width, _MAX_WIDTH))), soft_wrap=True)
+    defaults = textwrap.indent(told_parameters(rule) or "no parameters", "    ")
+    told.print(Text(f"\nDefaults:\n{defaults}"))
     saved = ", ".join(described["saves"]) or "nothing of its own"
     told.print(Text(f"\nAsks the hook to save:\n    {saved}"))
     told.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))

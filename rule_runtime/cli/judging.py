@@ -48,7 +48,8 @@ class VerdictFormat(str, Enum):
 _STDERR: Final = 2
 _NO_STEPS: Final = (
     "{}: the script saved no step, so there is nothing to judge; see what it printed, and whether "
-    "it trains with one of the frameworks that `stepwatch doctor` lists"
+    "it trains with one of the frameworks that `stepwatch doctor` lists; a hook that it makes with "
+    "a folder of its own saves there, and `stepwatch evaluate` judges that folder"
 )
 _FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
 

@@ -25,6 +25,7 @@ from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
 
 if TYPE_CHECKING:
+    from rule_runtime.live_page.run_rules import RunRules
     from rule_runtime.trial.trial import Trial
 
 __all__ = [
@@ -147,8 +148,8 @@ def _tell_mistake(error: object) -> NoReturn:
 
 def judged_or_stored(
     store: Store, rules: Sequence[str] | None, pack: str | None
-) -> list[tuple[str, Rule]] | None:
-    """Return the rules to judge a run by; None where it was judged already, and none are named.
+) -> list[tuple[str, Rule]] | RunRules:
+    """Return the rules to judge a run by; where none are named, those that it has.
 
     Args:
         store: The trial's root.
@@ -157,16 +158,12 @@ def judged_or_stored(
 
     Raises:
         ValueError: A rule, a parameter or a pack does not exist.
-        StorageError: The storage cannot be read.
     """
-    if not (rules or pack):
-        # Both load what few commands need.
-        from rule_runtime.reporting.job_verdicts import stored_verdicts  # noqa: PLC0415
-        from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415
+    if rules or pack:
+        return ChosenRules.of(rules, pack).all
+    from rule_runtime.live_page.run_rules import RunRules  # noqa: PLC0415 - few need it
 
-        if stored_verdicts(store.uri, current_run_of(store)):
-            return None
-    return ChosenRules.of(rules, pack).all
+    return RunRules(store, lambda: ChosenRules.of(None, None).all)
 
 
 def open_run(path: str) -> Trial:

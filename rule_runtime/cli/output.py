@@ -15,7 +15,7 @@ from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["STATUS_COLOURS", "rules_table", "verdicts_table"]
+__all__ = ["STATUS_COLOURS", "rules_table", "told_parameters", "verdicts_table"]
 
 STATUS_COLOURS = {
     RuleStatus.ISSUES_FOUND: "red",
@@ -27,17 +27,31 @@ _FEW: Final = 5
 """Rules up to which each has a row of its own, whatever it says."""
 
 
-def rules_table(rules: Mapping[str, type[Rule]]) -> Records:
-    """Return a table of rules with their parameters.
+def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = False) -> Records:
+    """Return a table of rules, a line each unless their parameters are to be there, too.
 
     Args:
         rules: The rules by name.
+        with_parameters: Whether they are.
     """
+    if not with_parameters:
+        table = Records("rule", "what it finds", box=None)
+        for name, rule in sorted(rules.items()):
+            table.add_row(Text(name, style="bold"), Text(rule.summary()))
+        return table
     table = Records("rule", "parameters", "what it finds", show_lines=True)
     for name, rule in sorted(rules.items()):
-        parameters = "\n".join(_parameter(parameter) for parameter in rule.parameters())
-        table.add_row(Text(name), Text(parameters), Text(rule.summary()))
+        table.add_row(Text(name), Text(told_parameters(rule)), Text(rule.summary()))
     return table
+
+
+def told_parameters(rule: type[Rule]) -> str:
+    """Return the parameters of a rule with their defaults and limits, a line each.
+
+    Args:
+        rule: The rule.
+    """
+    return "\n".join(_parameter(parameter) for parameter in rule.parameters())
 
 
 def verdicts_table(states: Mapping[str, EvaluationState]) -> Group:

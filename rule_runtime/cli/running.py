@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.storage.base import open_store
 from hook_layer.storage.probing import check_writable
 from rule_runtime.cli.evaluation import ExitStatus, exit_status
@@ -110,6 +111,8 @@ class WatchedRun:
                 patience_s=self._options.patience_s,
                 on_news=self._tell,
                 stdout=self._options.stdout,
+                # A hook that the script makes by a file is made by this one.
+                environment={OWN_VARIABLE: str(config)},
             )
         mark_exit(self._store, self._judge.run, end.status)
         if end.was_interrupted:

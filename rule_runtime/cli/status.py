@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from hook_layer.format.paths import JOB_FILE, job_name_of
 from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
+from rule_runtime.jobs.places import absolute_output_path
 
 __all__ = ["status"]
 
+_BELOW: Final = ("", "debug-output")
+"""Where a run lies below the folder of its job."""
+
 
 def status(  # noqa: PLR0917 - each is an option of the command
-    job: Annotated[str, typer.Argument(help="Name of the training job.")],
+    job: Annotated[
+        str, typer.Argument(help="Name of the training job, or folder or s3:// URI of its run.")
+    ],
     output_path: Annotated[
         str | None,
-        typer.Option(help="Where jobs write, s3:// or a folder. Default: what SageMaker says."),
+        typer.Option(help="Where the job of a name writes. Default: what SageMaker says."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every rule has ended.")] = False,
     logs: Annotated[bool, typer.Option("--logs", help="Tell where the rules' logs are.")] = False,
@@ -38,6 +46,9 @@ def status(  # noqa: PLR0917 - each is an option of the command
     with mistakes():
         from rule_runtime.jobs import DebugJob  # noqa: PLC0415 - loads numpy
 
+        if output_path is None and _is_place(job):
+            output_path = absolute_output_path(job)
+            job = job_name_of(output_path)
         found = DebugJob(job, output_path, stage=stage)
         found.check_known()
         if stop:
@@ -54,6 +65,11 @@ def status(  # noqa: PLR0917 - each is an option of the command
     else:
         _print(job, described, rules, urls)
     raise typer.Exit(exit_status_of_told({_told_status(rule) for rule in rules}))
+
+
+def _is_place(job: str) -> bool:
+    """Tell whether a job is named by where its run is stored; a name has no slash in it."""
+    return "/" in job or any((Path(job) / below / JOB_FILE).is_file() for below in _BELOW)
 
 
 def _told_status(rule: dict[str, Any]) -> str:

@@ -56,20 +56,21 @@ class Records:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table, or the list, whichever fits."""
         if self._least_width() <= options.max_width:
-            yield self._table()
+            yield self._table(options.max_width)
         else:
             yield from self._list()
 
     def _least_width(self) -> int:
         return sum(self._least(at) + 3 for at in range(len(self._columns))) + 1
 
-    def _table(self) -> Table:
+    def _table(self, max_width: int) -> Table:
         columns = []
         for at, name in enumerate(self._columns):
             least = self._least(at)
-            # What is given a width is left as it is when others are made narrower.
-            is_fixed = name in self._whole or (at == 0 and least < _MAX_NAME)
-            width = least if is_fixed else None
+            # What is given a width is left as it is when others are made narrower; what has a least
+            # width only is made narrower all the same, and then the table is too wide.
+            width = self._name_width(max_width) if at == 0 else None
+            width = least if name in self._whole else width
             columns.append(Column(name, overflow="fold", min_width=least, width=width))
         has_box = self._box is not None
         table = Table(*columns, box=self._box, show_header=has_box, show_lines=self._show_lines)
@@ -77,10 +78,23 @@ class Records:
             table.add_row(*row)
         return table
 
+    def _name_width(self, max_width: int) -> int:
+        """Return how wide the names are: as wide as the longest if the other texts leave that."""
+        others = [at for at in range(1, len(self._columns)) if self._columns[at] not in self._whole]
+        taken = sum(self._least(at) for at in range(1, len(self._columns)) if at not in others)
+        free = max_width - taken - 3 * len(self._columns) - 1
+        share = free // (1 + len(others))
+        room = free - sum(min(self._widest(at), share) for at in others)
+        return max(self._least(0), min(self._widest(0), room))
+
+    def _widest(self, at: int) -> int:
+        """Return how many characters the longest cell of a column has, or a word above it."""
+        words = self._columns[at].split() if self._box is not None else []
+        return max([row[at].cell_len for row in self._rows] + [len(word) for word in words] + [0])
+
     def _least(self, at: int) -> int:
         """Return how wide a column is at least, so that no short name in it is broken."""
-        words = self._columns[at].split() if self._box is not None else []
-        widest = max([row[at].cell_len for row in self._rows] + [len(word) for word in words] + [0])
+        widest = self._widest(at)
         if self._columns[at] in self._whole:
             return widest
         return min(widest, _MAX_NAME if at == 0 else _MIN_TEXT)

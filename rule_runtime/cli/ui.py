@@ -42,8 +42,9 @@ def ui(  # noqa: PLR0917 - each is an option of the command
 ) -> None:
     """Show a run in the browser while it trains: verdicts, losses, gradients; ends with Ctrl-C.
 
-    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
-    there are none, the run is judged by the pack `recommended`. Nothing is written or stopped.
+    Without --rule and --pack the rules are those that the job asks for, or else the pack
+    `recommended`; verdicts that are in `rule-output/` beside the tensors are shown as they are, the
+    others are made here. Nothing is written or stopped.
     As JSON the address is told, in a line of its own, as soon as the page can be opened.
     """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -14,7 +16,8 @@ from rich.text import Text
 
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import Store, open_store
-from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
+from hook_layer.storage.local import LocalStore
+from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -27,61 +30,120 @@ from rule_runtime.cli.options import (
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.evaluation.parameters import nearest_name
 
 if TYPE_CHECKING:
     from rule_runtime.reporting.job_numbers import JobNumbers
     from rule_runtime.reporting.job_verdicts import JobVerdict
 
-__all__ = ["shown", "sparkline", "watch", "watch_run"]
+__all__ = ["shown", "sparkline", "wait_for_run", "watch", "watch_run"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NOT_FINITE: Final = "\N{MULTIPLICATION SIGN}"
 _NOTHING: Final = "nothing of a run is stored there"
+_TO_WAIT: Final = " (--timeout waits for it all the same)"
 _SPARK_WIDTH: Final = 32
 _MAX_LOOKS: Final = 200
 _LOCAL_INTERVAL_S: Final = 1.0
 _REMOTE_INTERVAL_S: Final = 5.0
 
 
-def watch(
+def watch(  # noqa: PLR0917 - each is an option of the command
     path: RunArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
     once: Annotated[bool, typer.Option("--once", help="Show how it stands, and end.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds to wait for a run that has not begun. Default: no end."),
+    ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show verdicts and losses of a run until its training ends, or Ctrl-C; nothing is stopped.
 
-    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
-    there are none, the run is judged by the pack `recommended`. Exit status 0: no issue so far, 1:
-    an issue found, 2: a rule failed, none could judge, or nothing could be read.
+    Without --rule and --pack the rules are those that the job asks for, or else the pack
+    `recommended`; verdicts that are in `rule-output/` beside the tensors are shown as they are, the
+    others are made here. Exit status 0: no issue so far, 1: an issue found, 2: a rule failed, none
+    could judge, or nothing could be read.
     """
     with mistakes():
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it
 
         store = open_store(path)
-        if not _is_begun(store):
-            if once:
-                raise ValueError(f"{path}: {_NOTHING}; give the folder that the hook writes to")
-            typer.echo(f"{path}: {_NOTHING} yet; waiting for it, Ctrl-C ends that", err=True)
-        follower = RunFollower(store, judged_or_stored(store, rule, pack))
-        console = Console()
-        is_quiet = once or output is OutputFormat.JSON
+        chosen = judged_or_stored(store, rule, pack)
         interval_s = _LOCAL_INTERVAL_S if store.uri.startswith("file:") else _REMOTE_INTERVAL_S
+        pause = partial(time.sleep, interval_s)
+        _await_run(path, store, 0.0 if once else timeout, pause)
+        follower = RunFollower(store, chosen)
         numbers = watch_run(
             follower.look,
             follower.numbers,
             has_ended=lambda: once or follower.has_ended,
-            console=None if is_quiet else console,
-            pause=lambda: time.sleep(interval_s),
+            console=Console() if output is OutputFormat.TABLE else None,
+            pause=pause,
         )
-        is_begun = _is_begun(store)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
-    elif once:
-        console.print(shown(numbers))
     told = {_told_status(verdict) for verdict in numbers.verdicts}
-    raise typer.Exit(exit_status_of_told(told) if is_begun else ExitStatus.NOT_JUDGED)
+    raise typer.Exit(exit_status_of_told(told))
+
+
+def _await_run(path: str, store: Store, timeout_s: float | None, pause: Callable[[], None]) -> None:
+    """Wait until something of a run is stored at a path.
+
+    Args:
+        path: The path, for messages.
+        store: The trial's root.
+        timeout_s: Longest wait, seconds; None for no limit.
+        pause: Called between two looks.
+
+    Raises:
+        ValueError: Nothing is stored there, and nobody waits for it any longer.
+    """
+    if _is_begun(store):
+        return
+    is_lost = timeout_s is None and isinstance(store, LocalStore) and not store.path.parent.is_dir()
+    if timeout_s != 0 and not is_lost:
+        told = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
+        typer.echo(told, err=True)
+    limit_s = math.inf if timeout_s is None else timeout_s
+    if is_lost or not wait_for_run(partial(_is_begun, store), limit_s, pause):
+        why = f", nor is there the folder above it{_TO_WAIT}" if is_lost else _meant(store)
+        raise ValueError(f"{path}: {_NOTHING}{why}; give the folder that the hook writes to")
+
+
+def _meant(store: Store) -> str:
+    """Return which folder beside it may have been meant; nothing where none has such a name."""
+    if not isinstance(store, LocalStore) or not store.path.parent.is_dir():
+        return ""
+    folders = [each.name for each in store.path.parent.iterdir() if each.is_dir()]
+    found = nearest_name(store.path.name, folders)
+    return "" if found is None else f" (did you mean {harmless(found)}?)"
+
+
+def wait_for_run(
+    is_begun: Callable[[], bool],
+    timeout_s: float,
+    pause: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Wait until a run has begun or somebody interrupts, and return whether it has.
+
+    Args:
+        is_begun: Tells whether it has.
+        timeout_s: Longest wait, seconds.
+        pause: Called between two looks.
+        clock: Seconds.
+    """
+    until = clock() + timeout_s
+    try:
+        while not is_begun():
+            if clock() >= until:
+                return False
+            pause()
+    except KeyboardInterrupt:
+        return False
+    return True
 
 
 def _is_begun(store: Store) -> bool:
@@ -108,13 +170,15 @@ def watch_run(
         look: Takes in what was stored since; returns whether there was anything.
         numbers: Returns how the run stands.
         has_ended: Tells whether there is no more to come.
-        console: Where to show it; None: nowhere.
+        console: Where to show it, at the end at least; None: nowhere.
         pause: Called between two looks.
     """
     for _ in range(_MAX_LOOKS):  # each takes in a bounded number of files
         if not look():
             break
     if has_ended():
+        if console is not None:
+            console.print(shown(numbers()))
         return numbers()
     with Live(shown(numbers()), console=console or Console(quiet=True), screen=False) as live:
         try:

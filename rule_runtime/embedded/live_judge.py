@@ -19,6 +19,8 @@ from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_
 
 __all__ = ["LiveJudge"]
 
+_Rules = Sequence[tuple[str, Rule]]
+
 _MAX_FILES = 512
 """Index files that are in memory at a time; those behind them are for the next look."""
 _STEPS_LOOKED_BACK = 100
@@ -30,7 +32,8 @@ class LiveJudge:
 
     Args:
         store: The trial's root.
-        rules: The rules and the names under which they are told.
+        rules: The rules and the names under which they are told, or what returns them: it is asked
+            when the run is found.
         stops: Tells of a rule's name whether its finding is to end the training.
         earlier_run: RunId of a run that was there before, and is not to be judged.
         clock: Seconds since the epoch.
@@ -44,7 +47,7 @@ class LiveJudge:
     def __init__(
         self,
         store: Store,
-        rules: Sequence[tuple[str, Rule]],
+        rules: _Rules | Callable[[], _Rules],
         *,
         stops: Callable[[str], bool],
         earlier_run: str | None = None,
@@ -52,7 +55,8 @@ class LiveJudge:
         on_files: Callable[[Sequence[StepFile]], None] = lambda _: None,
     ) -> None:
         self._store = store
-        self._rules = dict(rules)
+        self._rules = {} if callable(rules) else dict(rules)
+        self._find_rules = rules if callable(rules) else None
         self._stops = stops
         self._earlier_run = earlier_run
         self._clock = clock
@@ -122,6 +126,9 @@ class LiveJudge:
             return False
         if is_earlier:
             run = new_run_id()  # nothing was stored by this one
+        if self._find_rules is not None:
+            self._rules = dict(self._find_rules())
+            self.states = {name: EvaluationState.initial() for name in self._rules}
         self._run, self._has_run = run, True
         self._reconcilers = {
             name: Reconciler(self._store, rule, run) for name, rule in self._rules.items()

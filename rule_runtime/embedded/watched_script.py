@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ _TURN_S: Final = 0.2
 _INTERRUPT_S: Final = 2.0
 """Seconds in which a script that got an interrupt itself, by its process group, may end."""
 _TERMINAL: Final = "/dev/tty"
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ def watch_process(
     patience_s: float,
     on_news: Callable[[], None] = lambda: None,
     stdout: int | None = None,
+    environment: Mapping[str, str] = _NOTHING,
 ) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
@@ -144,6 +146,7 @@ def watch_process(
         patience_s: Seconds that it may take to end once it was asked to.
         on_news: Called whenever verdicts may have changed.
         stdout: File descriptor that its standard output goes to; None: the one of this process.
+        environment: Variables that it has besides those of this process.
 
     Raises:
         OSError: The command cannot be run.
@@ -152,7 +155,9 @@ def watch_process(
     """
     with _termination_raises():
         process = subprocess.Popen(  # noqa: S603 - the user's own
-            list(command), env={**os.environ, "PYTHONUNBUFFERED": "1"}, stdout=stdout
+            list(command),
+            env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+            stdout=stdout,
         )
         insistence = _Insistence(process, patience_s)
         looks = _Looks(judge)

@@ -11,6 +11,7 @@ from hook_layer.storage.base import Store
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.evaluation.outcome import Evidence
 from rule_runtime.evaluation.rule import Rule
+from rule_runtime.live_page.run_rules import RunRules
 from rule_runtime.reporting.finding_plot import WINDOW, finding_plot, watch_finding
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_numbers import JobNumbers, curves
@@ -37,28 +38,29 @@ class RunFollower:
 
     Args:
         store: The trial's root.
-        rules: The rules to judge by, with the names under which they are told; None to show the
-            verdicts that others write to `rule-output/`.
+        rules: The rules to judge by, with the names under which they are told, or those that the
+            run has; None to show the verdicts that others write to `rule-output/`.
         clock: Seconds.
     """
 
     def __init__(
         self,
         store: Store,
-        rules: Sequence[tuple[str, Rule]] | None,
+        rules: Sequence[tuple[str, Rule]] | RunRules | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._judges = rules is not None
+        self._rules = rules
         self._clock = clock
-        self._judge = LiveJudge(
-            store, rules or (), stops=lambda _: False, on_files=self._files_came
-        )
+        judging = rules.find if isinstance(rules, RunRules) else rules or ()
+        self._judge = LiveJudge(store, judging, stops=lambda _: False, on_files=self._files_came)
         self._watched: dict[str, set[str]] = {}
         self._history = RunHistory(TensorKinds(store), self._watched, zero_shares=ZeroShares(store))
         self._keys: dict[str, dict[int, str]] = {}
         self._steps: set[int] = set()
         self._found: set[tuple[str, str, int]] = set()
+        self._judged: list[JobVerdict] = []
+        self._stored: list[JobVerdict] = []
         self._verdicts: list[JobVerdict] = []
         self._refreshed_at = self._verdicts_at = clock()
         self._configuration = JobConfiguration.read(store, self._history.kinds, ())
@@ -142,12 +144,16 @@ class RunFollower:
     def _has_new_verdicts(self, *, is_new: bool) -> bool:
         """Bring the verdicts up to date; return whether they changed."""
         before = self._verdicts
-        if self._judges:
-            if is_new or not before:
-                self._verdicts = verdicts_of(self._judge.states)
-        elif not before or self._clock() - self._verdicts_at >= _VERDICTS_S:
+        rules = self._rules if isinstance(self._rules, RunRules) else None
+        is_due = self.has_ended or self._clock() - self._verdicts_at >= _VERDICTS_S
+        if (self._rules is None or rules is not None) and (is_due or not self._stored):
             self._verdicts_at = self._clock()
-            self._verdicts = stored_verdicts(self._store.uri, self._judge.run)
+            self._stored = stored_verdicts(self._store.uri, self._judge.run)
+        if is_new or not before:
+            self._judged = verdicts_of(self._judge.states)
+        self._verdicts = self._stored or self._judged
+        if rules is not None:
+            self._verdicts = rules.shown(self._judged, self._stored)
         return self._verdicts != before
 
     def _watch_findings(self) -> None:

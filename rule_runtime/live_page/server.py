@@ -8,6 +8,7 @@ is not this server's are refused, which is how such a site would have its own na
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import json
 import logging
@@ -216,8 +217,7 @@ def serve(
     Raises:
         OSError: The address is taken, or is none of this machine's.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
+    with _listening(host, port) as listening:
         port = listening.getsockname()[1]
         live = LivePage(follower, interval_s)
         config = uvicorn.Config(
@@ -232,6 +232,19 @@ def serve(
         on_ready(f"http://{shown}:{port}/")
         with suppress(KeyboardInterrupt):
             server.run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise OSError(
+            f"port {port} of {host} is in use, maybe by another live page: give another by --port, "
+            "or --port 0 for any that is free"
+        ) from error
 
 
 class _HostCheck:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,7 +43,8 @@ class Comparison:
         only_in_first: Names of tensors that only the first saved.
         only_in_second: Names of tensors that only the second saved.
         not_in_common: Names of tensors that both saved, but never at the same step.
-        differences: Of the others, those that differ first at the top, then by name.
+        differences: Of the others, those that differ first at the top; of those that do so at the
+            same step, the one that was captured first, which is the order of execution.
     """
 
     only_in_first: Sequence[str]
@@ -87,16 +88,30 @@ def compare_trials(
     joined = tables[0].merge(tables[1], on=list(_KEYS), suffixes=("", "_second"))
     found = [_difference(name, rows, tolerance) for name, rows in joined.groupby("tensor")]
     common = names[0] & names[1]
+    places = _captured(first)
+    nowhere = len(places)
+
+    def by_first_step(found: TensorDifference) -> tuple[float, int, str]:
+        step = np.inf if found.first_step is None else found.first_step
+        return step, places.get(found.tensor, nowhere), found.tensor
+
     return Comparison(
         only_in_first=sorted(names[0] - names[1]),
         only_in_second=sorted(names[1] - names[0]),
         not_in_common=sorted(common - {each.tensor for each in found}),
-        differences=sorted(found, key=_by_first_step),
+        differences=sorted(found, key=by_first_step),
     )
 
 
-def _by_first_step(found: TensorDifference) -> tuple[float, str]:
-    return (np.inf if found.first_step is None else found.first_step, found.tensor)
+def _captured(trial: Trial) -> Mapping[str, int]:
+    """Return the places of a trial's tensors in the order in which its hook captured them."""
+    blocks = [
+        file.index.statistics.tensors
+        for file in trial.step_files()
+        if file.index is not None and file.index.statistics is not None
+    ]
+    names = dict.fromkeys(name for block in dict.fromkeys(blocks) for name in block)
+    return {name: place for place, name in enumerate(names)}
 
 
 def _difference(name: Any, rows: Any, tolerance: float) -> TensorDifference:

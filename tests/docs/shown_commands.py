@@ -25,7 +25,7 @@ from tests.docs.page_blocks import ROOT, Command
 __all__ = ["check"]
 
 _TIMEOUT_S = 120
-_ELSEWHERE = re.compile(r"s3://|--stack|^stepwatch (local|ui|status)\b")
+_ELSEWHERE = re.compile(r"s3://|--stack|^(\.venv/bin/)?stepwatch (local|ui|status)\b")
 _CDK_COMMANDS = {"bootstrap", "deploy", "diff", "destroy", "synth"}
 
 
@@ -37,6 +37,7 @@ def check(command: Command, folder: Path) -> str:
         folder: Where earlier ones of the page ran.
     """
     words = shlex.split(command.words)
+    words[0] = words[0].removeprefix(".venv/bin/")  # the tests' own
     assert words[0] in CHECKS, f"there is no way to check {command.line!r}: add one"
     return CHECKS[words[0]](command, words, folder) or ""
 
@@ -85,8 +86,10 @@ def _pip(command: Command, words: list[str], folder: Path) -> None:
 
 def _make(command: Command, words: list[str], folder: Path) -> None:
     del folder
-    assert len(words) == 2, command.line
     makefile = (ROOT / "Makefile").read_text()
+    for setting in words[2:]:
+        name = setting.partition("=")[0]
+        assert f"$({name})" in makefile, f"{command.line}: there is no {name}"
     assert re.search(rf"^{re.escape(words[1])}:.*##", makefile, re.MULTILINE), command.line
 
 

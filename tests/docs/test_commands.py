@@ -46,7 +46,7 @@ def test_what_a_page_shows_works(
             assert block.language == "sh", f"{page}: nobody checks {block.language!r} blocks"
             for command in block.commands():
                 printed = check(command, tmp_path)
-                used |= set(command.line.replace(":", " ").split())
+                used |= set(command.line.replace("file://", " ").replace(":", " ").split())
     assert {block.title for block in blocks if block.title} <= used
 
 

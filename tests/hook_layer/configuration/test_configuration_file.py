@@ -143,3 +143,12 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, content: bytes) -> None:
 def test_any_path_is_read_or_refused(path: str) -> None:
     with pytest.raises(HookConfigurationError):
         read_configuration_file(f"/nowhere/{path}", {})
+
+
+def test_where_no_file_is_named_and_the_platform_has_none_it_is_told_what_names_one() -> None:
+    with pytest.raises(ConfigurationFileNotFoundError) as caught:
+        read_configuration_file(environ={})
+    told = str(caught.value)
+    assert "debughookconfig.json does not exist" in told
+    assert "STEPWATCH_CONFIG" in told
+    assert "SMDEBUG_CONFIG_FILE_PATH" in told

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
 from rule_runtime.evaluation.outcome import Outcome
+from rule_runtime.evaluation.registry import available_rules
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
@@ -57,7 +59,7 @@ def test_an_issue_outweighs_what_could_not_be_judged(trial: TrialBuilder) -> Non
     )
     assert vanishing["Evidence"]["value"] == 0.5
     assert loss["RuleEvaluationStatus"] == "Error"
-    assert "3 steps or more before step 0" in loss["StatusDetails"]
+    assert "two that are 3 steps apart are needed" in loss["StatusDetails"]
 
 
 def test_rules_that_do_not_apply_are_told_without_an_error(trial: TrialBuilder) -> None:
@@ -192,6 +194,7 @@ def test_the_default_pack_finds_what_it_should(trial: TrialBuilder) -> None:
         ("VanishingGradiend", "did you mean 'VanishingGradient'?"),
         ("VanishingGradient:treshold=1", "did you mean 'threshold'?"),
         ("VanishingGradient:threshold", "write parameters as NAME:key=value"),
+        ("LossNotDecreasing:num_steps=10:mode=TRAIN", "separate parameters by commas"),
     ],
 )
 def test_mistakes_are_told(trial: TrialBuilder, rule: str, message: str) -> None:
@@ -200,11 +203,30 @@ def test_mistakes_are_told(trial: TrialBuilder, rule: str, message: str) -> None
     assert message in output
 
 
-def test_rules_are_listed_with_their_parameters() -> None:
+def test_rules_are_listed_a_line_each() -> None:
     result = CliRunner().invoke(app, ["rules"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(available_rules())
+    assert "threshold = 1e-07" not in result.output
+    result = CliRunner().invoke(app, ["rules", "--all"], env={"COLUMNS": "200"})
     assert "threshold = 1e-07" in result.output
     assert "LossNotDecreasing" in result.output
+
+
+COMMANDS = ["run", "watch", "evaluate", "status", "report", "ui", "rules explain", "local up"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("width", [60, 80])
+def test_help_fills_the_width(command: str, width: int) -> None:
+    arguments = [*command.split(), "--help"]
+    output = CliRunner().invoke(app, arguments, env={"COLUMNS": str(width)}).output
+    told = output.partition("Usage:")[2].partition("╭")[0]
+    lines = [line.strip() for line in told.splitlines()]
+    assert len(lines) > 3
+    broken = [(line, after) for line, after in pairwise(lines[1:]) if line and after]
+    assert not [line for line, after in broken if len(f"{line} {after.split()[0]}") <= width - 2]
 
 
 def test_a_start_loads_neither_numerics_nor_the_hook() -> None:

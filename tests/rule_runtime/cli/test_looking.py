@@ -11,6 +11,7 @@ import pytest
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
+from rule_runtime.evaluation.registry import available_rules
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
 
 
@@ -99,6 +100,20 @@ def test_runs_that_are_the_same(tmp_path: Path) -> None:
     assert {each["num_common"] for each in found["differences"]} == {6}
 
 
+def test_of_what_differs_at_one_step_the_first_of_the_execution_is_told_first(
+    tmp_path: Path,
+) -> None:
+    names = ("stem.weight", "stem_output_0", "head_output_0", "Loss_output_0", "gradient/head")
+    for folder, broken_at in (("one", 99), ("two", 2)):
+        trial = trial_in(tmp_path / folder)
+        for step in range(4):
+            value = np.float32([np.nan if step >= broken_at else 1.0])
+            trial.step(step, dict.fromkeys(names, value))
+        trial.end()
+    _, found = invoke_json("compare", tmp_path / "one", tmp_path / "two")
+    assert [each["tensor"] for each in found["differences"]] == list(names)
+
+
 def test_the_first_step_that_differs_is_told(tmp_path: Path) -> None:
     train(tmp_path / "one")
     train(tmp_path / "two", differs_from=4, extra="mine", steps=8)
@@ -175,6 +190,9 @@ def test_a_rule_is_explained() -> None:
     status, output = invoke("rules", "explain", "vanishing_gradient")
     assert status == 0
     assert "How it decides:" in output
+    assert "    threshold = 1e-07" in output
+    summary = available_rules()["VanishingGradient"].summary()
+    assert " ".join(output.split()).count(summary) == 1
     assert "Asks the hook to save:\n    gradients" in output
     status, found = invoke_json("rules", "explain", "VanishingGradient")
     assert found["parameters"][0]["name"] == "threshold"

@@ -94,6 +94,29 @@ def test_a_rule_that_had_nothing_to_judge_is_told_so(root: LocalStore, tmp_path:
     assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
 
 
+@pytest.mark.parametrize("place", ["mnist-7", "mnist-7/debug-output", "mnist-7/", "./mnist-7"])
+def test_a_job_can_be_named_by_its_folder(
+    root: LocalStore, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for named in (place, f"{tmp_path}/{place}", f"file://{tmp_path}/{place}"):
+        tell(root, "NonFinite", RuleStatus.ISSUES_FOUND, "Condition met\nloss: is NaN (worker_0)")
+        status, output = invoke("status", named)
+        assert status == 1
+        assert output.startswith("mnist-7: InProgress, Training\n")
+        assert "loss: is NaN (worker_0)" in output
+
+
+def test_a_run_that_lies_in_the_folder_itself_is_found_by_it(tmp_path: Path) -> None:
+    job = JobFile("mnist-7", "run-1", "local", "2026-01-01T00:00:00Z")
+    LocalStore(tmp_path / "runs" / "mnist-7").put("job.json", job.encode())
+    _, output = invoke("status", tmp_path / "runs" / "mnist-7")
+    assert output.startswith("mnist-7: InProgress, Training\n")
+    status, output = invoke("status", tmp_path / "runs" / "mnist-8")
+    assert status == 2
+    assert "nothing is known of mnist-8" in output
+
+
 def test_a_mistyped_job_is_told(root: LocalStore, tmp_path: Path) -> None:
     status, output = invoke("status", "mnist-8", "--output-path", tmp_path)
     assert status == 2

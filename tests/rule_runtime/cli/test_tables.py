@@ -47,6 +47,21 @@ def test_nothing_is_cut_at_any_width(width: int) -> None:
     )  # in cells other columns lie between
 
 
+@pytest.mark.parametrize("width", [76, 80, 100, 120, 160])
+def test_no_table_is_wider_than_the_terminal(width: int) -> None:
+    records = Records("rule", "status", "step", "details", whole=("status", "step"))
+    details = "gradient/logvar.bias: norm 0.00095 < 1, 3 steps in a row (worker_0, TRAIN)"
+    name = "examples/quiet_layer.py:QuietLayer:threshold=1"
+    records.add_row(name, "IssuesFound", "20", details)
+    lines = shown(records, width)
+    assert lines[0].endswith("┓")
+    assert all(line.endswith("│") and len(line) <= width for line in lines[3:-1])
+    cells = [line.strip("│").split("│") for line in lines[3:-1]]
+    assert "".join(cell[0].strip() for cell in cells) == name
+    assert "".join(cell[3] for cell in cells).replace(" ", "") == details.replace(" ", "")
+    assert len(cells) == 1 or width < 150
+
+
 def test_a_wide_terminal_gets_a_table_and_a_narrow_one_a_list() -> None:
     assert shown(table(), 120)[0].startswith("┏")
     narrow = shown(table(), 40)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from hook_layer.format.job_file import JobFile
 from rule_runtime.cli.app import app
-from rule_runtime.cli.watching import sparkline, watch_run
+from rule_runtime.cli.watching import sparkline, wait_for_run, watch_run
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
@@ -88,6 +89,50 @@ def test_a_place_without_a_run_is_told(tmp_path: Path) -> None:
     status, output = invoke("watch", tmp_path / "nowhere", "--once")
     assert status == 2
     assert "nothing of a run is stored there" in output
+
+
+def test_a_run_that_has_ended_is_shown_without_being_asked_to_end(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    begin(trial)
+    trial.step(0, {"loss": [np.nan]})
+    trial.end()
+    status, output = invoke("watch", tmp_path / "run", "--rule", "non_finite")
+    assert status == 1
+    assert "mnist-7: step 0, 1 saved, has ended" in output
+    assert output.count("IssuesFound") == 1
+    assert invoke_json("watch", tmp_path / "run", "--rule", "non_finite")[1]["has_ended"]
+
+
+def test_a_mistyped_folder_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    status, output = invoke("watch", tmp_path / "nowhere", "--timeout", "0")
+    assert status == 2
+    assert "nothing of a run is stored there; give the folder" in output
+    begin(trial_in(tmp_path / "bad-shard"))
+    _, output = invoke("watch", tmp_path / "bad-chard", "--timeout", "0")
+    assert "nothing of a run is stored there (did you mean bad-shard?)" in output
+    status, output = invoke("watch", tmp_path / "nowhere" / "run")
+    assert status == 2
+    assert "nor is there the folder above it (--timeout waits for it all the same)" in output
+
+
+def test_a_run_is_waited_for_as_long_as_somebody_says() -> None:
+    now = 0.0
+
+    def pause() -> None:
+        nonlocal now
+        now += 5.0
+
+    assert not wait_for_run(lambda: False, 20.0, pause, clock=lambda: now)
+    assert now == 20.0
+    assert wait_for_run(lambda: now >= 100.0, math.inf, pause, clock=lambda: now)
+    assert now == 100.0
+
+
+def test_an_interruption_ends_the_wait() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    assert not wait_for_run(lambda: False, math.inf, interrupt)
 
 
 def test_a_run_of_which_no_rule_could_judge_anything_is_no_success(tmp_path: Path) -> None:

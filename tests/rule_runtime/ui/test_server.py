@@ -136,7 +136,9 @@ def test_a_port_that_is_taken_is_said(page: int, tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "in use" in done.stderr
+    assert f"port {page} of 127.0.0.1 is in use" in done.stderr
+    assert "--port 0 for any that is free" in done.stderr
+    assert not done.stdout
 
 
 def test_the_server_ends_by_a_signal_though_browsers_are_connected(tmp_path: Path) -> None:
