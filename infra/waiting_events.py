@@ -31,14 +31,18 @@ def event_of(body: str) -> Any:
     return content["requestPayload"] if is_record else content
 
 
-def described(message: Mapping[str, Any]) -> str:
+def described(message: Mapping[str, Any], now: float | None = None) -> str:
     """Return the job, the rule, the age and the error of a waiting event, as far as it tells them.
 
     Args:
         message: A message of SQS, with its attributes.
+        now: Seconds since the epoch; None: what the clock says.
     """
     sent_at = int(message.get("Attributes", {}).get("SentTimestamp", 0)) / 1000
-    about = [*_about(message["Body"]), f"waits for {_duration(time.time() - sent_at)}"]
+    about = [
+        *_about(message["Body"]),
+        f"waits for {_duration((time.time() if now is None else now) - sent_at)}",
+    ]
     error = _error(message)
     line = ", ".join(about) + (f": {error}" if error else "")
     line = "".join(letter if letter.isprintable() else " " for letter in " ".join(line.split()))

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from hook_layer.storage.small_files import read_small
+from rule_runtime.configuration.packs import find_pack
 from rule_runtime.evaluation.outcome import Evidence, RuleStatus, status_details
 from rule_runtime.evaluation.registry import available_rules
 from rule_runtime.evaluation.result_file import (
@@ -186,8 +187,15 @@ def _read(store: Store, key: str, run: str) -> JobVerdict | None:
         return None
 
 
-def _rank(verdict: JobVerdict) -> tuple[int, bool, str]:
-    return _ORDER.index(verdict.status), verdict.is_not_judged, verdict.name
+def _rank(verdict: JobVerdict) -> tuple[int, bool, int, str]:
+    # The pack begins with what makes all else pointless, such as numbers that are not finite.
+    place = _places().get(verdict.name, len(_places()))
+    return _ORDER.index(verdict.status), verdict.is_not_judged, place, verdict.name
+
+
+@cache
+def _places() -> dict[str, int]:
+    return {name: at for at, name in enumerate(find_pack("recommended").parameters)}
 
 
 def _documentation(name: str) -> tuple[str, str]:

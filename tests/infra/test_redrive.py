@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -180,11 +179,14 @@ def test_help_says_what_each_argument_is(capsys: pytest.CaptureFixture[str]) -> 
     assert "default: none, only tell" in said
 
 
+NOW = 1_800_000_000.0
+
+
 def message(body: Any, age_s: float = 0, **attributes: str) -> dict[str, Any]:
     """Return a message as SQS hands it out."""
     return {
         "Body": body if isinstance(body, str) else json.dumps(body),
-        "Attributes": {"SentTimestamp": str(round((time.time() - age_s) * 1000))},
+        "Attributes": {"SentTimestamp": str(round((NOW - age_s) * 1000))},
         "MessageAttributes": {
             name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()
         },
@@ -219,7 +221,7 @@ WAKE = {"source": "stepwatch.debugger", "detail": {"DebugOutputUri": "s3://t/m/"
     ],
 )
 def test_a_waiting_event_is_told_in_a_line(waiting: dict[str, Any], line: str) -> None:
-    assert described(waiting) == line
+    assert described(waiting, NOW) == line
 
 
 @given(JSON_VALUES | st.builds(lambda value: {"detail": value}, JSON_VALUES))
