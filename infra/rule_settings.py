@@ -213,11 +213,12 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
         return list(value.items())
     if not isinstance(value, list):
         raise SettingError(RULES_ALLOWED)
-    packs = [pack for pack in map(_pack_named, value) if pack is not None]
+    entries = [(entry, _pack_named(entry)) for entry in value]
+    packs = [pack for _, pack in entries if pack is not None]
     if len(packs) > 1:
         raise SettingError("one pack, and rules beside it")
     of_pack = dict(packs[0].parameters) if packs else {}
-    own = [pair for entry in value if _pack_named(entry) is None for pair in _pairs_of(entry)]
+    own = [pair for entry, pack in entries if pack is None for pair in _pairs_of(entry)]
     pairs = [(name, _with_those_of_pack(given, of_pack.get(name))) for name, given in own]
     named = {name for name, _ in own}
     return pairs + [(name, given) for name, given in of_pack.items() if name not in named]

@@ -7,6 +7,7 @@ within it. Tensors have the same names with and without: the wrappers are looked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from torch import nn
 
@@ -79,9 +80,8 @@ class RegisteredModules:
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         """Return a model's parameters with their full names, also those without a shape yet."""
         prefix = self.models[model]
-        for name, parameter in model.named_parameters():
-            yield f"{prefix}_{_plain(name)}", parameter
-        for name, parameter in self._adopted.get(model, {}).items():
+        adopted = self._adopted.get(model, {}).items()
+        for name, parameter in chain(model.named_parameters(), adopted):
             yield f"{prefix}_{_plain(name)}", parameter
 
     def adopt_unlisted(self, model: nn.Module) -> dict[str, nn.Parameter]:

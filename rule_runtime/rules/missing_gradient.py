@@ -16,6 +16,8 @@ from rule_runtime.evaluation.selection import declared, evidence, is_training, w
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MissingGradient"]
@@ -150,13 +152,13 @@ class MissingGradient(Rule):
         )
         found = [sizes.get((f"gradient/{name}", worker)) for name, worker in pairs]
         none = np.array([size is None for size in found], dtype=bool)
-        is_frozen = _is_frozen(step, weights)
+        declares = declared(step, "gradients")
+        is_frozen = _is_frozen(weights, declares)
         judged = ~self._is_ignored(step, weights) & ~(weights.column("size") == 0)
         never_trained = none & is_frozen & judged & as_initialised(weights)
         judged &= ~is_frozen
         absent = none & judged
         zero = np.array([size == 0 for size in found], dtype=bool) & judged
-        declares = declared(step, "gradients")
         for worker in set(weights.workers):
             own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
@@ -172,12 +174,13 @@ class MissingGradient(Rule):
         return np.isin(weights.names, ignored)
 
 
-def _is_frozen(step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
+def _is_frozen(
+    weights: TensorRows, declares: Mapping[str, frozenset[str]]
+) -> npt.NDArray[np.bool_]:
     """Tell which weights are to have no gradient, where the file names those to come."""
-    trained = declared(step, "gradients")
     return np.array(
         [
-            worker in trained and f"gradient/{name}" not in trained[worker]
+            worker in declares and f"gradient/{name}" not in declares[worker]
             for name, worker in zip(weights.names, weights.workers, strict=True)
         ],
         dtype=bool,

@@ -45,6 +45,7 @@ _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
 _MODEL_INPUT: Final = r"^[A-Z]\w*_input_[0-9]+$"
+_REAL: Final = ("float", "bfloat")
 _LOOKING_AHEAD: Final = 0.05
 _MAX_PAIRS: Final = 8
 _MAX_COLUMNS: Final = 64
@@ -272,6 +273,8 @@ def _losses_of_what_is_next(step: StepView) -> Iterator[str]:
     """Yield the losses whose targets are an input of a model, one place further on."""
     inputs = step.tensors(regex=(_MODEL_INPUT,))
     for at, of_targets in _pairs(step, inputs):
+        if (inputs.dtypes[at] or "").startswith(_REAL):
+            continue  # values are read only where they may be a text
         name, worker = inputs.names[at], inputs.workers[at]
         values = step.values((name, of_targets), worker)
         if are_next(values.get(name), values.get(of_targets)):
