@@ -93,13 +93,24 @@ class StopSignal:
             if self.num_errors == 1:
                 logger.warning("could not look for a stop request: %s", error)
             return None
-        stale = request.run_id is None and first_look
-        if stale or request.run_id not in (None, self._run_id):
+        if not self._means_us(request, first_look=first_look):
             self._ignored = content
             return None
         logger.warning("training was asked to stop: %s", request.reason)
         self._requested = request
         return request
+
+    def _means_us(self, request: StopFile, *, first_look: bool) -> bool:
+        if request.run_id is not None or not first_look:
+            return request.run_id in (None, self._run_id)
+        logger.warning(
+            "%s%s names no run and was there when this one began: it is taken for a request to an "
+            "earlier one. To stop this run, write it with RunId %s",
+            self._store.uri,
+            STOP_FILE,
+            self._run_id,
+        )
+        return False
 
     def _poll(self) -> None:
         while self.check() is None and not self._closed.is_set():

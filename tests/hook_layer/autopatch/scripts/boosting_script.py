@@ -1,5 +1,9 @@
-"""Boosts for a very long time, unless a rule asks for the end: it does so in the fourth round."""
+"""Boosts for a very long time, unless a rule asks for the end, as it does in the fourth round.
 
+It asks again every 1,000 rounds: the first time may be taken for an earlier run's.
+"""
+
+import json
 import sys
 from pathlib import Path
 
@@ -13,8 +17,9 @@ rounds = []
 
 def metric(predictions, _):
     rounds.append(predictions)
-    if len(rounds) == 4:
-        Path(sys.argv[1], "stop.json").write_text('{"Reason": "the loss is bad"}')
+    if len(rounds) % 1000 == 4:
+        reason = f"the loss is bad in round {len(rounds)}"
+        Path(sys.argv[1], "stop.json").write_text(json.dumps({"Reason": reason}))
     return "worst", float(predictions.max())
 
 

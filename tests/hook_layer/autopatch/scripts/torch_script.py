@@ -58,8 +58,9 @@ inputs, labels = torch.randn(64, 8), torch.randint(0, 3, (64,))
 for _ in range(2):
     model.train()
     for batch in range(100_000 if options.stop_in else 4):
-        if options.stop_in and batch == 3:
-            Path(options.stop_in, "stop.json").write_text('{"Reason": "the loss is bad"}')
+        if options.stop_in and batch % 1000 == 3:  # the first may be taken for an earlier run's
+            reason = f"the loss is bad in batch {batch}"
+            Path(options.stop_in, "stop.json").write_text(json.dumps({"Reason": reason}))
         optimizer.zero_grad()
         loss = criterion(model(scale(inputs)), labels)
         loss.backward()
