@@ -1,6 +1,7 @@
 """Run benchmarks and print their table.
 
 python -m benchmarks [GROUP ...] [--rounds N] [--size SHARE] [--no-peers] [--output FILE]
+                     [--page FILE]
 
 Each group runs in a process of its own, as what one leaves behind would slow the next one down.
 """
@@ -17,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measuring import Scale, busy_s
+from benchmarks.page import Machine, write_page
 from benchmarks.result import Result, print_table, write_json
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,6 +53,8 @@ def main() -> None:
         results += _in_a_process(group)
     print_table(results)
     write_json(results, arguments.output)
+    if arguments.page:
+        write_page(arguments.page, results, Machine.this())
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
     others_s = busy_s() - busy_before - own.ru_utime - own.ru_stime
     if others_s > max(_QUIET * (own.ru_utime + own.ru_stime), 1):
@@ -68,6 +72,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="measure ours only")
     parser.add_argument("--folder", type=Path, help="where files are written for a while")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results.json")
+    parser.add_argument("--page", type=Path, help="put the table into this page, too")
     parser.add_argument("--only", choices=GROUPS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     unknown = set(arguments.groups) - set(GROUPS)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Measured", "Result", "print_table", "write_json"]
+__all__ = ["Measured", "Result", "print_table", "shown_number", "write_json"]
 
 
 @dataclass(frozen=True)
@@ -117,15 +117,15 @@ def print_table(results: Sequence[Result]) -> None:
 
 def _cells(result: Result) -> tuple[str, ...]:
     ours = result.ours
-    peers = ", ".join(f"{name} {_number(peer.median)}" for name, peer in result.peers.items())
+    peers = ", ".join(f"{name} {shown_number(peer.median)}" for name, peer in result.peers.items())
     return (
         result.row,
         result.unit,
-        _number(ours.median),
-        f"[{_number(ours.low)} .. {_number(ours.high)}]",
-        _number(result.limit),
-        _number(result.aim),
-        _number(result.must),
+        shown_number(ours.median),
+        f"[{shown_number(ours.low)} .. {shown_number(ours.high)}]",
+        shown_number(result.limit),
+        shown_number(result.aim),
+        shown_number(result.must),
         result.reaches,
         peers,
         ""
@@ -136,5 +136,10 @@ def _cells(result: Result) -> tuple[str, ...]:
     )
 
 
-def _number(value: float | None) -> str:
+def shown_number(value: float | None) -> str:
+    """Return three digits of a number, nothing for None.
+
+    Args:
+        value: The number.
+    """
     return "" if value is None else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004

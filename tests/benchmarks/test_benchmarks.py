@@ -15,7 +15,9 @@ pytest.importorskip("torch")
 from benchmarks import evaluating, judging, reading, training, writing
 from benchmarks.__main__ import GROUPS
 from benchmarks.measuring import Contender, Scale, added_per_step, in_turns
+from benchmarks.page import MARKS, Machine, write_page
 from benchmarks.result import Measured, Result, print_table, write_json
+from tests.frameworks.unchanged.__main__ import MARKS as UNCHANGED
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = Result(
@@ -106,6 +108,32 @@ def test_the_table_compares_with_the_best_of_the_others(capsys: pytest.CaptureFi
     assert " aim " in first
     assert "ours / best peer 2" in second
     assert " no " in second
+
+
+def test_the_page_has_the_newest_table_only(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nbehind\n")
+    machine = Machine("a CPU", 2, "3.11.7", "numpy 1.26.4", "abc1234", "2026-11-22")
+    for _ in range(2):
+        write_page(page, [ROW], machine)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("behind\n")
+    assert "old" not in text
+    assert text.count("2026-11-22, commit abc1234: a CPU, 2 cores, Python 3.11.7, numpy") == 1
+    assert "| writing | us | **5** | 12 | 6 | aim | quick 10, slow 300 | 2 |" in text
+
+
+def test_this_machine_is_named() -> None:
+    machine = Machine.this()
+    assert machine.cpu
+    assert machine.cores >= 1
+    assert "numpy" in machine.packages
+
+
+def test_the_pages_about_speed_have_places_for_the_tables() -> None:
+    text = (ROOT / "docs" / "performance.md").read_text()
+    assert all(text.count(mark) == 1 for mark in (*MARKS, *UNCHANGED))
 
 
 def test_what_is_added_is_found_beside_the_plain_twin(monkeypatch: pytest.MonkeyPatch) -> None:
