@@ -18,6 +18,7 @@ PARTS: Final = (
     "third_held_out",
     "fourth_held_out",
     "fifth_held_out",
+    "sixth_held_out",
 )
 HEALTHY: Final = "healthy"
 

@@ -1,0 +1,1 @@
+"""Everyday trainings by one more author, who read neither rules nor results."""
