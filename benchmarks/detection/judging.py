@@ -26,20 +26,27 @@ SILENCE_S: Final = 7200.0
 """Seconds for which a run that hangs has been silent when it is looked at."""
 SHARED_CODE: Final = (
     "numerics",
+    "evaluation/bounded_signals.py",
     "evaluation/comparing.py",
     "evaluation/constant_answers.py",
+    "evaluation/doubled_probabilities.py",
     "evaluation/evaluation_phases.py",
     "evaluation/initial_weights.py",
+    "evaluation/last_activations.py",
     "evaluation/learned_frequencies.py",
     "evaluation/linear_layers.py",
     "evaluation/loss_inputs.py",
     "evaluation/loss_mismatches.py",
     "evaluation/loss_rule.py",
     "evaluation/one_label.py",
+    "evaluation/other_uses.py",
     "evaluation/rule.py",
     "evaluation/selection.py",
+    "evaluation/slow_trees.py",
     "evaluation/step_history.py",
+    "evaluation/telling_inputs.py",
     "evaluation/validation_answers.py",
+    "evaluation/validation_curves.py",
     "evaluation/validation_rule.py",
 )
 """What rules are made of beside their own modules."""

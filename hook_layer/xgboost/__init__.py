@@ -25,7 +25,8 @@ Names and values are those of the original:
 
 * `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1];
 * `hyperparameters/{name}`, of the argument `hyperparameters`;
-* `predictions` and `labels` of the argument `validation_data`;
+* `predictions` and `labels` of the argument `validation_data`; `input_values`, the features of its
+  first rows, float32 [rows, features], a million numbers at most, where a collection asks for them;
 * `feature_importance/{type}/{feature}` for the types weight, gain, cover, total_gain, total_cover:
   float64 [1], each type's sum is 1; only features that are in use;
 * `full_shap/{feature}`: under every name the same matrix [rows, features + 1] of the argument

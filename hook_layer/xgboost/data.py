@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from xgboost import DMatrix
+from xgboost.core import XGBoostError
 
 from hook_layer.errors import HookConfigurationError, nearest
 
-__all__ = ["as_dmatrix"]
+__all__ = ["as_dmatrix", "first_rows"]
 
 _CONTENT_TYPES: Final = {
     "csv": "csv",
@@ -24,6 +26,7 @@ _CONTENT_TYPES: Final = {
 _DELIMITERS: Final = ",;\t| "
 _PATH_AND_TYPE: Final = 2
 _LAST_COLUMN: Final = (1 << 31) - 2
+_MOST_ELEMENTS: Final = 1 << 20
 
 
 def as_dmatrix(name: str, value: object) -> DMatrix | None:
@@ -68,6 +71,29 @@ def as_dmatrix(name: str, value: object) -> DMatrix | None:
         raise HookConfigurationError(
             f"{name}: {path} cannot be read as {content_type}: {error}"
         ) from error
+
+
+def first_rows(data: DMatrix) -> NDArray[np.float32] | None:
+    """Return the features of the first rows [rows, features], of a million elements at most.
+
+    What is missing is NaN. None if not even one row is so small, or data that are longer cannot be
+    cut, as those in histograms or outside of the memory.
+
+    Args:
+        data: The data.
+    """
+    num_rows = min(data.num_row(), _MOST_ELEMENTS // max(data.num_col(), 1))
+    if not num_rows:
+        return None
+    if num_rows < data.num_row():
+        try:
+            data = data.slice(np.arange(num_rows), allow_groups=True)
+        except XGBoostError:
+            return None
+    content = data.get_data()
+    found = np.full((num_rows, data.num_col()), np.nan, np.float32)
+    found[np.repeat(np.arange(num_rows), np.diff(content.indptr)), content.indices] = content.data
+    return found
 
 
 def _read_csv(path: Path) -> DMatrix:

@@ -21,6 +21,7 @@ from xgboost import Booster, DMatrix
 from hook_layer.collections import CollectionKeys
 from hook_layer.format.records import to_array
 from hook_layer.xgboost.arrays import ComputedArray
+from hook_layer.xgboost.data import first_rows
 from hook_layer.xgboost.trees import TREE_COLUMNS, trees_of_last_round
 
 __all__ = ["GROUPS", "BoosterInputs", "RoundTensors", "TensorGroup", "UnavailableError"]
@@ -105,6 +106,16 @@ class RoundTensors:
         if labels.size > data.num_row():  # XGBoost before 3.2 gives them in one row
             labels = labels.reshape(data.num_row(), -1)
         return {"labels": ComputedArray(labels)}
+
+    def input_values(self) -> dict[str, ComputedArray]:
+        """Return `input_values`: features of the first rows of the validation data, beside labels.
+
+        They are [rows, features], what is missing is NaN.
+        """
+        values = first_rows(self._validation_data)
+        if values is None:
+            raise UnavailableError("validation_data is too large, and cannot be cut")
+        return {"input_values": ComputedArray(values)}
 
     def feature_importance(self, kind: str) -> dict[str, ComputedArray]:
         """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
@@ -220,6 +231,9 @@ GROUPS: Final = (
         RoundTensors.predictions,
     ),
     TensorGroup("labels", CollectionKeys.LABELS, _constant("labels"), RoundTensors.labels),
+    TensorGroup(
+        "input_values", "input_values", _constant("input_values"), RoundTensors.input_values
+    ),
     *(
         TensorGroup(
             f"feature_importance/{kind}",

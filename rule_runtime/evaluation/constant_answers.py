@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind, size_of_error
 from rule_runtime.numerics.class_pairs import true_classes
+from rule_runtime.numerics.recomputed_loss import best_constant
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.validation_rule import Training, Validation
@@ -26,6 +27,9 @@ _STEPS: Final = 150
 _GUESSING: Final = 0.99
 _STILL: Final = (0.97, 0.98)
 _WORSE: Final = 1.03
+_SURELY: Final = 1.6
+_BY_HEART: Final = 0.9
+_HARDLY: Final = 0.99
 _LIKE_GUESSING: Final = (0.8, 2.0)
 _EVEN: Final = (0.3, 0.7)
 _LIKE_EVEN: Final = (0.85, 1.25)
@@ -39,28 +43,36 @@ _NO_BETTER: Final = 0.995
 _UNSEEN: Final = 1 / 3
 
 
-def constants_of_targets(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
+def constants_of_targets(
+    step: StepView, inputs: LossInputs, name: str, worker: str, loss: float
+) -> dict[str, float]:
     """Return what the best answer for all rows of a step gives, under names with that of the loss.
 
     Known are the variance of numbers, or its root, unless one row, five standard deviations
-    away or more, has a tenth of it: outliers say nothing of a model; ln(number of classes); and of
-    yes and no, both of them in 30 % or more of 50 rows or more, the entropy of their shares.
+    away or more, has a tenth of it: outliers say nothing of a model; where values were saved what
+    one number gives exactly, also of losses of other names that `best_constant` knows again;
+    ln(number of classes); and of yes and no, both of them in 30 % or more of 50 rows or more, the
+    entropy of their shares.
 
     Args:
-        inputs: The inputs of the losses of the step.
+        step: The step.
+        inputs: The inputs of its losses.
         name: Name of the loss.
         worker: The worker.
+        loss: The loss.
     """
     kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
     if targets is None:
         return {}
-    if kind in _OF_NUMBERS:
+    if kind in (*_OF_NUMBERS, LossKind.UNKNOWN):
         has_outlier = _has_outlier(targets)
+        exact = None if has_outlier else _exact(step, name, worker, loss)
+        found = {} if exact is None else {f"exact/{name}": exact}
+        if kind is LossKind.UNKNOWN:
+            return found
         spread = size_of_error(kind, name, targets.std**2)
-        return {
-            f"constant/{name}": spread if spread > 0 and not has_outlier else 0.0,
-            f"outlier/{name}": float(has_outlier),
-        }
+        found[f"constant/{name}"] = spread if spread > 0 and not has_outlier else 0.0
+        return found | {f"outlier/{name}": float(has_outlier)}
     if kind is LossKind.BINARY:
         is_even = targets.size >= _FEWEST_ROWS and _EVEN[0] <= targets.mean <= _EVEN[1]
         shares = np.array([targets.mean, 1 - targets.mean])
@@ -115,7 +127,10 @@ def constant_answer(validation: Validation, training: Training) -> float:
             guess = math.log(2) if place == "even" else known
             return known if low * guess <= training.start <= high * guess else 0.0
     is_whole = f"guess/{name}" in beside or validation.num_steps == 1
-    return beside.get(f"constant/{name}", 0.0) if is_whole else 0.0
+    known = beside.get(f"constant/{name}", 0.0)
+    if not beside.get(f"outlier/{name}"):
+        known = beside.get(f"exact/{name}", known)
+    return known if is_whole else 0.0
 
 
 def is_guessing(validation: Validation, training: Training, constant: float) -> bool:
@@ -136,11 +151,27 @@ def is_guessing(validation: Validation, training: Training, constant: float) -> 
         stands_still = latest >= _NO_BETTER * constant and passes[-1] >= passes[0]
         return training.num_steps >= _ROUNDS and is_learned and is_unseen and stands_still
     is_as_before = latest > _STILL[0] * validation.first
+    has_risen = passes[-1] > _WORSE * validation.lowest
+    # What training learns is not seen here, though validation may still come nearer to guessing.
+    is_far = training.now + _SURELY * training.noise < constant
+    is_by_heart = is_far and training.now < _BY_HEART * constant
+    is_by_heart &= bool(passes[-1] > _HARDLY * passes[-2])
     return bool(
         training.num_steps >= _STEPS
-        and (is_as_before or passes[-1] > _WORSE * validation.lowest)
+        and (is_as_before or has_risen or is_by_heart)
         and passes[-1] > _STILL[1] * passes[-2]
     )
+
+
+def _exact(step: StepView, name: str, worker: str, loss: float) -> float | None:
+    """Return what one number gives by a loss whose outputs and targets have saved values."""
+    owner = name.removesuffix("_output_0")
+    pair = (f"{owner}_input_0", f"{owner}_input_1")
+    values = step.values(pair, worker)
+    if len(values) < len(pair):
+        return None
+    outputs, targets = (values[of] for of in pair)
+    return best_constant(outputs, targets, loss) if targets.dtype.kind == "f" else None
 
 
 def _of_classes(numbers: npt.NDArray[np.float64]) -> dict[str, float]:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = [
+    "INPUT_VALUES",
     "LOSS_INPUTS",
+    "MODEL_INPUT",
     "USE_LOSS_MODULE",
     "Input",
     "LossInputs",
@@ -32,6 +34,20 @@ LOSS_INPUTS: Final = CollectionConfig(
     "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
 )
 """What the hook is to save for a rule that looks at the inputs of losses."""
+
+MODEL_INPUT: Final = r"^([A-Z]\w*_input_[0-9]+|input_values)$"
+"""Names of inputs of models and losses, and of the features that boosted trees are judged by."""
+
+INPUT_VALUES: Final = CollectionConfig(
+    "input_values",
+    {
+        "include_regex": MODEL_INPUT,
+        "save_interval": "100",
+        "end_step": "301",
+        "save_raw_tensor": "True",
+    },
+)
+"""What the hook is to save for a rule that looks at the values of inputs, and seldom."""
 
 USE_LOSS_MODULE: Final = (
     "compute the loss with a module, as nn.CrossEntropyLoss and not F.cross_entropy: of functions "

@@ -77,7 +77,7 @@ def mismatch_of(
 def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | None:
     """Return what is wrong with targets that a loss of classes, or of yes or no, cannot have."""
     if _OF_CLASSES.match(name):
-        return _of_shares(outputs, targets)
+        return _of_one_score(outputs) or _of_shares(outputs, targets)
     if _OF_PROBABILITIES.match(name) and not (
         targets.low >= -_POSITIVE and targets.high <= 1 + _POSITIVE
     ):
@@ -88,6 +88,15 @@ def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | Non
         told = "takes targets of -1 and 1, and gets 0 and 1"
         return LossMismatch("target", 0.0, -1.0, told)
     return None
+
+
+def _of_one_score(outputs: Input) -> LossMismatch | None:
+    """Return what is wrong with scores of a single class: their cross entropy is always 0."""
+    shape = outputs.shape or ()
+    if len(shape) < _MATRIX or shape[1] != 1:
+        return None
+    told = f"compares scores of several classes, and gets one of each row, {list(shape)}: it is 0"
+    return LossMismatch("scores", 1.0, 2.0, f"{told} whatever the model says")
 
 
 def _of_shares(outputs: Input, targets: Input) -> LossMismatch | None:

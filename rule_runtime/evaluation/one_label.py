@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["is_of_one_label"]
 
-_OF_TREES: Final = re.compile(r"^train-(?:(logloss)|(mlogloss)|(rmse|mae))$")
+_OF_TREES: Final = re.compile(
+    r"^train-(?:(logloss)|(mlogloss)|(rmse|mae|mphe|quantile)|(m?error))$"
+)
 _EQUAL: Final = 0.01
 _TELLING: Final = 0.1
 _TWO: Final = 2
@@ -23,8 +25,8 @@ def is_of_one_label(step: StepView, losses: TensorRows, at: int) -> bool:
     """Tell whether a loss of training is that of one label in all rows, and answers are alike.
 
     Where every label is the same, no tree has a split: `logloss` is -ln of the probability of that
-    label, `mlogloss` that of the largest, and distances are next to nothing, though the labels of
-    validation scatter.
+    label, `mlogloss` that of the largest, distances are next to nothing and there are no errors,
+    though the labels of validation scatter.
 
     Args:
         step: A round.
@@ -47,6 +49,8 @@ def is_of_one_label(step: StepView, losses: TensorRows, at: int) -> bool:
         return False
     if metric[3]:
         return low == high and loss < _TELLING * spread
+    if metric[4]:
+        return low == high and loss == 0
     is_alike = low == high if metric[1] else _are_alike(step, losses.workers[at], loss, high)
     shares = (high, 1 - high) if metric[1] else (high,)
     return (

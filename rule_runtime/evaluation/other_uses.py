@@ -101,9 +101,25 @@ class OtherUses:
             or self._is_returned(signal, layer)
             or any(
                 self._fits(at, signal) and not self._is_explained(at)
-                for at in self._made_by_functions(worker)
+                for at in self.made_by_functions(worker)
             )
         )
+
+    def made_by_functions(self, worker: str) -> list[int]:
+        """Return the rows, each tensor once, that no module made.
+
+        Args:
+            worker: The worker.
+        """
+        if worker not in self._of_functions:
+            own = self._own(worker)
+            known = {self._prints[at] for at in own if self._is_known(self._places[at])}
+            found: dict[int, int] = {}
+            for at in own:
+                if self._prints[at] not in known:
+                    found.setdefault(self._prints[at], at)
+            self._of_functions[worker] = list(found.values())
+        return self._of_functions[worker]
 
     def _own(self, worker: str) -> list[int]:
         return [at for at, of in enumerate(self._rows.workers) if of == worker]
@@ -145,18 +161,6 @@ class OtherUses:
         shape, of_source = self._rows.shapes[at] or (), self._rows.shapes[begin] or ()
         axis = -1 if of_source[-1] == source.outputs else 1
         return len(shape) >= _MATRIX and shape[axis] >= source.outputs
-
-    def _made_by_functions(self, worker: str) -> list[int]:
-        """Return the rows, each tensor once, that no module made."""
-        if worker not in self._of_functions:
-            own = self._own(worker)
-            known = {self._prints[at] for at in own if self._is_known(self._places[at])}
-            found: dict[int, int] = {}
-            for at in own:
-                if self._prints[at] not in known:
-                    found.setdefault(self._prints[at], at)
-            self._of_functions[worker] = list(found.values())
-        return self._of_functions[worker]
 
     def _is_known(self, place: _Place) -> bool:
         """Tell whether a row was made by a module, or came from outside the model."""

@@ -96,9 +96,7 @@ def added_answers(step: StepView, memory: dict[str, Any]) -> Answers | None:
     found = _agreement(step)
     if found is None:
         return None
-    of_trees = step.mode is ModeKeys.GLOBAL and any(
-        name.startswith(_OF_TREES) for name in step.tensors(collections=("losses",)).names
-    )
+    of_trees = step.mode is ModeKeys.GLOBAL and len(step.tensors(regex=(f"^{_OF_TREES}",))) > 0
     if step.mode is ModeKeys.EVAL or of_trees:
         memory["open"] = list(Agreement.total([memory.get("open", Agreement.total([])), found]))
         memory["steps"] = memory.get("steps", 0) + 1

@@ -7,31 +7,37 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["are_next", "as_columns", "as_targets", "telling_columns"]
+__all__ = ["are_next", "as_columns", "as_targets", "columns_of_all", "telling_columns"]
 
 _MOST_ELEMENTS: Final = 1 << 22
 _FEWEST_ROWS: Final = 8
 _CLOSE: Final = 1e-6
 _MATRIX: Final = 2
 _ROUNDED: Final = 0.02
+_MOST_TARGETS: Final = 32
+_MORE_COLUMNS: Final = 2
+_AGREEING: Final = 0.9
+_MOST_CLASSES: Final = 32
+_FEWEST_AGREEING: Final = 50
+_FEWEST_OTHERS: Final = 10
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """Return one finite number for each row [B]; None if targets are something else.
+    """Return finite numbers or classes for each row [B, T]; None if targets are something else.
 
     Args:
-        values: Targets [B], [B, 1] or one-hot [B, K].
+        values: Targets [B], [B, ...], or one-hot [B, K].
     """
     if values.dtype.kind not in "biuf" or not values.ndim or len(values) < _FEWEST_ROWS:
         return None
+    if not 0 < values.size <= _MOST_ELEMENTS:
+        return None
     flat: npt.NDArray[np.float64] = values.reshape(len(values), -1).astype(np.float64)
-    if flat.shape[1] != 1:
-        is_one_hot = ((flat == 0) | (flat == 1)).all() and (flat.sum(1) == 1).all()
-        if values.ndim != _MATRIX or not is_one_hot:
-            return None
-        return np.asarray(flat.argmax(1), np.float64)
-    numbers: npt.NDArray[np.float64] = flat[:, 0]
-    return numbers if np.isfinite(numbers).all() else None
+    is_one_hot = values.ndim == _MATRIX and flat.shape[1] > 1
+    is_one_hot &= bool(((flat == 0) | (flat == 1)).all() and (flat.sum(1) == 1).all())
+    if is_one_hot:
+        return np.asarray(flat.argmax(1)[:, None], np.float64)
+    return flat if np.isfinite(flat).all() else None
 
 
 def as_columns(values: npt.NDArray[Any], num_rows: int) -> npt.NDArray[np.float64] | None:
@@ -50,19 +56,53 @@ def as_columns(values: npt.NDArray[Any], num_rows: int) -> npt.NDArray[np.float6
     return values.reshape(num_rows, -1).astype(np.float64)
 
 
+def columns_of_all(
+    columns: npt.NDArray[np.float64], targets: npt.NDArray[np.float64], *, may_err: bool = False
+) -> tuple[list[list[int]], int] | None:
+    """Return which columns tell each target, and how many rows show it; None if none could.
+
+    Of several targets, those that do not vary need no column, but half of them must vary; of more
+    than 32, as images, so many are looked at that lie evenly. If inputs have not more than twice as
+    many columns as there are targets they may be what is to be rebuilt, as of an autoencoder.
+
+    Args:
+        columns: Inputs [B, C].
+        targets: Targets [B, T], finite.
+        may_err: Whether a single target may be told but for a few rows.
+    """
+    num_targets = targets.shape[1]
+    if num_targets == 1:
+        told, shown = telling_columns(columns, targets[:, 0], may_err=may_err)
+        return [np.flatnonzero(told).tolist()], shown
+    chosen = np.unique(np.linspace(0, num_targets - 1, _MOST_TARGETS).astype(np.intp))
+    is_large = columns.size * len(chosen) > _MOST_ELEMENTS
+    if columns.shape[1] <= _MORE_COLUMNS * num_targets or is_large:
+        return None
+    found, rows = [], []
+    for target in targets.T[chosen]:
+        told, shown = telling_columns(columns, target)
+        found.append(np.flatnonzero(told).tolist() if shown else list(range(columns.shape[1])))
+        rows += [shown] if shown else []
+    return found, min(rows) if 2 * len(rows) >= len(chosen) else 0
+
+
 def telling_columns(
-    columns: npt.NDArray[np.float64], targets: npt.NDArray[np.float64]
+    columns: npt.NDArray[np.float64], targets: npt.NDArray[np.float64], *, may_err: bool = False
 ) -> tuple[npt.NDArray[np.bool_], int]:
     """Return which columns [C] tell the targets, and how many rows show that it is no chance.
 
     With more than half as many different targets as rows, those columns do that rise, or fall,
     wherever the targets rise (but for 2 % of the rows, for rounding); all rows show it. With fewer,
     those that are the same wherever the targets are, if together they differ wherever the targets
-    do; rows show it that have the target of another. Nothing does if all targets are equal.
+    do; rows show it that have the target of another. Failing these, if they may err, columns of as
+    many values as there are classes by which, of 50 rows or more, 90 % of the rows are right that
+    are not of the most frequent class (Goodman and Kruskal's lambda). Nothing does if all targets
+    are equal.
 
     Args:
         columns: Inputs [B, C].
         targets: Targets [B], finite.
+        may_err: Whether classes may be told but for a few rows.
     """
     is_finite = np.isfinite(columns).all(0)
     order = np.argsort(targets, kind="stable")
@@ -71,7 +111,7 @@ def telling_columns(
     changes, close = np.diff(ordered, axis=0), _CLOSE * np.abs(ordered).max(0)
     rises, falls = changes > close, changes < -close
     num_distinct = int(steps.sum()) + 1
-    nothing = np.zeros(columns.shape[1], np.bool_)
+    nothing: npt.NDArray[np.bool_] = np.zeros(columns.shape[1], np.bool_)
     if num_distinct == 1 or len(targets) < _FEWEST_ROWS:
         return nothing, 0
     if 2 * num_distinct > len(targets):
@@ -81,7 +121,35 @@ def telling_columns(
     # Of rows with equal targets the first stands for all.
     first = ordered[np.concatenate([[True], steps])][:, told]
     is_enough = bool(told.any()) and len(np.unique(first, axis=0)) == num_distinct
-    return told if is_enough else nothing, len(targets) - num_distinct
+    if is_enough:
+        return told, len(targets) - num_distinct
+    if may_err:
+        classes = np.concatenate([[0], np.cumsum(steps)])
+        nothing = is_finite & _agreeing(ordered, close, classes)
+    return nothing, len(targets) - num_distinct
+
+
+def _agreeing(
+    columns: npt.NDArray[np.float64], close: npt.NDArray[np.float64], classes: npt.NDArray[np.intp]
+) -> npt.NDArray[np.bool_]:
+    """Tell which columns [C] are the classes [B], 0 to K - 1, but for a few rows."""
+    told = np.zeros(columns.shape[1], np.bool_)
+    counts = np.bincount(classes)
+    others = len(classes) - int(counts.max())
+    is_too_few = len(classes) < _FEWEST_AGREEING or others < _FEWEST_OTHERS
+    if is_too_few or len(counts) > _MOST_CLASSES:
+        return told
+    order = np.argsort(columns, axis=0)
+    rises = np.diff(np.take_along_axis(columns, order, 0), axis=0) > close
+    for at in np.flatnonzero(rises.sum(0) == len(counts) - 1):
+        values = np.concatenate([[0], np.cumsum(rises[:, at])])
+        pairs = np.bincount(values * len(counts) + classes[order[:, at]], minlength=counts.size**2)
+        # Each value stands for another class: else one class is told by none.
+        best = pairs.reshape(counts.size, -1).argmax(1)
+        right = int(pairs.reshape(counts.size, -1).max(1).sum())
+        is_right = 1 - (len(classes) - right) / others >= _AGREEING
+        told[at] = is_right and len(np.unique(best)) == len(best)
+    return told
 
 
 def _follow(

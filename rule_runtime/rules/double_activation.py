@@ -10,10 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, only_outputs
+from rule_runtime.evaluation.doubled_probabilities import returned_to_functions, surely_twice
+from rule_runtime.evaluation.last_activations import ahead_of_softmax, cuts_targets, is_softmax
+from rule_runtime.evaluation.linear_layers import MODULE_IO
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.numerics.composed_activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
@@ -22,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["DoubleActivation"]
 
 _KINDS: Final = ("relu", "sigmoid", "tanh")
+_INPUTS: Final = tuple(f"{kind}_input" for kind in _KINDS)
+_OF_MODULES: Final = r"_(input|output)_[0-9]+$"
 _OF_SCORES: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
 _EXACT: Final = 1e-4
-_SLOWLY: Final = 10
-_SQUEEZED: Final = 3
+_SLOWLY: Final = 3
 _NEAR: Final = 0.02
 _PEAKED: Final = 0.25
 _ON_LINE: Final = 0.01
-_UNSURE: Final = 1.3
 _SIGMOID_OF_1: Final = 1 / (1 + math.exp(-1))
 _HALF: Final = 0.5
 _RANGE_STEPS: Final = 50
@@ -40,7 +44,7 @@ _HIGH_END: Final = 0.9
 _TAKES_PROBABILITIES: Final = re.compile(r"^(NLL|BCE|MSE|L1|SmoothL1|Huber|KLDiv)")
 _REMEDY: Final = (
     "Take one of the two away: CrossEntropyLoss and BCEWithLogitsLoss want raw scores, without "
-    "softmax, sigmoid or ReLU ahead of them."
+    "softmax, sigmoid or ReLU ahead of them; a regression wants none that its targets exceed."
 )
 
 
@@ -49,7 +53,8 @@ class DoubleActivation(Rule):
 
     What it detects:
         Probabilities, or other numbers that are never negative, as the input of a loss that wants
-        raw scores; and a ReLU, tanh or sigmoid layer whose input is the output of another one.
+        raw scores; a ReLU, tanh or sigmoid of what went through one already; and one at the end of
+        a regression that cannot give its targets.
 
     Why it matters:
         Softmax ahead of CrossEntropyLoss keeps the loss far above zero and the gradients small;
@@ -58,24 +63,39 @@ class DoubleActivation(Rule):
     How it decides:
         The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is
         exactly 0; if it is what softmax gives (between 0 and 1, with mean 1 / C for C classes); or
-        if it equals the output of an activation layer. If it only lies between 0 and 1, as scores
-        may by chance, it must do so at 50 saved steps in a row (or `patience`, if that is more),
-        and reach below 0.1 and above 0.9 at the last of them. That of a loss of another name is
-        suspect if it is what softmax gives while the loss is not below ln(e + C - 1) - 1, which is
-        the least that cross entropy can be after a second softmax; ten times the patience is needed
-        then. What a model returns is judged likewise, if its loss is no module and the only
-        `labels` are numbers of classes: then the loss must also be more than 1.3 times the largest
-        entropy that probabilities with this mean square can have. Losses that take probabilities or
-        numbers, such as BCELoss and MSELoss, are not judged so. Of any loss the first input is
-        suspect if it is what a second activation gives at both ends of its range, at three times as
-        many steps: the logarithm of a softmax of a softmax lies between -ln(e + C - 1) and 1 more
-        (or up to 0.25 below the upper end, and then as far above the lower one as follows from
-        that, to 0.01, where one class has nearly all); a sigmoid of a sigmoid between 0.5 and
-        0.731; and that of a ReLU is never below 0.5, and often exactly that; raw scores that went
-        through a sigmoid or tanh lie between 0 or -1 and 1. A layer's input is suspect if size,
-        minimum, maximum, mean, standard deviation and l2 norm equal those of the output of another
-        layer, of the collections `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row
-        do no harm and pass. It fires at the `patience`-th saved training step in a row.
+        if it is the output of an activation layer, or tanh or sigmoid of any module's. If it only
+        lies between 0 and 1, as scores may by chance, it must do so at 50 saved steps in a row (or
+        `patience`, if that is more), and reach below 0.1 and above 0.9 at the last of them.
+
+        That of a loss of another name, and what the only model returns to the only loss if that is
+        no module (`labels`, if they were saved, must be numbers of classes or as many as it has
+        elements), is suspect if it is what softmax gives, while the loss, or its share of a row, is
+        what cross entropy can be after a second softmax, at every step: between ln(e + C - 1) - 1
+        and 1 more. And it must be more than 1.3 times the largest entropy that probabilities with
+        this mean square can have: a loss that takes probabilities as they are falls to that. So it
+        is with numbers between 0 and 1 and targets of 0 and 1, if the loss is what cross entropy
+        can be after a sigmoid of them: the mean of ln(1 + exp(p)) less that of p where the target
+        is 1. Three times the patience is needed then. Losses that take probabilities or numbers by
+        name, such as BCELoss and MSELoss, are not judged so.
+
+        Of any loss the first input is suspect if it is what a second activation gives at both ends
+        of its range, at three times as many steps: the logarithm of a softmax of a softmax lies
+        between -ln(e + C - 1) and 1 more (or up to 0.25 below the upper end, and then as far above
+        the lower one as follows from that, to 0.01, where one class has nearly all); a sigmoid of a
+        sigmoid between 0.5 and 0.731; and that of a ReLU is never below 0.5, and often exactly
+        that; raw scores that went through a sigmoid or tanh lie between 0 or -1 and 1.
+
+        What goes into an activation layer is suspect if size, minimum, maximum, mean, standard
+        deviation and l2 norm equal those of the output of another one, of the collections
+        `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass. What
+        functions did is told by extremes, which these activations keep in order: a tensor is
+        suspect if its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or
+        sigmoid of those of a module's output of the same size, and no single one gives nearly that.
+        So is a ReLU's output ahead of the softmax, or its logarithm, at the end of a model. And, in
+        MSELoss, L1Loss, SmoothL1Loss and HuberLoss, an output that is tanh or sigmoid of a
+        module's, or never negative and sometimes 0, if targets lie beyond its range by more than
+        half of their standard deviation, and their mean and 1.25 of these, too. It fires at the
+        `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -84,7 +104,8 @@ class DoubleActivation(Rule):
         Give the loss the outputs of the last linear layer.
 
     Known false alarms:
-        Scores that are never negative, and sometimes exactly 0, on purpose.
+        Scores that are never negative, and sometimes exactly 0, on purpose; targets that are cut
+        off on purpose.
 
     Source:
         Stepwatch; "softmax missing or doubled" is a finding of UMLAUT (2021) and NeuraLint (2021).
@@ -94,6 +115,7 @@ class DoubleActivation(Rule):
 
     collections = (
         LOSS_INPUTS,
+        MODULE_IO,
         *(
             CollectionConfig(
                 f"{kind}_{side}", {"include_regex": f".*{kind}_{side}", "save_interval": "10"}
@@ -109,32 +131,34 @@ class DoubleActivation(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`, `between`: for how many saved steps each of at most 2,048 inputs was
-                suspect, and lay between 0 and 1 as activations do.
+                suspect, and lay between 0 and 1 as activations do; `once`: see `surely_twice`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        names = [f"{kind}_input" for kind in _KINDS]
-        rows = step.tensors(collections=names, regex=_inputs_of_losses(step))
-        if not len(rows):
-            return NotEvaluated(
-                f"neither inputs of losses nor of activations were saved: {USE_LOSS_MODULE}"
-            )
+        of_losses = _inputs_of_losses(step)
+        rows = step.tensors(collections=_INPUTS, regex=(_OF_MODULES, *of_losses))
         is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
-        slowly = _probabilities(step, rows)
-        squeezed = _squeezed(rows, is_scores)
-        sure = (is_scores & _surely_activated(rows)) | _activated(step, rows, is_scores)
-        suspect = sure | slowly | squeezed
+        is_of_loss = np.isin(rows.names, step.tensors(regex=of_losses).names)
+        is_judged = is_of_loss | np.isin(rows.names, step.tensors(collections=_INPUTS).names)
+        sure = _surely(step, rows, is_scores)
+        suspect = sure | _squeezed(rows, is_scores, is_judged)
+        suspect |= surely_twice(step, rows, is_of_loss & ~_is_named(rows), memory)
         between = is_scores & _between_0_and_1(rows)
         streaks = [_streaks(rows, memory, "rows", suspect)]
         streaks.append(_streaks(rows, memory, "between", between))
         at_both_ends = (rows.column("min") < _LOW_END) & (rows.column("max") > _HIGH_END)
-        times = np.where(sure, 1, np.where(squeezed, _SQUEEZED, _SLOWLY))
-        sure = streaks[0] >= self.patience * times
-        found = sure | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
+        times = np.where(sure, 1, _SLOWLY)
+        surely = streaks[0] >= self.patience * times
+        found = surely | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
+        if not is_judged.any() and not found.any():
+            return NotEvaluated(
+                f"neither inputs of losses nor of activations were saved: {USE_LOSS_MODULE}"
+            )
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
         low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
+        looks = "" if surely[at] else "looks as if it "
         return IssueFound(
             evidence(
                 step,
@@ -144,22 +168,39 @@ class DoubleActivation(Rule):
                 value=low,
                 threshold=0.0,
                 told=(
-                    f"lies between {low:.3g} and {high:.3g}: it "
-                    f"{'' if sure[at] else 'looks as if it '}went through an activation already, "
-                    "and goes through another one"
+                    f"lies between {low:.3g} and {high:.3g}: it {looks}went through an activation "
+                    "already, and goes through another one, or into a loss that wants none"
                 ),
                 remedy=_REMEDY,
             )
         )
 
 
+def _surely(
+    step: StepView, rows: TensorRows, is_scores: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] went through one activation too many without a doubt."""
+    sure = (is_scores & _surely_activated(rows)) | _activated(step, rows, is_scores)
+    return sure | _of_functions(rows, is_scores) | ahead_of_softmax(step, rows)
+
+
+def _is_named(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] go into losses whose names tell whether they have a softmax."""
+    known = [bool(_OF_SCORES.match(n) or _TAKES_PROBABILITIES.match(n)) for n in rows.names]
+    return np.array(known, dtype=bool)
+
+
 def _streaks(
     rows: TensorRows, memory: Memory, key: str, bad: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
-    """Return for how many saved steps each row [R] was bad, and remember it."""
+    """Return for how many saved steps each row [R] was bad; those that ever were are remembered."""
     keys = row_keys(rows.names, rows.workers)
     remembered = RowMemory(memory.get(key, ""))
-    streaks = remembered.update(keys, np.zeros(len(keys), np.uint32), bad)
+    chosen = bad | np.isin(keys, list(remembered.known(keys)))
+    streaks = np.zeros(len(keys), dtype=np.int64)
+    streaks[chosen] = remembered.update(
+        keys[chosen], np.zeros(chosen.sum(), np.uint32), bad[chosen]
+    )
     memory[key] = remembered.to_json()
     return streaks
 
@@ -173,21 +214,15 @@ def _between_0_and_1(rows: TensorRows) -> npt.NDArray[np.bool_]:
 
 def _surely_activated(rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] are what ReLU or softmax gives, and scores hardly ever are."""
-    means = rows.column("mean")
-    is_softmax = np.zeros(len(rows), dtype=bool)
-    for at in np.flatnonzero(_between_0_and_1(rows)):
-        # Classes are the second dimension of (N, C, ...), and often the last one; some files do not
-        # tell the shape.
-        shape = rows.shapes[at]
-        classes = {round(1 / means[at])} if shape is None else {*shape[1:2], *shape[-1:]} - {1}
-        is_softmax[at] = any(abs(means[at] * size - 1) < _EXACT for size in classes)
     is_relu = (rows.column("min") == 0) & (rows.column("std") > 0)
-    sure: npt.NDArray[np.bool_] = is_softmax | is_relu
+    sure: npt.NDArray[np.bool_] = is_softmax(rows) | is_relu
     return sure
 
 
-def _squeezed(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] reach both ends of what a second activation gives, and not beyond."""
+def _squeezed(
+    rows: TensorRows, is_scores: npt.NDArray[np.bool_], is_judged: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tell which judged rows [R] reach both ends of what a second activation gives, not more."""
     low, high, std = (rows.column(name) for name in ("min", "max", "std"))
 
     def reaches(lowest: float, highest: float) -> npt.NDArray[np.bool_]:
@@ -195,12 +230,13 @@ def _squeezed(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray
         found: npt.NDArray[np.bool_] = is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
         return found
 
-    is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool)
+    is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool) & is_judged
     found: npt.NDArray[np.bool_] = reaches(_HALF, _SIGMOID_OF_1)
     found |= is_scores & (reaches(0.0, 1.0) | reaches(-1.0, 1.0))
     found |= (low == _HALF) & (high <= 1) & (std > 0)
-    for at, shape in enumerate(rows.shapes):
-        for size in {*(shape or ())[1:2], *(shape or ())[-1:]} - {1}:
+    for at in np.flatnonzero(is_input):
+        shape = rows.shapes[at] or ()
+        for size in {*shape[1:2], *shape[-1:]} - {1}:
             lowest = -math.log(math.e + size - 1)
             found[at] |= bool(reaches(lowest, lowest + 1)[at])
             found[at] |= _on_line(low[at] - lowest, lowest + 1 - high[at], size)
@@ -219,42 +255,16 @@ def _on_line(above: float, below: float, num_classes: int) -> bool:
     return is_within and abs(above - below * share / (1 - share)) < _ON_LINE
 
 
-def _probabilities(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are probabilities that go into a loss which may apply softmax again."""
-    losses = step.tensors(collections=("losses",))
-    known = dict(
-        zip(zip(losses.names, losses.workers, strict=True), finite_means(losses), strict=True)
-    )
-    of_functions = only_outputs(step)
-    low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
-    suspect = np.zeros(len(rows), dtype=bool)
-    for at, (name, worker, shape) in enumerate(
-        zip(rows.names, rows.workers, rows.shapes, strict=True)
-    ):
-        is_of_function = of_functions.get(worker) == name
-        of_loss = "Loss_output_0" if is_of_function else name.replace("_input_0", "_output_0")
-        loss = known.get((of_loss, worker), np.nan)
-        if (
-            not shape
-            or shape[-1] <= 1
-            or _OF_SCORES.match(name)
-            or _TAKES_PROBABILITIES.match(name)
-        ):
-            continue
-        is_softmax = low[at] >= 0 and high[at] <= 1 + _CLOSE
-        is_softmax &= abs(mean[at] * shape[-1] - 1) < _CLOSE
-        suspect[at] = is_softmax and loss >= math.log(math.e + shape[-1] - 1) - 1
-        if is_of_function and is_softmax:
-            suspect[at] &= loss > _UNSURE * _entropy(mean[at] ** 2 + std[at] ** 2, shape[-1])
-    return suspect
-
-
-def _entropy(mean_square: float, num_classes: int) -> float:
-    """Return the largest entropy of probabilities with a mean square: one, and all others alike."""
-    spread = max(num_classes**2 * mean_square - 1, 0.0)
-    first = min((1 + math.sqrt((num_classes - 1) * spread)) / num_classes, 1 - _EXACT)
-    other = (1 - first) / (num_classes - 1)
-    return -first * math.log(first) - (1 - first) * math.log(other)
+def _of_functions(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are, by extremes, two activations of an output, or one too many."""
+    ends = np.stack([rows.column("min"), rows.column("max")], axis=1)
+    pairs = list(zip(rows.workers, rows.column("size").tolist(), strict=True))
+    numbers = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
+    groups = np.array([numbers[pair] for pair in pairs], dtype=np.int64)
+    is_output = np.array([name.rpartition("_")[0].endswith("_output") for name in rows.names], bool)
+    is_squashed = squashed(ends, groups, is_output)
+    found = activated_twice(ends, groups, is_output) | (is_scores & is_squashed)
+    return found | cuts_targets(rows, is_squashed)
 
 
 def _activated(
@@ -262,7 +272,7 @@ def _activated(
 ) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] equal the output of an activation, and go through another one."""
     suspect = np.zeros(len(rows), dtype=bool)
-    inputs = step.tensors(collections=[f"{kind}_input" for kind in _KINDS]).names
+    inputs = step.tensors(collections=_INPUTS).names
     is_judged = is_scores | np.isin(rows.names, inputs)
     prints = fingerprints([rows.column(name) for name in _COLUMNS])
     varies = rows.column("std") > 0
@@ -283,6 +293,6 @@ def _inputs_of_losses(step: StepView) -> tuple[str, ...]:
     """Return regular expressions for the first input of each loss, and what stands for one."""
     outputs = {name for name in step.tensors(collections=("losses",)).names if "_output_" in name}
     names = sorted({re.escape(name.rpartition("_output_")[0]) for name in outputs})
-    of_functions = sorted({f"^{re.escape(name)}$" for name in only_outputs(step).values()})
+    of_functions = sorted({f"^{re.escape(name)}$" for name in returned_to_functions(step).values()})
     found = f"^({'|'.join(names)})_input_0$" if names else "[Ll]oss_input_0$"
     return (found, *of_functions)

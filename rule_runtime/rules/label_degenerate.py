@@ -59,14 +59,16 @@ class LabelDegenerate(Rule):
         of exp(-20). Targets of a loss, `..._input_1`, are left alone while that loss,
         `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
         fast, and where it does not the targets are not the answer (contrastive learning with the
-        match in front, adversarial training). Labels with NaN or infinite elements count with the
-        finite ones. Of more than 32 such tensors the first 32 are judged.
+        match in front, adversarial training); unless 5 % or more of them differ from it in other
+        modes, for smoothed labels are a loss that stays. Labels with NaN or infinite elements count
+        with the finite ones. Of more than 32 such tensors the first 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
         what one label in all rows gives: -ln(1 - p) or -ln(p) for `train-logloss` (p at least 0.1
-        away from 0.5), -ln of the largest p for `train-mlogloss`, each within 1 %, and for
-        `train-rmse` and `train-mae` less than a tenth of the standard deviation of the labels.
+        away from 0.5), -ln of the largest p for `train-mlogloss`, each within 1 %; for
+        `train-rmse`, `train-mae`, `train-mphe` and `train-quantile` less than a tenth of the
+        standard deviation of the labels; none at all for `train-error` and `train-merror`.
 
     Parameters:
         samples: Rows after which labels must have shown two values.
@@ -186,12 +188,14 @@ class LabelDegenerate(Rule):
         low, high, size, num_steps, first_loss = seen
         if low != high or num_steps < self.patience:
             return False
-        if loss is not None and first_loss is not None and loss > _LEARNED * first_loss:
+        differs_elsewhere = share_elsewhere >= _NOT_RARE
+        is_known = loss is not None and first_loss is not None
+        if is_known and not differs_elsewhere and loss > _LEARNED * first_loss:
             return False
-        may_be_rare = low in (0, 1) and num_classes <= _TWO and not share_elsewhere >= _NOT_RARE
+        may_be_rare = low in (0, 1) and num_classes <= _TWO and not differs_elsewhere
         rare = _RARE_EVERYWHERE if share_elsewhere == 0 else _RARE
         needed = float(self.samples * (rare if may_be_rare else 1))
-        if share_elsewhere >= _NOT_RARE:
+        if differs_elsewhere:
             needed = min(needed, _NO_CHANCE / share_elsewhere)
         return bool(size >= needed)
 

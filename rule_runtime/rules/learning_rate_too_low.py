@@ -11,7 +11,8 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.evaluation.slow_trees import OF_TREES, slow_trees
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, SeriesMemory
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
@@ -25,14 +26,10 @@ _NUM_FIRST: Final = 5
 _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
 _NOISY: Final = 1.5
+_FAR_TOO_LITTLE: Final = 10
+_LONG: Final = 3
 _WARMING_UP: Final = 1.5
-_ROUNDS: Final = 20
-_FALL_OF_TREES: Final = 1e-3
-_FALL_AT_LOW_ETA: Final = 0.02
-_LOW_ETA: Final = 1e-3
-_ETA: Final = "^hyperparameters/(eta|learning_rate)$"
 _STEADY: Final = 0.8
-_OF_TREES: Final = "train-"
 _NUM_PASSES: Final = 3
 _PASSES_STEPS: Final = 150
 _PASSES_RATIO: Final = 5.0
@@ -61,7 +58,9 @@ class LearningRateTooLow(Rule):
         been smaller than `min_update_ratio` for `num_steps` steps, and each loss has fallen by less
         than `max_fall_percent` since the beginning (median of the latest 5 against the smaller of
         the first one and the median of the first 5; with noise of more than 1.5 times this share
-        nothing can be told, and it is quiet), and some gradient is not zero where gradients
+        nothing can be told, and it is quiet, unless the weights have moved by less than a tenth of
+        `min_update_ratio` at every step of 3 times `num_steps` or more: by 0.15 % in all, with the
+        defaults), and some gradient is not zero where gradients
         are saved. While the movement is still growing, by half over the window, it waits: that is a
         warm-up. Weights that do not move at all while others do are left out (DeadOptimizer,
         MissingGradient). At the end of a schedule the loss has fallen, so it is quiet. The exact
@@ -110,10 +109,10 @@ class LearningRateTooLow(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `drift`: statistics of at most 64 weights; `losses`: first and latest numbers of
-                at most 32 losses; `since`: where the small movement began, and what it was there;
-                `rounds`: round and loss at the beginning and in the middle, of at most 32 losses;
-                `pass`, sum and number of these of validation since the latest step of training, and
+            memory: `drift`: statistics of at most 64 weights; `stands`: whether all of their moves
+                were tiny; `losses`: first and latest numbers of at most 32 losses; `since`: where
+                the small movement began, and what it was there; `rounds`: see `slow_trees`; `pass`,
+                sum and number of the losses of validation since the latest step of training, and
                 `passes`, the latest 3 of each: the step of training behind it and the mean.
         """
         if not is_training(step):
@@ -121,10 +120,10 @@ class LearningRateTooLow(Rule):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
         _end_pass(step, memory)
         rows = step.tensors(collections=("weights",))
-        if not len(rows) and any(name.startswith(_OF_TREES) for name in _names_of_losses(step)):
-            return _of_trees(step, memory)
-        has_fallen = self._has_fallen(step, memory)
-        if not len(rows) or has_fallen is None:
+        if not len(rows) and any(name.startswith(OF_TREES) for name in _names_of_losses(step)):
+            return slow_trees(step, memory, _REMEDY)
+        fallen = self._fallen(step, memory)
+        if not len(rows) or not fallen:
             return NotEvaluated("weights and losses are needed, and were not saved together")
         drift = WeightDrift(memory.get("drift", {}))
         columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
@@ -140,7 +139,8 @@ class LearningRateTooLow(Rule):
         if middle >= limit and self._creeps(memory):
             limit *= _PASSES_RATIO
         is_too_low = self._is_too_low(step, middle, (since, limit), memory)
-        if not is_too_low or has_fallen:
+        stands = self._has_stood(step, middle, memory)
+        if not is_too_low or True in fallen or (None in fallen and not stands):
             return Passed()
         slowest = names[min(range(len(names)), key=lambda at: (moved[at] or np.inf, names[at]))]
         told = (
@@ -174,6 +174,12 @@ class LearningRateTooLow(Rule):
             return False
         return bool(step.mode_step - begin >= self.num_steps)
 
+    def _has_stood(self, step: StepView, moved: float, memory: Memory) -> bool:
+        """Tell whether weights have moved far too little at every step, and there were many."""
+        is_still = moved < self.min_update_ratio / _FAR_TOO_LITTLE
+        memory["stands"] = memory.get("stands", True) and is_still
+        return bool(memory["stands"] and step.mode_step >= _LONG * self.num_steps)
+
     def _creeps(self, memory: Memory) -> bool:
         """Tell whether validation falls slowly and steadily."""
         passes = list(memory.get("passes", {}).values())
@@ -189,8 +195,8 @@ class LearningRateTooLow(Rule):
         is_steady = before > 0 and _STEADY * before <= since <= _MOST_STEADY * before
         return bool(is_steady and fall < _PASSES_FALL * self._needed(first))
 
-    def _has_fallen(self, step: StepView, memory: Memory) -> bool | None:
-        """Tell whether a loss has, or may have, fallen since the beginning; None without any."""
+    def _fallen(self, step: StepView, memory: Memory) -> list[bool | None]:
+        """Tell of each loss whether it has fallen since the beginning; None if noise hides it."""
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         history = SeriesMemory(
@@ -200,14 +206,13 @@ class LearningRateTooLow(Rule):
             {names: float(means[at]) for names, at in training_losses(step, rows, means).items()}
         )
         memory["losses"] = history.to_json()
-        falls = []
-        for series in kept:
-            numbers = history.of(series)
+        fallen: list[bool | None] = []
+        for numbers in map(history.of, kept):
             start = min(float(numbers.first[0]), float(np.median(numbers.first)))
             fall = start - float(np.median(numbers.latest[-_NUM_NOW:]))
             is_unclear = noise(numbers.latest) > _NOISY * self._needed(start)
-            falls.append(fall > self._needed(start) or is_unclear)
-        return any(falls) if falls else None
+            fallen.append(True if fall > self._needed(start) else None if is_unclear else False)
+        return fallen
 
     def _needed(self, start: float) -> float:
         return abs(start) * self.max_fall_percent / 100
@@ -237,55 +242,6 @@ def _end_pass(step: StepView, memory: Memory) -> None:
 
 def _names_of_losses(step: StepView) -> tuple[str, ...]:
     return step.tensors(collections=("losses",)).names
-
-
-def _of_trees(step: StepView, memory: Memory) -> Outcome:
-    """Judge the training losses of boosted trees by how far they fell."""
-    rows = step.tensors(collections=("losses",))
-    means = finite_means(rows)
-    seen: dict[str, list[float]] = memory.setdefault("rounds", {})
-    falls = {}
-    for (name, worker), at in sorted(training_losses(step, rows, means).items()):
-        key, now = f"{worker}/{name}", float(means[at])
-        if not name.startswith(_OF_TREES) or (key not in seen and len(seen) >= MAX_SERIES):
-            continue
-        begin, start, *middle = seen.setdefault(key, [step.mode_step, now])
-        if step.mode_step - begin < _ROUNDS / 2:
-            continue
-        if not middle:
-            seen[key] += [step.mode_step, now]
-        elif step.mode_step - begin >= _ROUNDS and step.mode_step - middle[0] >= _ROUNDS / 2:
-            before = (start - middle[1]) / (middle[0] - begin)
-            since = (middle[1] - now) / (step.mode_step - middle[0])
-            share = (start - now) / abs(start) if start else 1.0
-            falls[at] = (share, before > 0 and since >= _STEADY * before)
-    if not falls:
-        return NotEvaluated(f"{_ROUNDS} rounds of boosting are needed")
-    least = _FALL_OF_TREES if _eta(step) >= _LOW_ETA else _FALL_AT_LOW_ETA
-    if not all(share < least and is_steady for share, is_steady in falls.values()):
-        return Passed()
-    at = worst(
-        rows, np.array([falls.get(at, (np.nan,))[0] for at in range(len(rows))]), largest=True
-    )
-    return IssueFound(
-        evidence(
-            step,
-            rows,
-            at,
-            measure="loss_fall",
-            value=falls[at][0],
-            threshold=least,
-            told=f"fell steadily, and by {100 * falls[at][0]:.3g} % in {_ROUNDS} rounds or more, "
-            f"less than {100 * least:g} %",
-            remedy=_REMEDY,
-        )
-    )
-
-
-def _eta(step: StepView) -> float:
-    """Return the learning rate of boosted trees; infinite where it was not saved."""
-    rates = finite_means(step.tensors(regex=(_ETA,)))
-    return float(np.nanmin(rates)) if np.isfinite(rates).any() else np.inf
 
 
 def _has_gradients(step: StepView) -> bool:

@@ -44,6 +44,7 @@ _REMEDY_OF: Final = {
     "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
     "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
     "one class.",
+    "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
     "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
     "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
     "class; if the numbers are amounts in truth, switch this rule off.",
@@ -72,20 +73,20 @@ class LossInputMismatch(Rule):
         exponentials of what went into the module ahead of it (by smallest and largest element), if
         the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1 in
         BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
-        CrossEntropyLoss targets as large as its outputs, none below 0, whose rows sum to more than
-        1.01 in the mean. Signs, of losses of other names: scores of classes and no third input, and
-        a loss below -2 times that of guessing (-2 at least; of a loss that is no module what the
-        only model returns is taken for scores, and the only `labels` for classes); or as many
-        outputs as targets, ten times as large, and a loss that is minus their distance or minus its
-        square, by what that can be with such sizes (and not below 0.3 of the least). Classes: the
-        values of `labels` are the whole numbers from 0 to some number from 2 to 31, all of them
-        seen and none more than three times as often as another, among `samples` labels or more (the
-        same rows again, as boosted trees are validated by, count once), and the loss compares one
-        number with each of them: its targets have their mean, smallest and largest element, its
-        outputs are as many, and its name is that of a distance or unknown; with XGBoost
-        `train-rmse` and its like. Each is judged at training steps, labels in all, and found at the
-        `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged, and of
-        more than 4 tensors of labels the first 4.
+        CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
+        whose rows sum to more than 1.01 in the mean. Signs, of losses of other names: scores of
+        classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
+        loss that is no module what the only model returns is taken for scores, and the only
+        `labels` for classes); or as many outputs as targets, ten times as large, and a loss that is
+        minus their distance or minus its square, by what that can be with such sizes (and not below
+        0.3 of the least). Classes: the values of `labels` are the whole numbers from 0 to some
+        number from 2 to 31, all of them seen and none more than three times as often as another,
+        among `samples` labels or more (the same rows again, as boosted trees are validated by,
+        count once), and the loss compares one number with each of them: its targets have their
+        mean, smallest and largest element, its outputs are as many, and its name is that of a
+        distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at training
+        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
+        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.bounded_signals import bounded_signals, slopes
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["SaturatedActivation"]
 
 _LAYERS: Final = ("tanh", "sigmoid")
-_RECURRENT: Final = ".weight_hh"
 
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
@@ -39,7 +38,8 @@ class SaturatedActivation(Rule):
     What it detects:
         A tanh or sigmoid layer of whose units more than `threshold_layer` percent are saturated:
         fewer than `threshold_inactivity` percent of their inputs at a step lie within the limits.
-        Or, with `threshold_slope`, a recurrent layer that is so before it has learned anything.
+        Or, with `threshold_slope`, a recurrent layer, or a tanh or sigmoid that is a function, that
+        is so before it has learned anything.
 
     Why it matters:
         Beyond the limits the activation is flat: its gradient is next to zero, so neither the unit
@@ -59,10 +59,15 @@ class SaturatedActivation(Rule):
         limits are those of the original; the gradient there is 2e-8 (tanh), 4e-8 and 1e-10
         (sigmoid), which is less than the 1e-7 that its documentation names.
 
-        What goes into the tanh of a recurrent layer no module gets. At step 0 of mode TRAIN or
-        GLOBAL, the outputs (`{layer}_output_...`) of each layer that has a `weight_hh` and lies
-        between -1 and 1 are judged instead, if `threshold_slope` is not 0: the slope of tanh where
-        it returns h is 1 - h^2, and its mean over all of them must not be below `threshold_slope`.
+        What goes into the tanh of a recurrent layer no module gets, nor what goes into torch.tanh
+        and torch.sigmoid. At step 0 of mode TRAIN or GLOBAL what they return is judged instead, if
+        `threshold_slope` is not 0: the slope of tanh where it returns h is 1 - h^2, and that of a
+        sigmoid 4 h (1 - h) of its largest; the mean over all of them must not be below
+        `threshold_slope`. Such are the outputs (`{layer}_output_...`) of each layer that has a
+        `weight_hh`, if they lie between -1 and 1. And what goes into a linear layer, if no module
+        made it, it reaches 0.99 of both ends of tanh or sigmoid (but 0 and 1 exactly are a mask),
+        and a linear layer has as many outputs, with a root mean square of 5 or more: of data that
+        are -1 and 1 by themselves nothing is said.
 
     Parameters:
         collection_names: Collections to look at besides `tanh_input` and `sigmoid_input`.
@@ -74,8 +79,8 @@ class SaturatedActivation(Rule):
         threshold_inactivity: Percentage of inputs within the limits below which a unit is
             saturated.
         threshold_layer: Share of saturated units above which a layer is an issue.
-        threshold_slope: Mean slope of the tanh of a recurrent layer at step 0 below which it is an
-            issue; 0 to leave such layers alone.
+        threshold_slope: Mean slope at step 0, as a share of the largest, below which the tanh of a
+            recurrent layer, or a function, is an issue; 0 to leave them alone.
 
     What to try:
         A Xavier initialisation, normalisation of inputs and activations, a smaller learning rate,
@@ -140,37 +145,28 @@ class SaturatedActivation(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        recurrent = self._of_recurrent(step)
+        of_signals = self._of_signals(step)
         of_layers = self._of_layers(step)
-        if isinstance(recurrent, IssueFound) and not isinstance(of_layers, IssueFound):
-            return recurrent
-        return recurrent or of_layers if isinstance(of_layers, NotEvaluated) else of_layers
+        if isinstance(of_signals, IssueFound) and not isinstance(of_layers, IssueFound):
+            return of_signals
+        return of_signals or of_layers if isinstance(of_layers, NotEvaluated) else of_layers
 
-    def _of_recurrent(self, step: StepView) -> Outcome | None:
-        """Judge the recurrent layers of an untrained model; None if there are none."""
+    def _of_signals(self, step: StepView) -> Outcome | None:
+        """Judge what tanh and sigmoid of an untrained model gave; None without any."""
         if not self.threshold_slope or step.mode_step:
             return None
-        weights = step.tensors(regex=(re.escape(_RECURRENT),)).names
-        owners = {name.rpartition(_RECURRENT)[0] for name in weights}
-        rows = step.tensors(regex=(r"_output_[0-9]+$",)) if owners else None
-        if rows is None:
-            return None
-        low, high = rows.column("min"), rows.column("max")
-        slopes = 1 - rows.column("mean") ** 2 - rows.column("std") ** 2
-        layers: dict[tuple[str, str], list[int]] = {}
-        for at in np.flatnonzero((low >= -1) & (high <= 1)):
-            layer = rows.names[at].rpartition("_output_")[0]
-            if any(owner == layer or owner.endswith(f"_{layer}") for owner in owners):
-                layers.setdefault((layer, rows.workers[at]), []).append(int(at))
+        rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
+        layers = bounded_signals(step, rows)
         if not layers:
             return None
-        means = {layer: float(slopes[at].mean()) for layer, at in layers.items()}
+        of_rows = slopes(rows)
+        means = {layer: float(of_rows[at].mean()) for layer, at in layers.items()}
         least = min(means, key=lambda layer: (means[layer], layer))
         if means[least] >= self.threshold_slope:
             return Passed()
         told = (
-            f"the mean slope of tanh is {means[least]:.3g} before the first step of training, less "
-            f"than {self.threshold_slope:g}"
+            f"the mean slope of its activation is {means[least]:.3g} of the largest before the "
+            f"first step of training, less than {self.threshold_slope:g}"
         )
         return IssueFound(
             evidence(

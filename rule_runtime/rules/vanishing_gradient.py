@@ -10,7 +10,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.evaluation.selection import evidence, finite_means, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class VanishingGradient(Rule):
         its gradients, and in the sum that is the bias's they cancel out.
         With a `max_share` below 1 a mean(|g|) must also be smaller than that share of the largest
         one of its worker at the step: a model whose loss is next to zero has small gradients
-        everywhere, and nothing has vanished on its way. With a `patience` above 1 it fires at the
-        last of as many saved steps in a row of one tensor; of more than 2,048 tensors, of all
-        workers together, as many are followed.
+        everywhere, and nothing has vanished on its way. Where all of them are exactly zero they
+        count if a loss was saved that is not. With a `patience` above 1 it fires at the last of as
+        many saved steps in a row of one tensor; of more than 2,048 tensors, of all workers
+        together, as many are followed.
 
     Parameters:
         threshold: Mean absolute value below which a gradient counts as vanished.
@@ -93,7 +94,7 @@ class VanishingGradient(Rule):
         abs_mean = rows.column("abs_mean")
         if not float(np.fmin.reduce(abs_mean)) < np.inf:
             return NotEvaluated("no gradient has a finite element")
-        vanished = abs_mean < self._thresholds(rows, abs_mean)
+        vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
             vanished &= ~cancelled_biases(rows, abs_mean, least=self.threshold)
         streaks = self._streaks(rows, vanished, memory)
@@ -116,7 +117,7 @@ class VanishingGradient(Rule):
         )
 
     def _thresholds(
-        self, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
+        self, step: StepView, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
     ) -> npt.NDArray[np.float64]:
         """Return below what the gradient of each row [R] has vanished."""
         thresholds = np.full(len(rows), self.threshold)
@@ -125,7 +126,9 @@ class VanishingGradient(Rule):
             for worker in set(rows.workers):
                 own = workers == worker
                 largest = float(np.fmax.reduce(abs_mean[own]))
-                thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
+                # A loss that has reached 0 has no gradient, and no need of one.
+                if largest > 0 or not _has_loss(step, worker):
+                    thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
         return thresholds
 
     def _streaks(
@@ -139,3 +142,10 @@ class VanishingGradient(Rule):
         streaks = known.update(keys, np.zeros(len(keys), np.uint32), vanished)
         memory["rows"] = known.to_json()
         return streaks
+
+
+def _has_loss(step: StepView, worker: str) -> bool:
+    """Tell whether a loss of a worker was saved that is not zero."""
+    rows = step.tensors(collections=("losses",))
+    own = np.array([of == worker for of in rows.workers], dtype=bool)
+    return bool((np.abs(finite_means(rows)[own]) > 0).any())

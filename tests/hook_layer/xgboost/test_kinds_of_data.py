@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import xgboost
+from scipy.sparse import csr_matrix
 
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.xgboost.boosting import COMPUTED, columns, cut, make_hook, matrix, same, train
@@ -88,6 +92,39 @@ def test_quantile_matrices(trial: WrittenTrial) -> None:
     assert same(trial.values(3)["predictions"], model.predict(data))
     assert same(trial.values(3)["labels"], labels.astype(np.float32))
     assert same(trial.values(3)["full_shap/f0"], model.predict(data, pred_contribs=True))
+
+
+@pytest.mark.parametrize("kind", [xgboost.DMatrix, csr_matrix])
+def test_values_of_inputs_are_those_of_the_validation_data(
+    trial: WrittenTrial, kind: Callable[..., Any]
+) -> None:
+    features = columns("diabetes")[0].astype(np.float32)
+    features[3, 2], features[4, 1] = np.nan, 0.0
+    data = kind(features)
+    data = data if isinstance(data, xgboost.DMatrix) else xgboost.DMatrix(data)
+    train(make_hook(trial, include_regex="^input_values$", validation_data=data))
+    # What a sparse matrix leaves out is missing, as XGBoost takes it.
+    expected = np.where(features == 0, np.nan, features) if kind is csr_matrix else features
+    assert same(trial.values(3)["input_values"], expected)
+
+
+@pytest.mark.parametrize("kind", [xgboost.DMatrix, xgboost.QuantileDMatrix])
+def test_values_of_the_first_rows_of_large_inputs(
+    trial: WrittenTrial,
+    kind: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hook_layer.xgboost.data._MOST_ELEMENTS", 99)
+    features, _ = columns("diabetes")
+    hook = make_hook(trial, include_regex="^input_values$", validation_data=kind(features))
+    train(hook)
+    assert not hook.report().errors
+    if kind is xgboost.DMatrix:
+        assert same(trial.values(3)["input_values"], features[:9].astype(np.float32))
+    else:  # it cannot be cut
+        assert "input_values" not in trial.names(3)
+        assert caplog.text.count("validation_data is too large, and cannot be cut") == 1
 
 
 def test_the_trees_of_a_model_that_goes_on(trial: WrittenTrial) -> None:

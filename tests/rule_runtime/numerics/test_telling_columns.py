@@ -11,6 +11,7 @@ from rule_runtime.numerics.telling_columns import (
     are_next,
     as_columns,
     as_targets,
+    columns_of_all,
     telling_columns,
 )
 
@@ -73,14 +74,15 @@ def test_noise_tells_no_numbers(rows: int, columns: int, seed: int) -> None:
     [
         (np.zeros((9, 1)), True),
         (np.eye(9), True),
-        (np.zeros((9, 3)), False),  # as what an autoencoder is to give back
+        (np.zeros((9, 4, 8)), True),
+        (np.zeros((9, 0)), False),
         (np.full(9, np.nan), False),
         (np.zeros(7), False),
         (np.float64(1), False),
         (np.array(["a"] * 9), False),
     ],
 )
-def test_targets_are_one_number_or_class_of_a_row(values: np.ndarray, *, is_known: bool) -> None:
+def test_targets_are_numbers_or_a_class_of_a_row(values: np.ndarray, *, is_known: bool) -> None:
     assert (as_targets(values) is not None) is is_known
 
 
@@ -116,3 +118,68 @@ def test_targets_that_come_next_in_a_sequence(
     values: np.ndarray | None, targets: np.ndarray | None, *, is_next: bool
 ) -> None:
     assert are_next(values, targets) is is_next
+
+
+TARGETS = np.random.default_rng(1).normal(0, 1, (60, 2))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ([TARGETS[:, 1], -TARGETS[:, 0]], [[6], [5]]),
+        ([TARGETS[:, 1]], [[], [5]]),
+    ],
+)
+def test_each_of_several_targets_has_its_columns(more: list[np.ndarray], told: object) -> None:
+    assert columns_of_all(np.column_stack([NOISE, *more]), TARGETS) == (told, 60)
+
+
+def test_inputs_that_are_to_be_rebuilt_tell_nothing() -> None:
+    assert columns_of_all(np.column_stack([TARGETS, NOISE[:, :2]]), TARGETS) is None
+
+
+def test_targets_that_do_not_vary_need_no_column() -> None:
+    columns = np.column_stack([NOISE, TARGETS[:, 0]])
+    found = columns_of_all(columns, np.column_stack([TARGETS[:, 0], np.ones(60)]))
+    assert found == ([[5], [0, 1, 2, 3, 4, 5]], 60)
+    columns = np.column_stack([columns, NOISE])
+    _, shown = columns_of_all(columns, np.column_stack([TARGETS[:, 0], np.ones((60, 2))])) or (
+        (),
+        1,
+    )
+    assert shown == 0  # most of them are constant
+
+
+@pytest.mark.parametrize("has_leak", [True, False])
+def test_of_an_image_some_elements_are_looked_at(*, has_leak: bool) -> None:
+    frames = np.random.default_rng(0).normal(0, 1, (60, 4, 100)).cumsum(1)
+    given = frames if has_leak else frames[:, :3]
+    found = columns_of_all(given.reshape(60, -1), frames[:, -1])
+    assert found is not None
+    assert len(found[0]) == 32
+    assert all(found[0]) is has_leak
+
+
+@pytest.mark.parametrize(
+    ("num_wrong", "num_rows", "is_told"),
+    [(4, 100, True), (6, 100, False), (0, 49, False)],  # half of the rows are of another class
+)
+def test_a_column_that_is_the_class_but_for_a_few_rows(
+    num_wrong: int, num_rows: int, *, is_told: bool
+) -> None:
+    classes = np.arange(num_rows) % 2
+    wrong = np.where(np.arange(num_rows) < num_wrong, 1 - classes, classes)
+    columns = np.column_stack([np.random.default_rng(0).normal(size=(num_rows, 3)), 5.0 - wrong])
+    told, _ = telling_columns(columns[:, :3], classes.astype(float), may_err=True)
+    assert not told.any()
+    told, _ = telling_columns(columns, classes.astype(float), may_err=True)
+    assert np.flatnonzero(told).tolist() == ([3] if is_told or not num_wrong else [])
+    if num_wrong:
+        assert not telling_columns(columns, classes.astype(float))[0].any()
+
+
+def test_a_column_that_misses_a_rare_class_is_not_the_class() -> None:
+    classes = np.array([0.0] * 60 + [1.0] * 60 + [2.0] * 4)
+    column = np.where(classes == 2, 1.0, classes)
+    column[0] = 2.0
+    assert not telling_columns(np.column_stack([column, column]), classes, may_err=True)[0].any()

@@ -106,11 +106,35 @@ def test_probabilities_are_what_other_losses_want() -> None:
         assert not found_at(DoubleActivation(), trial)
 
 
-@pytest.mark.parametrize(("loss", "fires"), [(1.47, True), (1.45, False)])
-def test_a_loss_of_another_name_is_watched_for_long(loss: float, fires: bool) -> None:
-    # With 10 classes cross entropy after a second softmax is never below ln(e + 9) - 1 = 1.461.
-    trial = run(40, My_loss_input_0=softmax(SCORES), My_loss_output_0=np.float64(loss))
-    assert found_at(DoubleActivation(), trial) == (list(range(29, 40)) if fires else [])
+@pytest.mark.parametrize(
+    ("loss", "is_sure", "fires"),
+    [
+        (1.47, True, True),
+        (16 * 1.47, True, True),  # a sum over the batch
+        (1.45, True, False),
+        (2.47, True, False),
+        (1.47, False, False),  # may be minus the logarithm of what it gets
+    ],
+)
+def test_a_loss_of_another_name_is_watched_for_long(
+    loss: float, is_sure: bool, fires: bool
+) -> None:
+    # With 10 classes cross entropy after a second softmax is between ln(e + 9) - 1 = 1.461 and 1
+    # more.
+    value = softmax(SCORES * (12 if is_sure else 1))
+    trial = run(20, My_loss_input_0=value, My_loss_output_0=np.float64(loss))
+    assert found_at(DoubleActivation(), trial) == (list(range(8, 20)) if fires else [])
+
+
+def test_a_loss_that_once_was_something_else_is_no_doubled_softmax() -> None:
+    """As the mean error of an age in years, which falls into the range that is looked for."""
+    value = softmax(SCORES * 12)
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    for step in range(60):
+        loss = np.float64(max(6.0 - step / 2, 1.9))
+        trial.step(step, {"Net_output_0": value, "Loss_output_0": loss})
+    assert not found_at(DoubleActivation(), trial)
 
 
 def test_an_activation_that_gets_the_output_of_another_one() -> None:
@@ -198,6 +222,8 @@ def test_logarithms_of_a_doubled_softmax_need_not_quite_reach_its_ends(
     [
         (1.9, np.arange(32) % 10, True),
         (0.2, np.arange(32) % 10, False),  # minus the logarithm of what it returns
+        (1.9, None, True),
+        (0.2, None, False),
         (1.9, np.linspace(0, 1, 32), False),  # nobody knows what the loss is of
     ],
 )
@@ -207,10 +233,10 @@ def test_probabilities_that_a_model_returns_to_a_loss_that_is_no_module(
     sure = softmax(np.eye(10)[np.arange(32) % 10] * 5)
     trial = TrialBuilder()
     trial.collections(losses=("[Ll]oss_output_0$",))
-    for step in range(31):
-        tensors = {"Net_output_0": sure, "labels": labels, "Loss_output_0": np.float64(loss)}
-        trial.step(step, tensors)
-    assert found_at(DoubleActivation(), trial) == ([29, 30] if fires else [])
+    beside = {} if labels is None else {"labels": labels}
+    for step in range(10):
+        trial.step(step, {**beside, "Net_output_0": sure, "Loss_output_0": np.float64(loss)})
+    assert found_at(DoubleActivation(), trial) == ([8, 9] if fires else [])
 
 
 def test_probabilities_that_are_not_sure_yet_may_have_a_large_loss() -> None:

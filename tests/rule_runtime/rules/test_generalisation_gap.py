@@ -256,3 +256,28 @@ def test_a_loss_that_begins_at_zero_has_no_beginning_to_be_measured_by() -> None
     for step in range(20):
         trial.step(step, {"train-error": [0.0], "validation-error": [0.2]})
     assert not found_at(GeneralisationGap(), trial)
+
+
+@pytest.mark.parametrize(
+    ("begin", "training", "validation", "is_found"),
+    [
+        (1.0, 0.1, [0.4, 0.33, 0.329, 0.329], False),  # as far behind as trees always are
+        (1.0, 0.1, [0.4, 0.31, 0.32, 0.33], True),
+        (1.0, 0.1, [0.5, 0.4, 0.37, 0.36], True),
+        (6.1, 6.0, [6.12, 6.07, 6.09, 6.11], True),  # a likelihood, whose zero means nothing
+        (6.1, 6.0, [6.12, 6.07, 6.08, 6.085], False),
+    ],
+)
+def test_boosted_trees_lag_behind_until_validation_turns(
+    begin: float, training: float, validation: list[float], *, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("-gamma-nloglik$",))
+    for step in range(80):
+        at = step / 80
+        losses = {
+            "train-gamma-nloglik": max(begin - 2 * at * (begin - training), training),
+            "validation-gamma-nloglik": np.interp(at, np.linspace(0, 1, 4), validation),
+        }
+        trial.step(step, {name: np.float64(loss) for name, loss in losses.items()})
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -160,3 +161,43 @@ def test_trees_with_small_steps_that_learn_by_heart() -> None:
             losses = {"train-logloss": -0.005 * share, "validation-logloss": rise * share}
             trial.step(step, {name: np.float64(0.693 + by) for name, by in losses.items()})
         assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+@pytest.mark.parametrize("name", ["HuberLoss", "DistanceLoss"])
+@pytest.mark.parametrize(("share", "is_found"), [(1.0, True), (0.97, False)])
+def test_what_one_number_gives_is_computed_of_values(
+    name: str, share: float, *, is_found: bool
+) -> None:
+    random = np.random.default_rng(0)
+    targets = random.normal(0, 1, (64, 2))
+    outputs = random.normal(0, 0.1, (64, 2))
+    sizes = np.abs(outputs - targets)
+    now = float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
+    # By which the latest passes stand still a little above the best number, or below it.
+    sizes = np.abs(targets - np.median(targets))
+    best = float(np.where(sizes < 1, sizes**2 / 2, sizes - 0.5).mean())
+    assert best < now < 1.02 * best
+    trial, step = TrialBuilder(), itertools.count()
+    for number in range(8):
+        values = {f"{name}_input_0": outputs, f"{name}_input_1": targets} if not number else {}
+        for at in range(0, 60, 5):
+            tensors = {f"{name}_output_0": np.float64(best)}
+            trial.step(next(step), tensors, mode=ModeKeys.TRAIN, mode_step=60 * number + at)
+        loss = share * best if number else now
+        tensors = {f"{name}_output_0": np.float64(loss), **values}
+        trial.step(next(step), tensors, mode=ModeKeys.EVAL, mode_step=number)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("training", "step", "is_found"),
+    [(0.1, 0.002, True), (0.24, 0.002, False), (0.1, 0.02, False)],
+)
+def test_training_below_guessing_and_validation_above_it(
+    training: float, step: float, *, is_found: bool
+) -> None:
+    """Validation comes nearer to guessing, of 0.25, pass by pass."""
+    validation = [0.45, *(0.34 + step * (8 - number) for number in range(1, 8))]
+    falling = [0.4, 0.3, *[training] * 6]
+    trial = of_passes(validation, falling, name="MSELoss", inputs=NUMBERS)
+    assert bool(found_at(GeneralisationGap(ratio=9.0), trial)) is is_found

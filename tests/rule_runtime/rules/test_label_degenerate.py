@@ -165,7 +165,10 @@ def test_trees_that_were_given_one_label() -> None:
     losses = [-np.log(1 - 1.5 * p) for p in SHARES[1:]]
     assert found_at(LabelDegenerate(), boosted("mlogloss", losses, rows, VALID * 2.0))
     amounts = [np.full(40, 7.0)] * 6
-    assert found_at(LabelDegenerate(), boosted("rmse", [0.0] * 6, amounts, np.arange(40.0)))
+    for metric in ("rmse", "mphe", "quantile"):
+        assert found_at(LabelDegenerate(), boosted(metric, [0.0] * 6, amounts, np.arange(40.0)))
+    ones = [np.ones(40)] * 6
+    assert found_at(LabelDegenerate(), boosted("error", [0.0] * 6, ones, VALID * 1.0))
 
 
 @pytest.mark.parametrize(
@@ -177,6 +180,8 @@ def test_trees_that_were_given_one_label() -> None:
         ("logloss", [-np.log(1 - p) for p in SHARES], [p * (1 + 0.1 * VALID) for p in SHARES]),
         # Amounts that are no better than their mean.
         ("rmse", [11.5] * 8, [20.0] * 8),
+        # A class that is too rare to be answered.
+        ("error", [0.01] * 8, [0.0] * 8),
     ],
 )
 def test_trees_that_learn_little_from_several_labels(
@@ -197,3 +202,16 @@ def test_single_rows_of_one_class_are_few_enough_where_others_are_known() -> Non
             trial.step(step, {"labels": np.array([label])})
         last = trial.outcomes(LabelDegenerate())[-1]
         assert isinstance(last, IssueFound) is is_found
+
+
+@pytest.mark.parametrize("is_constant_elsewhere", [True, False])
+def test_a_loss_of_smoothed_labels_never_comes_near_to_zero(*, is_constant_elsewhere: bool) -> None:
+    trial = TrialBuilder()
+    for step in range(40):
+        is_validation = step % 10 == 9
+        varies = is_validation and not is_constant_elsewhere
+        tensors: dict[str, Any] = {"CrossEntropyLoss_output_0": np.float64(0.5 if step else 2.3)}
+        tensors["CrossEntropyLoss_input_0"] = np.ones((64, 10))
+        tensors["CrossEntropyLoss_input_1"] = np.arange(64) % 10 if varies else np.full(64, 3)
+        trial.step(step, tensors, mode=ModeKeys.EVAL if is_validation else ModeKeys.TRAIN)
+    assert bool(found_at(LabelDegenerate(), trial)) is not is_constant_elsewhere

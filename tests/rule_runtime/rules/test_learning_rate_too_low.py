@@ -105,6 +105,26 @@ def trees(loss_of: Callable[[int], float], *, metric: str = "train-logloss") -> 
     return trial
 
 
+@pytest.mark.parametrize(
+    ("rate", "jump", "is_found"), [(1e-6, 0.0, True), (1e-5, 0.0, False), (1e-6, 0.01, False)]
+)
+def test_weights_that_never_moved_show_it_however_noisy_the_loss_is(
+    rate: float, jump: float, *, is_found: bool
+) -> None:
+    """One that moved once may have learned something that noise hides."""
+    losses = 2.3 * np.random.default_rng(0).lognormal(0.0, 0.4, 50)
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    trial = TrialBuilder()
+    for at, loss in enumerate(losses):
+        moved = weight * (1 + 5 * rate * at + jump * (at > 2))
+        tensors: dict[str, Any] = {f"Net_{name}.weight": moved for name in "abc"}
+        tensors |= {"gradient/Net_a.weight": [1.0], LOSS: np.float64(loss)}
+        trial.step(5 * at, tensors, mode_step=5 * at)
+    found = found_at(LearningRateTooLow(), trial)
+    assert bool(found) is is_found
+    assert all(step >= 150 for step in found)
+
+
 def test_boosted_trees_that_hardly_move_are_found_after_20_rounds() -> None:
     trial = trees(lambda step: 0.69 * (1 - 1e-5 * step))
     assert found_at(LearningRateTooLow(), trial)[0] == 20

@@ -311,3 +311,13 @@ def test_a_loss_of_every_output_and_every_target(scale: float) -> None:
 def test_a_loss_of_each_output_and_its_target(scale: float, *, is_learned: bool) -> None:
     trial = _regression((ROWS, 1), is_learned=is_learned, scale=scale)
     assert not found_at(LossInputMismatch(), trial)
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_found"), [((40, 1), True), ((40, 2), False), ((40,), False), ((4, 1, 9), True)]
+)
+def test_a_loss_of_classes_takes_scores_of_several(
+    shape: tuple[int, ...], *, is_found: bool
+) -> None:
+    trial = run("CrossEntropyLoss", np.zeros(shape), np.zeros(shape[:1] + shape[2:], np.int64))
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found

@@ -195,6 +195,53 @@ def test_what_is_not_recurrent_or_not_bounded_has_no_slope_of_tanh() -> None:
         assert isinstance(outcome, NotEvaluated)
 
 
+def sigmoid(values: Any) -> Any:
+    return 1 / (1 + np.exp(-values))
+
+
+@pytest.mark.parametrize(
+    ("function", "scale", "is_found"),
+    [
+        (np.tanh, 30.0, True),
+        (np.tanh, 1.0, False),
+        (sigmoid, 60.0, True),
+        (sigmoid, 1.0, False),
+        (lambda x: (x > 0) * 1.0, 60.0, False),  # a mask
+        (lambda x: np.sign(x)[:, :4], 30.0, False),  # signs, but not of this layer's outputs
+    ],
+)
+def test_functions_must_not_be_saturated_before_training(
+    function: Any, scale: float, *, is_found: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    taken = rng.normal(0, 1, (32, 8))
+    made = taken @ rng.normal(0, scale, (8, 8)) / 8**0.5
+    given = function(made)
+    weights = {"Net_a.weight": np.ones((8, 8)), "Net_b.weight": np.ones((2, given.shape[1]))}
+    modules = {"a_input_0": taken, "a_output_0": made, "b_input_0": given}
+    ends = {"b_output_0": given[:, :2] * 3, "Net_input_0": taken, "Net_output_0": given[:, :2] * 3}
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",))
+    trial.step(0, {**weights, **modules, **ends}, save_values=False)
+    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.07))
+    assert isinstance(outcome, IssueFound) is is_found
+    if isinstance(outcome, IssueFound):
+        assert outcome.evidence.tensor == "b_input_0"
+
+
+def test_data_between_minus_1_and_1_are_saturated_by_nothing() -> None:
+    """As what a model is given, black and white, though its first layer begins too large."""
+    rng = np.random.default_rng(0)
+    taken = np.sign(rng.normal(0, 1, (32, 8)))
+    made = taken @ rng.normal(0, 30, (8, 8))
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",))
+    modules = {"Net_a.weight": np.ones((8, 8)), "a_input_0": taken, "a_output_0": made}
+    trial.step(0, {**modules, "Net_input_0": taken, "Net_output_0": made}, save_values=False)
+    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.07))
+    assert not isinstance(outcome, IssueFound)
+
+
 def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
     names = {config.name for config in SaturatedActivation().requires()}
     assert names == {"tanh_input", "sigmoid_input"}

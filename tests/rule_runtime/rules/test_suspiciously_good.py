@@ -231,7 +231,7 @@ def test_a_column_of_the_inputs_that_is_the_target(targets: np.ndarray, column: 
     found = trial.outcomes(SuspiciouslyGood())[at]
     assert isinstance(found, IssueFound)
     assert found.evidence.tensor == "Net_input_0"
-    assert "column 4 tells the target MSELoss_input_1 exactly" in found.evidence.sentence
+    assert "column 4 tells the target MSELoss_input_1, in " in found.evidence.sentence
 
 
 @pytest.mark.parametrize(
@@ -242,11 +242,54 @@ def test_a_column_of_the_inputs_that_is_the_target(targets: np.ndarray, column: 
         (CLASSES, np.where(CLASSES == 1, 1.0, RANDOM.normal(0, 1, 96))),
         (CLASSES, CLASSES == 1),  # tells one class of three
         (CLASSES, CLASSES + RANDOM.normal(0, 0.1, 96)),  # classes far apart: an easy task
-        (np.column_stack([NUMBERS, NUMBERS]), NUMBERS),  # as of an autoencoder
+        (np.column_stack([NUMBERS, NUMBERS, NUMBERS]), NUMBERS),  # as of an autoencoder
     ],
 )
 def test_columns_that_are_not_the_target(targets: np.ndarray, column: np.ndarray) -> None:
     assert not found_at(SuspiciouslyGood(), run_of_inputs(targets, column))
+
+
+def test_a_window_that_is_one_sample_too_long() -> None:
+    random = np.random.default_rng(0)
+    samples = np.cumsum(random.normal(0, 1, (110, 2)), 0)
+    windows = np.lib.stride_tricks.sliding_window_view(samples, 9, 0).transpose(0, 2, 1)[:96]
+    windows = random.permutation(windows)
+    assert not found_at(SuspiciouslyGood(), run_of_inputs(windows[:, -1], inputs=windows[:, :-1]))
+    trial = run_of_inputs(windows[:, -1], inputs=windows)
+    assert found_at(SuspiciouslyGood(), trial) == [3, 4, 5]
+    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
+    assert "columns 16, 17 tell the target MSELoss_input_1, in 64 rows" in found.evidence.sentence
+
+
+@pytest.mark.parametrize(("width", "is_found"), [(1, False), (2, True)])
+def test_what_is_rebuilt_behind_a_bottleneck_may_be_told(width: int, *, is_found: bool) -> None:
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(64, 7))
+    trial = TrialBuilder()
+    tensors = {"Net_layer.weight": np.ones((4, 4)), "MSELoss_output_0": np.float64(1.0)}
+    tensors |= {"Net_input_0": inputs, "MSELoss_input_1": inputs[:, :2]}
+    tensors |= {"decoder_input_0": random.normal(size=(64, width))}
+    trial.step(0, tensors, mode=ModeKeys.TRAIN)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
+def test_the_same_rows_again_show_nothing_new() -> None:
+    one = np.column_stack([np.random.default_rng(0).normal(size=(16, 4)), NUMBERS[:16]])
+    again = run_of_inputs(np.tile(NUMBERS[:16], 6), inputs=np.tile(one, (6, 1)))
+    assert not found_at(SuspiciouslyGood(), again)
+
+
+@pytest.mark.parametrize("num_wrong", [0, 4, 10])
+def test_labels_are_told_where_no_module_has_the_targets(num_wrong: int) -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(64) % 2
+    column = np.where(np.arange(64) < num_wrong, 1 - labels, labels)
+    trial = TrialBuilder()
+    tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
+    inputs = np.column_stack([random.normal(size=(64, 3)), column])
+    tensors |= {"Net_input_0": inputs, "labels": labels}
+    trial.step(0, tensors, mode=ModeKeys.TRAIN)
+    assert found_at(SuspiciouslyGood(), trial) == ([0] if num_wrong <= 0.1 * 32 else [])
 
 
 def test_one_column_alone_is_no_leak() -> None:
@@ -336,3 +379,25 @@ def test_what_comes_next_in_a_text_is_never_known_so_well(
         mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
         trial.step(step, tensors, mode=mode, mode_step=step)
     assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
+@pytest.mark.parametrize("has_leak", [True, False])
+def test_trees_that_are_given_their_labels_in_another_form(
+    tmp_path: Path, *, has_leak: bool
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    features, labels = pytest.importorskip("sklearn.datasets").load_diabetes(return_X_y=True)
+    told = np.log(labels) if has_leak else np.random.default_rng(0).permutation(labels)
+    data = xgboost.DMatrix(np.column_stack([features, told]), labels)
+    rows = np.arange(len(labels))
+    trial = boost(
+        tmp_path,
+        "labels",
+        data=data.slice(rows[:300]),
+        validation=data.slice(rows[300:]),
+        include_regex="^input_values$",
+    )
+    evidence = judged(trial, SuspiciouslyGood()).evidence
+    assert (evidence is not None) is has_leak
+    if evidence is not None:
+        assert "input_values: column 10 tells the target labels, in 142 rows" in evidence.sentence

@@ -176,6 +176,19 @@ def test_it_may_have_to_be_small_beside_others(
     assert found_at(VanishingGradient(), run_of(small, large)) or small > 1e-7
 
 
+@pytest.mark.parametrize(("loss", "is_found"), [(0.7, True), (0.0, False), (np.nan, False)])
+def test_gradients_that_are_all_zero_are_none_where_the_loss_is_zero(
+    loss: float, *, is_found: bool
+) -> None:
+    """As behind a ReLU at the end of a model that is dead; not as of triplets far enough apart."""
+    trial = TrialBuilder()
+    trial.collections(gradients=("^gradient",), losses=("[Ll]oss",))
+    for step in range(4):
+        trial.step(step, {"gradient/a": np.zeros(4), "gradient/b": np.zeros(2), "loss": [loss]})
+    rule = VanishingGradient(max_share=1e-6, patience=3)
+    assert found_at(rule, trial) == ([2, 3] if is_found else [])
+
+
 def test_it_may_have_to_last() -> None:
     rule = VanishingGradient(patience=10)
     assert found_at(rule, run_of(1e-9, 1.0)) == [9, 10, 11]

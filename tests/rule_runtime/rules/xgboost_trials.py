@@ -31,13 +31,18 @@ def boost(
     data: DMatrix,
     validation: DMatrix,
     rounds: int = 4,
+    include_regex: str | None = None,
     **parameters: Any,
 ) -> WrittenTrial:
-    """Return the trial of a training that saves every round, besides the metrics what is named."""
+    """Return the trial of a training that saves every round, besides metrics what is named."""
     boosting = _boosting()
     trial = WrittenTrial(str(folder))
     hook = boosting.make_hook(
-        trial, *collections, validation_data=validation, hyperparameters=dict(parameters)
+        trial,
+        *collections,
+        validation_data=validation,
+        hyperparameters=dict(parameters),
+        include_regex=include_regex,
     )
     evals = [(data, "train"), (validation, "validation")]
     boosting.train(hook, data=data, evals=evals, rounds=rounds, parameters=parameters)

@@ -1,0 +1,163 @@
+"""Inputs of models whose columns are the targets in another form."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy.typing as npt
+
+from rule_runtime.evaluation.loss_inputs import MODEL_INPUT
+from rule_runtime.numerics.repeated_rows import is_repeated
+from rule_runtime.numerics.telling_columns import are_next, as_columns, as_targets, columns_of_all
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["ToldTargets", "losses_of_what_is_next", "told_targets"]
+
+_LABELS: Final = "labels"
+_OF_TREES: Final = "input_values"
+_REAL: Final = ("float", "bfloat")
+_OF_LAYERS: Final = r"_input_[0-9]+$"
+_TABLE: Final = 2
+_MAX_PAIRS: Final = 8
+_MAX_COLUMNS: Final = 64
+
+
+class ToldTargets(NamedTuple):
+    """Targets that columns of an input tell.
+
+    Attributes:
+        at: Row of the input among `step.tensors(regex=(MODEL_INPUT,))`.
+        columns: The first column that tells each target.
+        targets: Name of the targets.
+        num_rows: Rows that show it.
+    """
+
+    at: int
+    columns: list[int]
+    targets: str
+    num_rows: int
+
+
+def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldTargets | None]:
+    """Look for inputs whose columns tell targets, in this step as in those before.
+
+    Args:
+        step: The step.
+        memory: `columns`: of at most 8 pairs of an input and targets at most 64 columns that told
+            them, and in how many rows; `rows`, a number that stands for the latest rows of each.
+        rows: How many rows must show it.
+
+    Returns:
+        Whether any values could be looked at, and the first targets that are told.
+    """
+    known: dict[str, list[Any]] = memory.setdefault("columns", {})
+    latest: dict[str, int] = memory.setdefault("rows", {})
+    inputs = step.tensors(regex=(MODEL_INPUT,))
+    is_judged, found = False, None
+    for at, of_targets in _pairs(step, inputs):
+        name, worker = inputs.names[at], inputs.workers[at]
+        key = f"{worker}/{name}/{of_targets}"
+        kept, num_rows = known.get(key, (None, 0))
+        if (kept is not None and not all(kept)) or (kept is None and len(known) >= _MAX_PAIRS):
+            continue  # no column is left that could
+        values = step.values((name,), worker).get(name)
+        if values is None:
+            continue  # labels are saved far more often
+        told = _telling(values, step.values((of_targets,), worker).get(of_targets))
+        if told is None:
+            continue
+        columns, shown = told
+        if len(columns) > 1 and _narrowest(step, worker, len(values)) < _in_row(step, of_targets):
+            continue  # what is to be rebuilt behind a bottleneck
+        if shown and not is_repeated(values, latest, key):
+            kept, num_rows = _joined(kept, columns), num_rows + shown
+            known[key] = [kept, num_rows]
+        is_judged = True
+        if kept and all(kept) and num_rows >= rows and found is None:
+            found = ToldTargets(at, [columns[0] for columns in kept], of_targets, num_rows)
+    return is_judged, found
+
+
+def losses_of_what_is_next(step: StepView) -> Iterator[str]:
+    """Yield the losses whose targets are an input of a model, one place further on.
+
+    Args:
+        step: The step.
+    """
+    inputs = step.tensors(regex=(MODEL_INPUT,))
+    for at, of_targets in _pairs(step, inputs):
+        if (inputs.dtypes[at] or "").startswith(_REAL):
+            continue  # values are read only where they may be a text
+        name, worker = inputs.names[at], inputs.workers[at]
+        values = step.values((name, of_targets), worker)
+        if are_next(values.get(name), values.get(of_targets)):
+            yield of_targets.replace("_input_1", "_output_0")
+
+
+def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
+    """Yield the rows of inputs of models, and the names of the targets beside them."""
+    losses = step.tensors(collections=("losses",))
+    of_losses = {
+        (name.rpartition("_output_")[0], worker)
+        for name, worker in zip(losses.names, losses.workers, strict=True)
+    }
+    labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
+    weights = step.tensors(collections=("weights",)).names
+    for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
+        name, worker = inputs.names[at], inputs.workers[at]
+        owner = name.rpartition("_input_")[0]
+        is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
+        is_model &= (owner, worker) not in of_losses
+        for loss, of_worker in sorted(of_losses):
+            if is_model and of_worker == worker:
+                yield at, f"{loss}_input_1"
+        if worker in labels and (is_model or name == _OF_TREES):
+            yield at, _LABELS
+
+
+def _narrowest(step: StepView, worker: str, num_rows: int) -> float:
+    """Return the fewest numbers in a row [B, ...] that a module is given; infinite if not known."""
+    rows = step.tensors(regex=(_OF_LAYERS,))
+    return min(
+        (
+            math.prod(shape[1:])
+            for shape, of in zip(rows.shapes, rows.workers, strict=True)
+            if of == worker and shape and len(shape) >= _TABLE and shape[0] == num_rows
+        ),
+        default=math.inf,
+    )
+
+
+def _in_row(step: StepView, name: str) -> int:
+    """Return how many numbers a tensor [B, ...] has in a row."""
+    shape = step.tensors(regex=(f"^{re.escape(name)}$",)).shapes[0]
+    return math.prod((shape or ())[1:])
+
+
+def _joined(kept: list[list[int]] | None, columns: list[list[int]]) -> list[list[int]]:
+    """Return the columns of each target that told it before, and do now."""
+    if kept is None or len(kept) != len(columns):
+        most = max(_MAX_COLUMNS // len(columns), 1)
+        return [of_target[:most] for of_target in columns]
+    return [sorted({*a} & {*b}) for a, b in zip(kept, columns, strict=True)]
+
+
+def _telling(
+    values: npt.NDArray[Any], targets: npt.NDArray[Any] | None
+) -> tuple[list[list[int]], int] | None:
+    """Return which columns tell each target, and how many rows show it; None if none could."""
+    if targets is None or not values.ndim or not targets.ndim:
+        return None
+    # Of the features of trees only the first rows may be saved.
+    numbers = as_targets(targets[: len(values)])
+    columns = None if numbers is None else as_columns(values, len(numbers))
+    if columns is None or numbers is None:
+        return None
+    # Of binary images one element may tell two classes nearly: a 1 from a 0.
+    return columns_of_all(columns, numbers, may_err=values.ndim == _TABLE)

@@ -1,0 +1,77 @@
+"""How losses of validation go, pass by pass, beside those of training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rule_runtime.evaluation.validation_rule import Training, Validation
+
+__all__ = ["has_turned", "is_learned_by_heart"]
+
+_LEARNED: Final = 0.03
+_SURELY: Final = 1.6
+_HARDLY: Final = 0.9
+_NO_BETTER: Final = 0.98
+_NO_BETTER_OF_TREES: Final = 0.998
+_RISEN: Final = 1.005
+_UNSEEN: Final = 1 / 3
+_NUM_PASSES: Final = 4
+_LATEST: Final = 3
+_ROUNDS: Final = 40
+_LEARNED_OF_TREES: Final = 0.003
+_RISEN_OF_TREES: Final = 1.002
+_TURNED: Final = 0.1
+_NO_RISE: Final = 1.25
+_TURNED_OF_TREES: Final = 0.25
+
+
+def is_learned_by_heart(validation: Validation, training: Training) -> bool:
+    """Tell whether training falls while validation stays where training began.
+
+    Args:
+        validation: The loss of validation.
+        training: The losses of training.
+    """
+    passes = validation.passes
+    # The standard error of the difference of two medians of 5 is 0.8 times the noise.
+    least = max(_LEARNED * training.start, _SURELY * training.noise)
+    risen = _RISEN
+    if validation.of_trees and training.num_steps >= _ROUNDS:
+        least, risen = _LEARNED_OF_TREES * training.start, _RISEN_OF_TREES
+    if len(passes) < _NUM_PASSES or training.fall <= least or training.start <= 0:
+        return False
+    latest = float(np.median(passes[-_LATEST:]))
+    lowest = _NO_BETTER_OF_TREES if validation.of_trees else _NO_BETTER
+    return bool(
+        latest >= validation.first
+        and latest > risen * validation.lowest
+        and validation.lowest > lowest * validation.first
+        and validation.lowest > _HARDLY * training.start
+        and validation.now - training.now > _UNSEEN * training.fall
+    )
+
+
+def has_turned(validation: Validation, training: Training, scale: float) -> bool:
+    """Tell whether validation rises, far above its best, and training does not.
+
+    Args:
+        validation: The loss of validation.
+        training: The losses of training.
+        scale: By which the gap is measured.
+    """
+    rise = validation.now - validation.lowest
+    if validation.of_trees:
+        is_late = training.num_steps >= _ROUNDS
+        has_fallen = training.fall > _LEARNED_OF_TREES * abs(training.start)
+        return is_late and has_fallen and rise > _TURNED_OF_TREES * training.fall
+    passes = validation.passes[-_LATEST:]
+    return bool(
+        len(passes) == _LATEST
+        and (np.diff(passes) > 0).all()
+        and rise > _TURNED * scale
+        and validation.now > training.now - training.noise
+        and training.rise <= _NO_RISE * training.noise
+    )
