@@ -80,7 +80,7 @@ class StepwatchConfig:
         alert_emails: Addresses that are told of findings and of alarms; each must confirm a mail.
         notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
         notify_not_judged: Whether it is told, too, that a rule found nothing to judge in a job that
-            did not ask for it.
+            did not ask for it by its name.
         alarms: `all`; or `essential`, which leaves out those that watch each rule's function.
         verdict_latency_s: Seconds between a tensor and a verdict on it above which an alarm is on.
         tracing: Whether calls of the functions are traced by AWS X-Ray.

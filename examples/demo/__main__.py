@@ -40,6 +40,7 @@ def main() -> int:
     console = Console() if sys.stdout.isatty() else Console(width=_FILE_WIDTH)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="stepwatch-demo-") as folder:
+        console.print(told_rules(), soft_wrap=True)
         console.print("synthesising the template and deploying it into the emulator ...")
         context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": STOP_RULES}
         with LocalTarget(context, workdir=Path(folder)) as target:
@@ -61,6 +62,16 @@ def main() -> int:
         soft_wrap=True,
     )
     return 0
+
+
+def told_rules() -> str:
+    """Return which rules judge here, and why these."""
+    others = ", ".join(name for name in RULES if name not in STOP_RULES)
+    return (
+        f"rules: {', '.join(STOP_RULES)}, whose finding stops a job, and {others}: few, as all "
+        "rules share this machine; a deployment has the pack recommended, unless configured "
+        "otherwise"
+    )
 
 
 def run_jobs(target: LocalTarget, console: Console) -> tuple[list[RuleResult], list[str], Job]:

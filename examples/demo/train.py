@@ -47,16 +47,7 @@ def main() -> None:
     net, loss = Net(), nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(net.parameters(), lr=arguments.learning_rate)
 
-    hook = smd.Hook(
-        arguments.out_dir,
-        include_collections=["weights", "biases", "gradients", "losses"],
-        save_config=smd.SaveConfig(
-            {
-                smd.modes.TRAIN: smd.SaveConfigMode(save_interval=_SAVE_INTERVAL),
-                smd.modes.EVAL: smd.SaveConfigMode(save_interval=1),
-            }
-        ),
-    )
+    hook = make_hook(arguments.out_dir)
     hook.register_module(net)
     hook.register_loss(loss)
 
@@ -84,6 +75,20 @@ def main() -> None:
     else:
         print(f"finished at step {step}/{num_steps}", flush=True)
     hook.close()
+
+
+def make_hook(out_dir: str) -> smd.Hook:
+    """Return a hook that saves every tenth step of training, and all of validation."""
+    return smd.Hook(
+        out_dir,
+        include_collections=["weights", "biases", "gradients", "losses"],
+        save_config=smd.SaveConfig(
+            {
+                smd.modes.TRAIN: smd.SaveConfigMode(save_interval=_SAVE_INTERVAL),
+                smd.modes.EVAL: smd.SaveConfigMode(save_interval=1),
+            }
+        ),
+    )
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -2,7 +2,8 @@
 
 `python -m hook_layer [--config FILE] train.py ...` runs a script so; `stepwatch autopatch on`
 installs a start-up file (`startup_file.py`) that does the same to every Python of an environment
-for which a configuration is named. As soon as a framework has been imported, `watch_frameworks`
+for which a configuration is named; who watches a command has all Pythons that it starts do it, and
+reads what they note (`run_notes.py`). As soon as a framework has been imported, `watch_frameworks`
 lets its adapter look for the training: `hook_layer.pytorch.unchanged`, and the like. Nothing is
 imported that the script does not import.
 
@@ -24,6 +25,7 @@ from typing import Final
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.imports import call_after_import
+from hook_layer.autopatch.run_notes import RunNotes
 
 __all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
 
@@ -53,6 +55,9 @@ def watch_frameworks(source: HookSource) -> None:
 
 
 def _watch(imported: str, module: str, source: HookSource) -> None:
+    notes = RunNotes.of_environment()
+    if notes is not None:
+        notes.imported(imported.partition(".")[0])
     try:
         watch: Callable[[HookSource], None] = importlib.import_module(module).watch_unchanged
         watch(source)

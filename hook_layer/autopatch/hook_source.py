@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TypeVar
 
+from hook_layer.autopatch.run_notes import RunNotes
 from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import (
     names_file_elsewhere,
@@ -79,12 +80,13 @@ class HookSource:
         """Return a new hook; None, with the reason logged, if there can be none.
 
         A process gets one: there is none where the script, or another framework's adapter, has made
-        one before.
+        one before, and where a training of the same watched command has ended before.
 
         Args:
             hook_type: The framework's hook.
         """
-        if not self.is_needed():
+        notes = RunNotes.of_environment()
+        if not self.is_needed() or not (notes is None or notes.may_train()):
             return None
         try:
             if self.out_dir is None:

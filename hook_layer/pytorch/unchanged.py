@@ -164,6 +164,8 @@ class _Search:
         is_to_be_told = self._hook is not None and not self._has_met_another
         if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
             return False
+        if _without_wrapper(module) is self._model():
+            return False
         return torch.is_grad_enabled() and _is_trained(module)
 
     def _register_loss(self, loss: nn.Module) -> None:

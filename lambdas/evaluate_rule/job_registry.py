@@ -8,12 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from hook_layer.format.errors import JobFileError
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
-from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.format.job_file import JobFile
+from hook_layer.storage.base import Store
 from lambdas.shared.registration import SAGEMAKER, Registration, RegistrationTable
+from rule_runtime.trial.job_file import usable_job_file
 
 if TYPE_CHECKING:
     from lambdas.shared.observability import Telemetry
@@ -147,14 +145,11 @@ class JobRegistry:
 
     def _job(self, store: Store) -> JobFile | None:
         """Return `job.json`, None while there is none that can be used."""
-        try:
-            return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
-        except ObjectNotFoundError:
-            pass  # written by the original client, or not yet
-        except JobFileError as error:
-            self._telemetry.count("JobFilesUnreadable")
-            self._telemetry.warning("job.json cannot be used", problem=str(error))
-        return None
+        return usable_job_file(store, self._tell_unusable)
+
+    def _tell_unusable(self, problem: str) -> None:
+        self._telemetry.count("JobFilesUnreadable")
+        self._telemetry.warning("job.json cannot be used", problem=problem)
 
     def _registration(self, root_uri: str, job: JobFile | None, hint: str) -> Registration:
         if job is None:

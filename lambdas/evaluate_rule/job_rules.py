@@ -12,8 +12,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from hook_layer.storage.base import StoreRefusedError
-from lambdas.evaluate_rule.rules import RULE_TO_INVOKE, MadeRules, RuleConfigurationError
-from lambdas.shared.asked_rules import PROBLEMS
+from lambdas.evaluate_rule.rules import (
+    RULE_TO_INVOKE,
+    MadeRules,
+    RuleConfigurationError,
+    usable_parameters,
+)
+from rule_runtime.configuration.asked_rules import PROBLEMS
 from rule_runtime.evaluation.registry import create_rule
 
 if TYPE_CHECKING:
@@ -83,7 +88,7 @@ class JobRules:
                 "it is neither deployed nor configured in job.json any more, so the run cannot be "
                 "judged to its end: deploy it again, or let the next run configure it"
             )
-        wanted = job.rules[name]
+        wanted = usable_parameters(job.rules[name])
         # The same parameters under two names are two rules where the name stands for the rule.
         identity = {RULE_TO_INVOKE: name, **wanted}
         return self._made.rule(identity, lambda: self._make(name, wanted))
@@ -91,10 +96,7 @@ class JobRules:
     def _make(self, name: str, wanted: Mapping[str, Any]) -> Rule:
         if _SOURCE in wanted:
             return self._load(wanted)
-        invoked = wanted.get(RULE_TO_INVOKE, name)
-        if not isinstance(invoked, str):
-            raise RuleConfigurationError(f"{RULE_TO_INVOKE} is {invoked!r:.60}: a name is expected")
-        return create_rule(invoked, wanted)
+        return create_rule(wanted.get(RULE_TO_INVOKE) or name, wanted)
 
     def _load(self, wanted: Mapping[str, Any]) -> Rule:
         source, invoked = wanted[_SOURCE], wanted.get(RULE_TO_INVOKE)
@@ -139,7 +141,7 @@ class JobRules:
         return [name for name in job.rules or () if name not in self._deployed]
 
     def _is_here(self, name: str, job: Registration) -> bool:
-        source = job.parameters_of(name).get(_SOURCE)
+        source = job.asked(name).source
         return (self._custom.sha256_of(source) is not None) is self._runs_files
 
     def _problems(self, job: Registration) -> list[str]:

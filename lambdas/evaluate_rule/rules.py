@@ -10,6 +10,7 @@ from rule_runtime.evaluation.registry import create_rule
 
 if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
+    from rule_runtime.configuration.asked_rules import AskedRule
     from rule_runtime.evaluation.rule import Rule
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Duty",
     "MadeRules",
     "RuleConfigurationError",
+    "usable_parameters",
 ]
 
 RULE_TO_INVOKE: Final = "rule_to_invoke"
@@ -80,6 +82,17 @@ class MadeRules:
         return self._made[identity]
 
 
+def usable_parameters(asked: AskedRule) -> Mapping[str, Any]:
+    """Return the parameters that a job gives a rule.
+
+    Raises:
+        RuleConfigurationError: They cannot be used.
+    """
+    if asked.problem:
+        raise RuleConfigurationError(asked.problem)
+    return asked.parameters
+
+
 def _identity(parameters: Mapping[str, Any]) -> str:
     text = json.dumps(parameters, sort_keys=True)
     if len(text) > MAX_PARAMETERS_BYTES:
@@ -117,7 +130,7 @@ class DeployedRule:
         Raises:
             RuleConfigurationError: The parameters make no rule, or ask for another one.
         """
-        wanted = job.parameters_of(name)
+        wanted = usable_parameters(job.asked(name))
         return self._made.rule(wanted, lambda: self._make(wanted))
 
     def _make(self, wanted: Mapping[str, Any]) -> Rule:

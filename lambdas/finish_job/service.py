@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from lambdas.shared.registration import LifeSign
 from lambdas.shared.wake import Wake, WakeReason
+from lambdas.shared.watched_job_file import bucket_of
 
 if TYPE_CHECKING:
     from lambdas.finish_job.job_event import JobEvent
@@ -101,5 +102,5 @@ class FinishJobService:
         return self._reports.write_if_judged(job)
 
     def _is_watched(self, registration: Registration) -> bool:
-        bucket = registration.root_uri.removeprefix("s3://").partition("/")[0]
+        bucket = bucket_of(registration.root_uri)
         return bucket in self._bucket_names

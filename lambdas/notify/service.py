@@ -4,7 +4,8 @@ An event of ours is only a hint, which anybody may send who may put events on th
 is what the table says. SageMaker's own events are taken as they are, for nobody else can send them.
 
 Some deployed rules have nothing to judge in most jobs, such as one of labels in a job without any.
-Nobody is told of that, unless the job asked for the rule, or the operator wants to hear of it.
+Nobody is told of that, unless the job asked for the rule by its name, and not only for a pack that
+has it, or the operator wants to hear of it.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from hook_layer.format.errors import JobFileError
-from hook_layer.storage.base import StorageError, StoreRefusedError
+from hook_layer.storage.base import StorageError
 from lambdas.notify.news import OverdueStop, StatusChange
 from lambdas.notify.notice import OVERDUE, StatusFacts, overdue_notice, status_notice
 from lambdas.notify.sent_notices import NoticeKey
-from lambdas.shared.asked_rules import asked_rules
-from lambdas.shared.job_actions import JobActions, read_job_file
+from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import CONFIRMED
+from lambdas.shared.watched_job_file import watched_job_file
+from rule_runtime.configuration.asked_rules import asked_rules
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class NotifyService:
         is_finding = state.status is RuleStatus.ISSUES_FOUND
         is_quiet = _is_without_news(state) and not self._settings.tells_not_judged
         file = self._job_file(job) if is_finding or is_quiet else None
-        if is_quiet and not _asks_for(file, change.rule):
+        if is_quiet and not _asks_by_name(file, change.rule):
             self._telemetry.info("nobody is told: nothing to judge", reason=state.reason)
             return None
         actions = JobActions.of(job.training_job_name, file) if is_finding else None
@@ -177,14 +178,8 @@ class NotifyService:
 
     def _job_file(self, job: Registration) -> JobFile | None:
         """Return what the job wants; a file that cannot be used keeps nobody uninformed."""
-        bucket = job.root_uri.removeprefix("s3://").partition("/")[0]
-        if bucket not in self._settings.tensor_bucket_names:
-            return None
-        try:
-            return read_job_file(self._use.open_store(job.root_uri))
-        except (JobFileError, StoreRefusedError) as error:
-            self._telemetry.warning("job.json cannot be used", problem=str(error))
-            return None
+        buckets = self._settings.tensor_bucket_names
+        return watched_job_file(job.root_uri, buckets, self._use.open_store, self._telemetry)
 
     def _send(self, key: NoticeKey, notice: Notice) -> None:
         if not self._use.sent.claim(key):
@@ -221,6 +216,7 @@ def _is_without_news(state: EvaluationState) -> bool:
     return state.has_found_nothing_to_judge and is_whole
 
 
-def _asks_for(file: JobFile | None, rule: str) -> bool:
-    rules = None if file is None else asked_rules(file)[0]
-    return rules is not None and rule in rules
+def _asks_by_name(file: JobFile | None, rule: str) -> bool:
+    """Tell whether a job asks for this very rule, not only for a pack that has it."""
+    rules, _ = asked_rules((file and file.debug_rule_configurations) or ())
+    return rule in rules and not rules[rule].pack

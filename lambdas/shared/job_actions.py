@@ -1,4 +1,4 @@
-"""What a job wants done on a finding: its `job.json`, read when it comes to that.
+"""What a job wants done on a finding, as its `job.json` says when it comes to that.
 
 The original gave each rule its actions in the parameter `action_json`; ours can also be listed for
 the whole job. Whoever lists any has said all that is wanted: a rule without actions of its own then
@@ -15,15 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
-from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError
-from hook_layer.storage.small_files import read_small
+from rule_runtime.configuration.asked_rules import asked_rules
 
 if TYPE_CHECKING:
-    from hook_layer.storage.base import Store
+    from hook_layer.format.job_file import JobFile
 
-__all__ = ["JobActions", "read_job_file"]
+__all__ = ["JobActions"]
 
 _ACTION_PARAMETER: Final = "action_json"
 _STOP: Final = "stoptraining"
@@ -56,12 +53,12 @@ class JobActions:
         """
         if job is None:
             return cls(training_job_name)
-        found = {}
-        for rule in job.debug_rule_configurations or ():
-            name, parameters = rule.get("RuleConfigurationName"), rule.get("RuleParameters")
-            text = parameters.get(_ACTION_PARAMETER) if isinstance(parameters, Mapping) else None
-            if isinstance(name, str) and text:
-                found[name] = _parsed(text)
+        rules, _ = asked_rules(job.debug_rule_configurations or ())
+        found = {
+            name: _parsed(text)
+            for name, rule in rules.items()
+            if (text := rule.parameters.get(_ACTION_PARAMETER))
+        }
         return cls(training_job_name, job.actions or None, found or None)
 
     def asks_to_stop(self, rule_configuration_name: str) -> bool | None:
@@ -101,22 +98,6 @@ class JobActions:
             and isinstance(prefix, str)
             and self.training_job_name.casefold().startswith(prefix.casefold())
         )
-
-
-def read_job_file(store: Store) -> JobFile | None:
-    """Return a trial's `job.json`; None when it has none, as those of the original client.
-
-    Args:
-        store: The trial's root.
-
-    Raises:
-        JobFileError: It is no job file.
-        StorageError: It cannot be read now.
-    """
-    try:
-        return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
-    except ObjectNotFoundError:
-        return None
 
 
 def _parsed(text: object) -> tuple[Mapping[str, Any], ...]:

@@ -29,8 +29,8 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     registration_partition,
 )
-from lambdas.shared.asked_rules import asked_rules
 from lambdas.shared.conditions import is_condition_refused
+from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -64,9 +64,9 @@ class Registration:
         run_id: The run that writes there now; empty for the original client.
         platform: `sagemaker`, or what else runs the job.
         training_job_arn: ARN of the job of SageMaker, where known.
-        rules: Parameters of each rule that the job asks for, by the rule's configuration name; None
-            when the deployed rules apply with their own parameters. They are not stored: whoever
-            evaluates reads them from `job.json`, and there may be more of them than an item holds.
+        rules: The rules that the job asks for, by their configuration names; None when the deployed
+            rules apply with their own parameters. They are not stored: whoever evaluates reads them
+            from `job.json`, and there may be more of them than an item holds.
         opt_out_of_stop: True when the job must never be stopped.
         rule_problems: What is wrong with the list of rules; not stored either.
     """
@@ -76,7 +76,7 @@ class Registration:
     run_id: str = ""
     platform: str = _UNKNOWN_PLATFORM
     training_job_arn: str | None = None
-    rules: Mapping[str, Mapping[str, Any]] | None = None
+    rules: Mapping[str, AskedRule] | None = None
     opt_out_of_stop: bool = False
     rule_problems: tuple[str, ...] = ()
 
@@ -94,7 +94,8 @@ class Registration:
         arn = job.training_job_arn
         if _is_sagemaker(platform) and not _is_place_of(name, root_uri, arn):
             platform = _UNKNOWN_PLATFORM
-        rules, problems = asked_rules(job)
+        asked = job.debug_rule_configurations
+        rules, problems = (None, ()) if asked is None else asked_rules(asked)
         return cls(
             root_uri=root_uri,
             training_job_name=name,
@@ -133,9 +134,9 @@ class Registration:
         """Tell whether the job wants this rule evaluated."""
         return self.rules is None or rule_configuration_name in self.rules
 
-    def parameters_of(self, rule_configuration_name: str) -> Mapping[str, Any]:
-        """Return the parameters that the job gives this rule, empty when it gives none."""
-        return {} if self.rules is None else self.rules.get(rule_configuration_name, {})
+    def asked(self, rule_configuration_name: str) -> AskedRule:
+        """Return what the job asks of this rule; no parameters when it asks for nothing."""
+        return (self.rules or {}).get(rule_configuration_name, AskedRule({}))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, parse_end_marker
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, parse_stop_file
 from hook_layer.format.paths import END_MARKER, STOP_FILE
-from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store, StoreRefusedError
+from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store
 from hook_layer.storage.small_files import read_small
-from lambdas.shared.job_actions import read_job_file
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
+from lambdas.shared.watched_job_file import bucket_of, watched_job_file
 from lambdas.stop_job.containers import platform_of
 from lambdas.stop_job.life import Life
 
@@ -71,14 +71,9 @@ class JobStopper:
         Raises:
             StorageError: It cannot be read now.
         """
-        if not self._is_watched(registration.root_uri):
-            return None
-        try:
-            return read_job_file(self._use.open_store(registration.root_uri))
-        except (JobFileError, StoreRefusedError) as error:
-            # To come back would not help; that a job is not to be stopped at all is in the table.
-            self._telemetry.warning("job.json cannot be used", problem=str(error))
-            return None
+        # Without the file a job that is not to be stopped at all stays alone: the table says that.
+        root_uri, buckets = registration.root_uri, self._settings.tensor_bucket_names
+        return watched_job_file(root_uri, buckets, self._use.open_store, self._telemetry)
 
     def target(self, registration: Registration, job: JobFile | None) -> StopTarget:
         """Return how a registered run is to be stopped.
@@ -165,7 +160,7 @@ class JobStopper:
         """Write `stop.json` beside the tensors, unless this run has one."""
         if not self._is_watched(target.root_uri):
             self._telemetry.error(
-                "no stop signal outside the watched buckets", bucket=_bucket(target.root_uri)
+                "no stop signal outside the watched buckets", bucket=bucket_of(target.root_uri)
             )
             return
         store = self._use.open_store(target.root_uri)
@@ -182,11 +177,7 @@ class JobStopper:
         store.put(STOP_FILE, signal.encode())
 
     def _is_watched(self, root_uri: str) -> bool:
-        return _bucket(root_uri) in self._settings.tensor_bucket_names
-
-
-def _bucket(root_uri: str) -> str:
-    return root_uri.removeprefix("s3://").partition("/")[0]
+        return bucket_of(root_uri) in self._settings.tensor_bucket_names
 
 
 def _is_signalled(store: Store, run_id: str | None) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
 
+from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import evaluate_run, exit_status
 from rule_runtime.cli.options import (
     ChosenRules,
@@ -23,7 +24,10 @@ from rule_runtime.cli.options import (
     progress,
 )
 from rule_runtime.cli.output import verdicts_table
-from rule_runtime.evaluation.state import Counts, EvaluationState
+from rule_runtime.evaluation.state import EvaluationState
+
+if TYPE_CHECKING:
+    from rule_runtime.cli.running import WatchedRun
 
 __all__ = ["evaluate", "run"]
 
@@ -46,38 +50,49 @@ class VerdictFormat(str, Enum):
 
 
 _STDERR: Final = 2
-_NO_STEPS: Final = (
-    "{}: the script saved no step, so there is nothing to judge; see what it printed, and whether "
-    "it trains with one of the frameworks that `stepwatch doctor` lists; a hook that it makes with "
-    "a folder of its own saves there, and `stepwatch evaluate` judges that folder"
-)
+_NO_STEPS: Final = "{}: the script saved no step, so there is nothing to judge: {}"
 _FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
+_Command = Annotated[
+    list[str], typer.Argument(help="The training, unchanged: `-- python train.py ...`, any other.")
+]
+_OutDir = Annotated[
+    str | None, typer.Option(help="Folder for the tensors. Default: runs/SCRIPT-TIME.")
+]
+_Interval = Annotated[int, typer.Option(min=1, help="Steps between two that are saved and judged.")]
+_Stop = Annotated[
+    StopAt,
+    typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
+]
+_Patience = Annotated[
+    float, typer.Option(min=0, help="Seconds ahead of SIGTERM for a training that is to stop.")
+]
+_Notify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="STEPWATCH_NOTIFY_URL",
+        show_default=False,
+        help="Post a message there at the first finding of each rule, and at the end: to a webhook "
+        "of Slack, Mattermost, Discord (its /slack). Better by the variable, for it is a secret.",
+    ),
+]
 
 
 def run(  # noqa: PLR0917 - each is an option of the command
-    command: Annotated[
-        list[str], typer.Argument(help="The training: `-- python train.py ...`, unchanged.")
-    ],
+    command: _Command,
     rule: RuleOption = None,
     pack: PackOption = None,
-    out_dir: Annotated[
-        str | None, typer.Option(help="Folder for the tensors. Default: runs/SCRIPT-TIME.")
-    ] = None,
-    save_interval: Annotated[
-        int, typer.Option(min=1, help="Steps between two that are saved and judged.")
-    ] = 10,
-    stop: Annotated[
-        StopAt,
-        typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
-    ] = StopAt.SERIOUS,
-    patience: Annotated[
-        float, typer.Option(min=0, help="Seconds ahead of SIGTERM for a script that is to stop.")
-    ] = 30.0,
+    out_dir: _OutDir = None,
+    save_interval: _Interval = 10,
+    stop: _Stop = StopAt.SERIOUS,
+    patience: _Patience = 30.0,
+    notify: _Notify = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
 ) -> None:
-    """Run a training script, unchanged, judge it meanwhile and stop it at an issue.
+    """Run a training, unchanged, judge it meanwhile and stop it at an issue.
 
+    The command may be anything that starts Python: a script, `bash train.sh`, `torchrun`.
     Findings of rules that are named stop it; of the rules of a pack all findings are told, and
     the serious ones stop it: of `recommended` numbers that are not finite, a loss that diverges,
     and silence. With `--output json` what the script prints goes to standard error, unless there
@@ -103,18 +118,25 @@ def run(  # noqa: PLR0917 - each is an option of the command
             patience_s=patience,
             required=chosen.names,
             stdout=None if is_table or output_file else _STDERR,
+            notify_url=notify,
         )
         watched = WatchedRun(chosen.all, options, Console(stderr=True))
         status = watched.run(command)
-        has_steps = any(state.counts != Counts() for state in watched.states.values())
-        if has_steps or not is_table or output_file:
-            told = VerdictFormat(output.value)
-            _print_verdicts(options.out_dir, watched.states, chosen, told, output_file)
-    if not has_steps:
-        _tell(_NO_STEPS.format(options.out_dir))
-    elif is_table:
-        typer.echo(f"tensors: {options.out_dir}")
+        _print_run(watched, chosen, output, output_file)
     raise typer.Exit(status)
+
+
+def _print_run(
+    watched: WatchedRun, chosen: ChosenRules, output: OutputFormat, file: Path | None
+) -> None:
+    """Print what came out of a run, and where its tensors are."""
+    is_table = output is OutputFormat.TABLE
+    if watched.has_steps or not is_table or file:
+        _print_verdicts(watched.out_dir, watched.states, chosen, VerdictFormat(output.value), file)
+    if not watched.has_steps:
+        _tell(_NO_STEPS.format(watched.out_dir, watched.why_nothing))
+    elif is_table:
+        typer.echo(f"tensors: {watched.out_dir}")
 
 
 def evaluate(
@@ -128,14 +150,17 @@ def evaluate(
 ) -> None:
     """Judge a stored run; exit status 0: no issue, 1: an issue found, 2: could not judge.
 
-    Of a pack it is enough that some rule could judge: not every rule fits every training. Those
-    that did not are told with the reason, in JUnit's format as skipped. A rule that is named must
-    be able to judge, and no rule may fail.
+    Without --rule and --pack the rules are those that the run itself asks for, or else the pack
+    `recommended`. Of these, and of a pack, it is enough that some rule could judge: not every rule
+    fits every training. Those that did not are told with the reason, in JUnit's format as skipped.
+    A rule that is named must be able to judge, and no rule may fail.
     """
     with mistakes():
-        chosen = ChosenRules.of(rule, pack)
+        chosen = ChosenRules.for_run(open_store(path), rule, pack)
         _check_file(output_file)
         _tell_cautions(chosen)
+        for problem in chosen.problems:
+            _tell(problem)
         check_has_steps(path)
         with progress() as bar:
             states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -31,15 +31,21 @@ __all__ = ["plot", "tensors"]
 _CollectionOption = Annotated[
     str | None, typer.Option("--collection", help="Only tensors of this collection.")
 ]
+_NO_COLLECTION: Final = "in no collection"
 
 
 def tensors(
     path: RunArgument,
     regex: RegexOption = None,
     collection: _CollectionOption = None,
+    every: Annotated[bool, typer.Option("--all", help="List every tensor.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the tensors of a run, with their steps, newest shape and type, and collections."""
+    """List what a run saved: a line for each collection, or one for each tensor.
+
+    Tensors are listed, with their steps, newest shape and type, and collections, by --all, --regex,
+    --collection, and as JSON.
+    """
     with mistakes():
         trial = open_run(path)
         names = trial.select_tensors(regex, collection)
@@ -49,14 +55,42 @@ def tensors(
         described = {name: trial.tensor(name).description() for name in names}
         typer.echo(json.dumps(_facts(trial, described), indent=2))
         return
+    is_listed = every or bool(regex) or collection is not None
+    Console().print(_tensors_table(trial, names) if is_listed else _collections_table(trial, names))
+    numbers = {"tensor": len(names), "step": len(trial.steps()), "worker": len(trial.workers())}
+    typer.echo(", ".join(counted(number, noun) for noun, number in numbers.items()))
+    if not is_listed:
+        typer.echo("--all, --regex and --collection list the tensors")
+
+
+def _tensors_table(trial: Trial, names: Sequence[str]) -> Records:
     facts = _facts(trial, {name: trial.tensor(name).facts() for name in names})
     table = Records(*facts[0], whole=("shape", "type"))
     for fact in facts:
         cells = (", ".join(v) if isinstance(v, list) else str(v) for v in fact.values())
         table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table)
-    numbers = {"tensor": len(facts), "step": len(trial.steps()), "worker": len(trial.workers())}
-    typer.echo(", ".join(counted(number, noun) for noun, number in numbers.items()))
+    return table
+
+
+def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
+    """Return a line for each collection that has tensors, and one for those that are in none."""
+    from rule_runtime.trial.notebook import steps_text  # noqa: PLC0415 - loads numpy
+
+    collections, modes = trial.collections(), trial.modes()
+    members: dict[str, list[str]] = {name: [] for name in (*sorted(collections), _NO_COLLECTION)}
+    for name in names:
+        holders = [key for key, of in collections.items() if name in of.tensor_names]
+        for holder in holders or [_NO_COLLECTION]:
+            members[holder].append(name)
+    table = Records("collection", "tensors", "steps", "an example", whole=("tensors",))
+    for holder, held in members.items():
+        steps = {
+            mode: {step for name in held for step in trial.tensor(name).steps(mode=mode)}
+            for mode in modes
+        }
+        if held:
+            table.add_row(holder, str(len(held)), steps_text(steps), held[0])
+    return table
 
 
 def _facts(trial: Trial, told: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -60,7 +60,8 @@ PackOption = Annotated[
     str | None,
     typer.Option(
         "--pack",
-        help=f"Rules that belong together: {_PACKS}. Default without --rule: recommended.",
+        help=f"Rules that belong together: {_PACKS}. Default without --rule: those that a stored "
+        "run asks for, else recommended.",
         autocompletion=complete_pack,
     ),
 ]
@@ -87,10 +88,14 @@ class ChosenRules:
     Attributes:
         named: Those that were named, by the text that names each.
         pack: The pack, if one was named, or else where nothing was.
+        asked: Those that the run itself asks for, where nothing was named.
+        problems: Why others that it asks for are left out.
     """
 
     named: Sequence[tuple[str, Rule]]
     pack: Pack | None
+    asked: Sequence[tuple[str, Rule]] = ()
+    problems: Sequence[str] = ()
 
     @classmethod
     def of(cls, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
@@ -107,10 +112,34 @@ class ChosenRules:
         named = [parse_rule(text) for text in rules or ()]
         return cls(named, find_pack(pack or "recommended") if pack or not named else None)
 
+    @classmethod
+    def for_run(cls, store: Store, rules: Sequence[str] | None, pack: str | None) -> ChosenRules:
+        """Return the rules of a command's options, or else those that a stored run asks for.
+
+        Args:
+            store: The trial's root.
+            rules: What `--rule` said.
+            pack: What `--pack` said.
+
+        Raises:
+            ValueError: As of `of`, or no rule that the run asks for can be made here.
+            StorageError: The storage cannot be read.
+        """
+        if rules or pack:
+            return cls.of(rules, pack)
+        from rule_runtime.live_page.run_rules import RunRules  # noqa: PLC0415 - few need it
+
+        of_run = RunRules(store, lambda: ())
+        asked = of_run.asked()
+        problems = [f"{each.name}: {each.details}" for each in of_run.left_out]
+        if problems and not asked:
+            raise ValueError(f"{'; '.join(problems)}; say --rule or --pack")
+        return cls((), None, asked, problems) if asked else cls.of(None, None)
+
     @property
     def all(self) -> list[tuple[str, Rule]]:
         """Every rule, with the name under which it is told."""
-        return [*self.named, *(self.pack.rules().items() if self.pack else ())]
+        return [*self.named, *self.asked, *(self.pack.rules().items() if self.pack else ())]
 
     @property
     def names(self) -> list[str]:

@@ -11,12 +11,12 @@ import typer
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.options import (
     Bar,
-    ChosenRules,
     OutputFormat,
     OutputOption,
     PackOption,
     RuleOption,
     RunArgument,
+    judged_or_stored,
     mistakes,
     progress,
 )
@@ -41,9 +41,10 @@ def report(
 ) -> None:
     """Write a page about a run: what rules found, losses, gradients, how it was configured.
 
-    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors, and where
-    there are none, the run is judged by the pack `recommended`. What is told is where the page is;
-    as JSON also what rules found.
+    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors; other
+    rules that the job asks for are judged now, and where it asks for none and none are stored,
+    those of the pack `recommended`. What is told is where the page is; as JSON also what rules
+    found.
     """
     with mistakes():
         with progress() as bar:
@@ -74,17 +75,20 @@ def _made(path: str, rule: list[str] | None, pack: str | None, bar: Bar) -> Html
 def _verdicts(
     store: SharedReads, rule: list[str] | None, pack: str | None, bar: Bar
 ) -> Sequence[JobVerdict]:
-    from rule_runtime.reporting.job_verdicts import (  # noqa: PLC0415 - loads all rules
+    from rule_runtime.evaluation.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.live_page.run_rules import RunRules  # noqa: PLC0415 - loads all rules
+    from rule_runtime.reporting.job_verdicts import (  # noqa: PLC0415 - as above
         stored_verdicts,
         verdicts_of,
     )
-    from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415
+    from rule_runtime.reporting.run_reading import current_run_of  # noqa: PLC0415 - as above
 
-    if not (rule or pack):
-        stored = stored_verdicts(store.uri, current_run_of(store))
-        if stored:
-            return stored
-    from rule_runtime.evaluation.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
-
-    chosen = ChosenRules.of(rule, pack)
-    return verdicts_of(judge_stored_run(store, chosen.all, on_start=bar.begin, on_judged=bar.done))
+    rules = judged_or_stored(store, rule, pack)
+    chosen = rules.find() if isinstance(rules, RunRules) else rules
+    states = (
+        judge_stored_run(store, chosen, on_start=bar.begin, on_judged=bar.done) if chosen else {}
+    )
+    judged = verdicts_of(states)
+    if not isinstance(rules, RunRules):
+        return judged
+    return rules.shown(judged, stored_verdicts(store.uri, current_run_of(store)))

@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
-from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from hook_layer.autopatch import FRAMEWORKS
+from hook_layer.autopatch.run_notes import RunNotes
 from hook_layer.storage.base import open_store
 from hook_layer.storage.probing import check_writable
 from rule_runtime.cli.evaluation import ExitStatus, exit_status
 from rule_runtime.cli.run_configuration import rule_configurations
+from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
+from rule_runtime.embedded.commands import (
+    hooked_command,
+    hooked_environment,
+    script_name,
+    why_nothing,
+)
 from rule_runtime.embedded.exit_mark import mark_exit
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.embedded.watched_script import hooked_command, script_name, watch_process
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.evaluation.state import Counts, EvaluationState
 from rule_runtime.trial.run_files import named_run
 
 __all__ = ["INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedRun", "default_out_dir"]
@@ -45,6 +52,7 @@ class RunOptions:
         patience_s: Seconds that the script may take to end once it was asked to.
         required: Names of the rules each of which must be able to judge.
         stdout: File descriptor that the script's standard output goes to; None: ours.
+        notify_url: Where messages about the run are posted; None: nowhere.
     """
 
     out_dir: str
@@ -53,6 +61,7 @@ class RunOptions:
     patience_s: float
     required: Sequence[str] = ()
     stdout: int | None = None
+    notify_url: str | None = field(default=None, repr=False)
 
 
 class WatchedRun:
@@ -63,19 +72,23 @@ class WatchedRun:
         options: How the script is watched.
         told: Where changes of status are told.
 
+    Attributes:
+        why_nothing: Why nothing was captured, if that is so, once the command has ended.
+
     Raises:
-        ValueError: The folder's URI cannot be opened.
+        ValueError: The folder's URI cannot be opened, or `notify_url` is none.
         StorageError: Nothing can be written there.
     """
+
+    why_nothing = ""
 
     def __init__(
         self, rules: Sequence[tuple[str, Rule]], options: RunOptions, told: Console
     ) -> None:
         self._rules = rules
         self._options = options
-        self._told = told
-        self._statuses: dict[str, RuleStatus] = {}
-        self._has_told_of_stop = self._has_told_of_more = False
+        job = Path(options.out_dir).name
+        self._telling = RunTelling(job, options.stops, told, options.notify_url)
         check_writable(options.out_dir)
         self._store = store = open_store(options.out_dir)
         self._judge = LiveJudge(
@@ -84,6 +97,16 @@ class WatchedRun:
             stops=lambda name: name in options.stops,
             earlier_run=named_run(store),
         )
+
+    @property
+    def out_dir(self) -> str:
+        """Folder or URI of its tensors."""
+        return self._options.out_dir
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there was anything to judge."""
+        return any(state.counts != Counts() for state in self.states.values())
 
     @property
     def states(self) -> Mapping[str, EvaluationState]:
@@ -97,32 +120,45 @@ class WatchedRun:
             command: The command of the user.
 
         Raises:
-            ValueError: It is no script of Python, there is none of its name, or rules ask for what
-                cannot be had together.
+            ValueError: There is no such script or command, or rules ask for what cannot be had
+                together.
             OSError: It cannot be run.
             StorageError: What it stores cannot be read.
         """
-        with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
-            config = Path(folder) / "stepwatch.json"
-            config.write_text(json.dumps(self._configuration()))
-            end = watch_process(
-                hooked_command(command, config),
-                self._judge,
-                patience_s=self._options.patience_s,
-                on_news=self._tell,
-                stdout=self._options.stdout,
-                # A hook that the script makes by a file is made by this one.
-                environment={OWN_VARIABLE: str(config)},
-            )
+        try:
+            end = self._watch(command)
+            self._telling.end(end)
+        except BaseException as error:
+            self._telling.broke_off(error)
+            raise
+        finally:
+            self._telling.close()
         mark_exit(self._store, self._judge.run, end.status)
         if end.was_interrupted:
-            self._told.print("the script was interrupted", soft_wrap=True)
+            self._telling.line("the script was interrupted")
             return INTERRUPTED
         verdict = exit_status(self.states, required=self._options.required)
         if verdict is ExitStatus.ISSUE_FOUND or end.status == 0:
             return verdict
-        self._told.print(f"the script ended with status {end.status}", soft_wrap=True)
+        self._telling.line(f"the script ended with status {end.status}")
         return SCRIPT_FAILED
+
+    def _watch(self, command: Sequence[str]) -> ProcessEnd:
+        with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
+            config, notes_folder = Path(folder) / "stepwatch.json", Path(folder) / "notes"
+            config.write_text(json.dumps(self._configuration()))
+            notes = RunNotes.make(notes_folder, FRAMEWORKS)
+            end = watch_process(
+                hooked_command(command, config),
+                self._judge,
+                patience_s=self._options.patience_s,
+                on_news=lambda: self._telling.changes(self.states, self._judge.stopped_by),
+                stdout=self._options.stdout,
+                environment=hooked_environment(config, notes_folder),
+                trainings=lambda: notes.trainings,
+            )
+            self.why_nothing = why_nothing(notes)
+        return end
 
     def _configuration(self) -> dict[str, Any]:
         pack = find_pack("recommended").with_interval(self._options.save_interval)
@@ -141,34 +177,6 @@ class WatchedRun:
                 "CollectionConfigurations": [each.to_json() for each in collections],
             },
         }
-
-    def _tell(self) -> None:
-        for name, state in self.states.items():
-            if self._statuses.get(name, RuleStatus.IN_PROGRESS) is state.status:
-                continue
-            self._statuses[name] = state.status
-            if state.status is RuleStatus.ISSUES_FOUND:
-                details = status_details(name, state).rpartition("\n")[2]
-                self._told.print(f"{name}: {details}", style="red", markup=False, soft_wrap=True)
-                self._tell_that_it_goes_on(name)
-        stopped_by = self._judge.stopped_by
-        if stopped_by is not None and not self._has_told_of_stop:
-            self._has_told_of_stop = True
-            self._told.print(
-                f"the training is asked to stop because of {stopped_by}",
-                markup=False,
-                soft_wrap=True,
-            )
-
-    def _tell_that_it_goes_on(self, name: str) -> None:
-        stops = self._options.stops
-        if stops and name not in stops and not self._has_told_of_more:
-            self._has_told_of_more = True
-            self._told.print(
-                "the training goes on: serious issues alone stop it; `--stop any` stops at any",
-                markup=False,
-                soft_wrap=True,
-            )
 
 
 def default_out_dir(command: Sequence[str]) -> str:

@@ -24,10 +24,13 @@ _BELOW: Final = ("", "debug-output")
 """Where a run lies below the folder of its job."""
 
 
+_Job = Annotated[
+    str, typer.Argument(help="Name of the training job, or folder or s3:// URI of its run.")
+]
+
+
 def status(  # noqa: PLR0917 - each is an option of the command
-    job: Annotated[
-        str, typer.Argument(help="Name of the training job, or folder or s3:// URI of its run.")
-    ],
+    job: _Job,
     output_path: Annotated[
         str | None,
         typer.Option(help="Where the job of a name writes. Default: what SageMaker says."),

@@ -23,21 +23,21 @@ __all__ = ["ui"]
 _REMOTE_INTERVAL_S = 5.0
 _LOCAL_INTERVAL_S = 1.0
 
+_Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any that is free.")]
+_Host = Annotated[str, typer.Option(help="Where to listen; other machines need --expose.")]
+_Expose = Annotated[
+    bool,
+    typer.Option("--expose", help="Allow a host that others reach: whoever does sees the run."),
+]
+
 
 def ui(  # noqa: PLR0917 - each is an option of the command
     path: RunArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 for any that is free.")
-    ] = 8400,
-    host: Annotated[str, typer.Option(help="Where to listen; other machines need --expose.")] = (
-        "127.0.0.1"
-    ),
-    expose: Annotated[
-        bool,
-        typer.Option("--expose", help="Allow a host that others reach: whoever does sees the run."),
-    ] = False,
+    port: _Port = 8400,
+    host: _Host = "127.0.0.1",
+    expose: _Expose = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show a run in the browser while it trains: verdicts, losses, gradients; ends with Ctrl-C.

@@ -199,6 +199,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
     """
     reading = numbers.reading
     state = "has ended" if reading.has_ended else "goes on"
+    state = state if reading.stop is None else reading.end
     last = "no step yet" if reading.last_step is None else f"step {reading.last_step}"
     told = harmless(f"{numbers.name}: {last}, {reading.num_steps} saved, {state}")
     title = Text(told, style="bold")

@@ -1,32 +1,26 @@
-"""Running a training script, unchanged, with a hook in it, beside the rules that judge it."""
+"""Running a command whose script has a hook in it, beside the rules that judge it."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from hook_layer.storage.base import StorageError
 from rule_runtime.embedded.live_judge import LiveJudge
 
-__all__ = ["ProcessEnd", "hooked_command", "script_name", "watch_process"]
+__all__ = ["ProcessEnd", "watch_process"]
 
 logger = logging.getLogger("stepwatch")
 
-_PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
-_WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
-"""Switches of Python of which the last has a value, behind it or as the next argument."""
-_LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
 _TURN_S: Final = 0.2
 """Longest time between two looks at the folder, seconds."""
 _INTERRUPT_S: Final = 2.0
@@ -48,82 +42,6 @@ class ProcessEnd:
     was_interrupted: bool = False
 
 
-def hooked_command(command: Sequence[str], config: Path) -> list[str]:
-    """Return the command that runs the same script with a hook in it.
-
-    Args:
-        command: `python SCRIPT ...`, `python -m MODULE ...` or `SCRIPT.py ...`.
-        config: Configuration file of the hook.
-
-    Raises:
-        ValueError: It is none of these, there is no such script, or that Python does not have this
-            package.
-        OSError: There is no such Python.
-    """
-    program, *arguments = command
-    if program.endswith(".py"):
-        program, arguments = sys.executable, [program, *arguments]
-    elif _PYTHON.fullmatch(Path(program).name) is None:
-        raise ValueError(
-            f"{program!r} is neither Python nor a script of it: write `-- python train.py ...`; "
-            "for launchers that start Python themselves switch the start-up file on "
-            "(`stepwatch autopatch on`) and set STEPWATCH_CONFIG"
-        )
-    switches, arguments = _divided(arguments)
-    if not arguments:
-        raise ValueError(f"{' '.join(command)!r} names no script: write `-- python train.py ...`")
-    if arguments[0] != "-m" and not Path(arguments[0]).is_file():
-        raise ValueError(f"{arguments[0]}: there is no such script")
-    _check_python(program)
-    return [program, *switches, "-m", "hook_layer", "--config", str(config), *arguments]
-
-
-def script_name(command: Sequence[str]) -> str:
-    """Return the name of the script or module that a command runs, without folder and package.
-
-    Args:
-        command: As of `hooked_command`.
-    """
-    program, *arguments = command
-    script = [program] if program.endswith(".py") else _divided(arguments)[1]
-    if script[:1] == ["-m"]:
-        return script[1].removesuffix(".__main__").rpartition(".")[2]
-    return Path(script[0]).stem if script else "script"
-
-
-def _divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the switches of Python, and the script or `-m MODULE` with what stands behind it.
-
-    The latter is empty where there is none.
-    """
-    rest = list(arguments)
-    switches: list[str] = []
-    while rest and rest[0].startswith("-"):
-        switch = rest.pop(0)
-        if switch == "-":  # the script comes by standard input
-            return switches, []
-        found = None if switch.startswith("--") else _WITH_VALUE.search(switch)
-        takes_next = switch == _LONG_WITH_VALUE or (found is not None and not found["value"])
-        following = [rest.pop(0)] if takes_next and rest else []
-        if found is None or found["letter"] in "WX":
-            switches += [switch, *following]
-            continue
-        if found["others"]:
-            switches.append(f"-{found['others']}")
-        module = [found["value"]] if found["value"] else following
-        return switches, ["-m", *module, *rest] if found["letter"] == "m" and module else []
-    return switches, rest
-
-
-def _check_python(program: str) -> None:
-    look = "import importlib.util as u, sys; sys.exit(u.find_spec('hook_layer') is None)"
-    if subprocess.run([program, "-c", look], check=False).returncode != 0:  # noqa: S603 - see above
-        raise ValueError(
-            f"{program!r} is a Python in which stepwatch is not installed: install it there, or "
-            f"give the one that has it, {sys.executable}"
-        )
-
-
 def watch_process(
     command: Sequence[str],
     judge: LiveJudge,
@@ -132,13 +50,14 @@ def watch_process(
     on_news: Callable[[], None] = lambda: None,
     stdout: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
+    trainings: Callable[[], Sequence[int] | None] = lambda: None,
 ) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
-    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL. At Ctrl-C
-    it is waited for, and judged as far as it came; once more is SIGTERM, then SIGKILL. A SIGTERM to
-    this process is passed on to it. A storage that cannot be read for a while costs no training: it
-    is told once, and looked at again.
+    A training that was asked to stop and does not end in time gets SIGTERM, then SIGKILL; a command
+    goes on behind it. At Ctrl-C it is waited for, and judged as far as it came; once more is
+    SIGTERM, then SIGKILL. A SIGTERM to this process is passed on to it. A storage that cannot be
+    read for a while costs no training: it is told once, and looked at again.
 
     Args:
         command: The command.
@@ -147,6 +66,8 @@ def watch_process(
         on_news: Called whenever verdicts may have changed.
         stdout: File descriptor that its standard output goes to; None: the one of this process.
         environment: Variables that it has besides those of this process.
+        trainings: Returns which of the processes that it started train; None where that is not
+            known, and it counts as the training itself.
 
     Raises:
         OSError: The command cannot be run.
@@ -154,35 +75,82 @@ def watch_process(
         SystemExit: This process was sent SIGTERM.
     """
     with _termination_raises():
-        process = subprocess.Popen(  # noqa: S603 - the user's own
+        started = subprocess.Popen(  # noqa: S603 - the user's own
             list(command),
             env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
             stdout=stdout,
         )
-        insistence = _Insistence(process, patience_s)
-        looks = _Looks(judge)
-        was_interrupted = False
+        process = _Processes(started, trainings)
         try:
-            try:
-                while not _has_ended(process):
-                    if looks.try_one():
-                        on_news()
-                    if judge.stopped_by is not None:
-                        insistence.go_on()
-            except KeyboardInterrupt:
-                was_interrupted = True
-                _wait_for_interrupted(process, patience_s)
+            was_interrupted = _watch(process, judge, patience_s, on_news)
         except BaseException:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(patience_s)
+            process.signal_all(signal.SIGTERM)
+            process.has_ended_in(patience_s)
             raise
     judge.look(is_over=True)
     on_news()
-    return ProcessEnd(process.returncode, was_interrupted)
+    return ProcessEnd(started.returncode, was_interrupted)
 
 
-def _wait_for_interrupted(process: subprocess.Popen[bytes], patience_s: float) -> None:
+def _watch(
+    process: _Processes, judge: LiveJudge, patience_s: float, on_news: Callable[[], None]
+) -> bool:
+    """Watch a process to its end, and return whether somebody pressed Ctrl-C."""
+    insistence = _Insistence(process, patience_s)
+    looks = _Looks(judge)
+    try:
+        while not process.has_ended_in(_TURN_S):
+            if looks.try_one():
+                on_news()
+            if judge.stopped_by is not None:
+                insistence.go_on()
+    except KeyboardInterrupt:
+        _wait_for_interrupted(process, patience_s)
+        return True
+    return False
+
+
+class _Processes:
+    """A command, and the processes behind it that train.
+
+    Args:
+        command: The command.
+        trainings: As of `watch_process`.
+    """
+
+    def __init__(
+        self, command: subprocess.Popen[bytes], trainings: Callable[[], Sequence[int] | None]
+    ) -> None:
+        self._command = command
+        self._trainings = trainings
+
+    def has_ended_in(self, timeout_s: float | None) -> bool:
+        """Wait for the command, so many seconds at most; tell whether it ended."""
+        try:
+            self._command.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to the command, and to what trains behind it: a shell passes none on."""
+        self._send(number, {self._command.pid, *(self._trainings() or ())})
+
+    def signal_trainings(self, number: signal.Signals) -> None:
+        """Send a signal to what trains."""
+        trainings = self._trainings()
+        self._send(number, [self._command.pid] if trainings is None else trainings)
+
+    def _send(self, number: signal.Signals, pids: Iterable[int]) -> None:
+        for pid in pids:
+            if pid == self._command.pid:
+                self._command.send_signal(number)
+                continue
+            with suppress(OSError):  # it has just ended
+                os.kill(pid, number)
+
+
+def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
     """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL.
 
     It mostly got the interrupt as well. A second one would break off what its hook stores, so it is
@@ -191,15 +159,13 @@ def _wait_for_interrupted(process: subprocess.Popen[bytes], patience_s: float) -
     grace_s = max(_INTERRUPT_S, patience_s) if _terminal_tells_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            try:
-                process.wait(grace_s)
-            except subprocess.TimeoutExpired:
+            if not process.has_ended_in(grace_s):
                 if number is signal.SIGTERM:
-                    process.send_signal(signal.SIGINT)
-                process.wait()
+                    process.signal_all(signal.SIGINT)
+                process.has_ended_in(None)
         except KeyboardInterrupt:  # noqa: PERF203 - each turn waits
-            process.send_signal(number)
-    process.wait()
+            process.signal_all(number)
+    process.has_ended_in(None)
 
 
 def _terminal_tells_all() -> bool:
@@ -229,14 +195,6 @@ def _termination_raises() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    try:
-        process.wait(_TURN_S)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
 class _Looks:
     """Looks of a judge at a run that goes on: one that fails is told, once, and made again.
 
@@ -260,14 +218,14 @@ class _Looks:
 
 
 class _Insistence:
-    """Ends a process that was asked to stop and does not: SIGTERM in time, then SIGKILL.
+    """Ends a training that was asked to stop and does not: SIGTERM in time, then SIGKILL.
 
     Args:
         process: The process.
         patience_s: Seconds ahead of each signal.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], patience_s: float) -> None:
+    def __init__(self, process: _Processes, patience_s: float) -> None:
         self._process = process
         self._patience_s = patience_s
         self._due_at: float | None = None
@@ -280,5 +238,5 @@ class _Insistence:
         elif now >= self._due_at:
             number = next(self._signals, None)
             if number is not None:
-                self._process.send_signal(number)
+                self._process.signal_trainings(number)
             self._due_at = now + self._patience_s

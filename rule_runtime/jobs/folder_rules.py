@@ -13,11 +13,11 @@ from rule_runtime.embedded.result_writer import ResultWriter
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
 from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.jobs.asked_rules import AskedRule, asked_rules
 from rule_runtime.jobs.summary import is_final
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
+    from rule_runtime.configuration.asked_rules import AskedRule
     from rule_runtime.evaluation.rule import Rule
     from rule_runtime.jobs.job_files import JobFiles
 
@@ -55,7 +55,8 @@ class FolderRules:
                 entry of `job.json` names no rule; the others have judged.
             StorageError: The run cannot be read, or the verdicts cannot be written.
         """
-        asked, problems = asked_rules(self._files.rule_configurations(job) or ())
+        found, problems = self._files.asked_rules(job)
+        asked = found or {}
         left = [name for name in asked if self._files.result(name, job) is None]
         tried = {name: self._made(name, asked[name]) for name in left}
         made = {name: rule for name, rule in tried.items() if not isinstance(rule, _Unmade)}

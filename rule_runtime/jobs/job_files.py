@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hook_layer.format.errors import FormatError, JobFileError
+from hook_layer.format.errors import FormatError
 from hook_layer.format.job_file import (
-    MAX_JOB_FILE_BYTES,
     JobFile,
     StopFile,
-    parse_job_file,
-    parse_stop_file,
 )
 from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError
 from hook_layer.storage.small_files import read_small
+from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
 from rule_runtime.evaluation.result_file import (
     MAX_RESULT_BYTES,
     RESULTS_PREFIX,
@@ -26,7 +24,9 @@ from rule_runtime.evaluation.result_file import (
     result_place,
 )
 from rule_runtime.jobs.job_location import read_configuration
+from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.run_files import read_end_marker
+from rule_runtime.trial.stop_request import read_stop_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,14 +124,8 @@ class JobFiles:
 
     def job_file(self) -> JobFile | None:
         """Return `job.json` of the run that is meant; None while it has not begun."""
-        try:
-            job = read_small(self._find_root(), JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
-        except ObjectNotFoundError:
-            return None
-        except JobFileError as error:
-            logger.warning("%s", error)
-            return None
-        return None if job.run_id == self._earlier_run else job
+        job = usable_job_file(self._find_root())
+        return None if job is None or job.run_id == self._earlier_run else job
 
     def configuration(self) -> Mapping[str, Any] | None:
         """Return the hook's configuration as `prepare` stored it; None if there is none."""
@@ -139,17 +133,23 @@ class JobFiles:
             self._configuration = read_configuration(self._configuration_uri, self._open_store)
         return self._configuration
 
-    def rule_configurations(self, job: JobFile | None) -> list[Mapping[str, Any]] | None:
-        """Return the rules that the job asks for; None where the deployed ones apply.
+    def asked_rules(
+        self, job: JobFile | None
+    ) -> tuple[Mapping[str, AskedRule] | None, tuple[str, ...]]:
+        """Return the rules that the job asks for, and what is wrong with how it does.
 
         Args:
             job: The run's `job.json`; None while it has not begun.
+
+        Returns:
+            The rules by name, None where the deployed ones apply; and why entries are left out.
         """
+        asked: object
         if job is not None:
             asked = job.debug_rule_configurations
-            return None if asked is None else list(asked)
-        found = (self.configuration() or {}).get("DebugRuleConfigurations")
-        return found if isinstance(found, list) else None
+        else:
+            asked = (self.configuration() or {}).get("DebugRuleConfigurations")
+        return asked_rules(asked) if isinstance(asked, (list, tuple)) else (None, ())
 
     def result(self, rule_configuration_name: str, job: JobFile | None) -> RuleResult | None:
         """Return what a rule came to in a run; None while it has come to nothing.
@@ -181,24 +181,18 @@ class JobFiles:
         """
         if job is None:
             return RunLife()
-        marker, stop = read_end_marker(self.root), self._stop_file()
+        marker = read_end_marker(self.root)
         has_ended = marker is not None and marker.run_id in (None, job.run_id)
         return RunLife(
             has_begun=True,
             has_ended=has_ended,
             exit_status=marker.exit_status if marker is not None and has_ended else None,
-            is_asked_to_stop=stop is not None and stop.run_id in (None, job.run_id),
+            is_asked_to_stop=read_stop_request(self.root, job.run_id) is not None,
         )
 
     def ask_to_stop(self, request: StopFile) -> None:
         """Write `stop.json`."""
         self.root.put(STOP_FILE, request.encode())
-
-    def _stop_file(self) -> StopFile | None:
-        try:
-            return read_small(self.root, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
-        except (ObjectNotFoundError, JobFileError):
-            return None
 
     @staticmethod
     def _result(store: Store, key: str, job: JobFile | None) -> RuleResult | None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rule_runtime.jobs.asked_rules import asked_rules
 from rule_runtime.jobs.deployment import Deployment, DeploymentError
 
 if TYPE_CHECKING:
@@ -38,9 +37,8 @@ class JobRules:
         Args:
             job: The run's `job.json`; None while it has not begun.
         """
-        asked = self._files.rule_configurations(job)
-        if asked is not None:
-            rules, problems = asked_rules(asked)
+        rules, problems = self._files.asked_rules(job)
+        if rules is not None:
             for problem in problems:
                 if problem not in self._told:
                     logger.warning("%s", problem)
@@ -54,7 +52,7 @@ class JobRules:
 
     def is_complete(self, job: JobFile | None) -> bool:
         """Tell whether no further rule can come to be known while the job runs."""
-        return self._files.rule_configurations(job) is not None or bool(self._deployed)
+        return self._files.asked_rules(job)[0] is not None or bool(self._deployed)
 
     @cached_property
     def _deployed(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from hook_layer.collections import CollectionKeys
@@ -12,19 +13,31 @@ from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import steps_of
 from rule_runtime.configuration.packs import Pack, find_pack
 from rule_runtime.configuration.sdk_objects import as_rule
+from rule_runtime.jobs.rule_needs import RuleNeeds
 from rule_runtime.jobs.save_steps import SaveSteps
+from rule_runtime.jobs.validation_steps import without_validation
 
-__all__ = ["deployed_collections", "unsaved_for_deployed", "with_packs"]
+__all__ = ["PackRule", "deployed_collections", "unsaved_for_deployed", "with_packs"]
 
 _DEPLOYED: Final = "recommended"
 """The pack that a deployment judges by unless it is configured otherwise."""
 _ALWAYS_SAVED: Final = frozenset({CollectionKeys.LOSSES})
 
-PackNeeds = Mapping[str, tuple[CollectionConfig, ...]]
-"""What is saved for the rules of packs, by their names."""
+
+@dataclass(frozen=True)
+class PackRule:
+    """What is special about a rule that came by a pack.
+
+    Attributes:
+        pack: Name of the pack.
+        collections: What it needs saved, as often and in the form of its pack.
+    """
+
+    pack: str
+    collections: tuple[CollectionConfig, ...]
 
 
-def with_packs(rules: object) -> tuple[tuple[Rule, ...], PackNeeds]:
+def with_packs(rules: object) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]:
     """Return rules with those of packs in place of the packs.
 
     Args:
@@ -32,7 +45,7 @@ def with_packs(rules: object) -> tuple[tuple[Rule, ...], PackNeeds]:
             stand alone. A rule of the list counts in place of a pack's rule of the same name.
 
     Returns:
-        The rules, and what each of a pack needs saved, as often and in the form of its pack.
+        The rules, and what is special about those that came by a pack, by their names.
 
     Raises:
         TypeError: Something is neither a rule nor a pack.
@@ -46,16 +59,16 @@ def with_packs(rules: object) -> tuple[tuple[Rule, ...], PackNeeds]:
     listed = [_pack(each) if isinstance(each, (str, Pack)) else as_rule(each) for each in alone]
     own = {each.name for each in listed if isinstance(each, Rule)}
     found: list[Rule] = []
-    needs: dict[str, tuple[CollectionConfig, ...]] = {}
+    of_packs: dict[str, PackRule] = {}
     for each in listed:
         if isinstance(each, Rule):
             found.append(each)
             continue
-        needs_of_pack = _needs(each)
+        needs = _needs(each)
         for name in each.parameters.keys() - own:
-            needs[name] = needs_of_pack[name]
+            of_packs[name] = PackRule(each.name, needs[name])
         found += [_configured(each, name) for name in each.parameters if name not in own]
-    return tuple(found), needs
+    return tuple(found), of_packs
 
 
 def deployed_collections() -> tuple[CollectionConfig, ...]:
@@ -64,7 +77,7 @@ def deployed_collections() -> tuple[CollectionConfig, ...]:
 
 
 def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return what is to be told of rules that are deployed by default and lack collections.
+    """Return what is to be told of rules that are deployed by default and lack what they judge.
 
     Args:
         hook: What the hook saves.
@@ -85,7 +98,16 @@ def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
         f"find_pack({_DEPLOYED!r}).collections() of rule_runtime.configuration.packs to its "
         "collection_configs; or rules=[...], if others judge the job"
     )
-    return (text,) if lacking else ()
+    return (text,) if lacking else _unvalidated(hook)
+
+
+def _unvalidated(hook: DebuggerHookConfig) -> tuple[str, ...]:
+    """Return which deployed rules hardly get a loss of validation."""
+    pack = find_pack(_DEPLOYED)
+    needs = [RuleNeeds.of(_configured(pack, name), rule) for name, rule in pack.rules().items()]
+    named = {each.name: each for each in hook.collection_configs or ()}
+    always = {name: CollectionConfig(name) for name in _ALWAYS_SAVED}
+    return tuple(without_validation(needs, {**always, **named}, hook.hook_parameters or {}))
 
 
 def _pack(given: str | Pack) -> Pack:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
@@ -11,22 +10,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from hook_layer.configuration.configuration_file import (
-    MAX_CONFIGURATION_BYTES,
-    OWN_VARIABLE,
-    ConfigurationFile,
-)
-from hook_layer.configuration.hook_json import parse_hook_configuration
-from rule_runtime.configuration.actions import as_actions, listed_actions
-from rule_runtime.configuration.debug_configuration import DebugConfiguration
+from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
+from rule_runtime.jobs.hook_document import checked_document, store_document
+from rule_runtime.jobs.job_wishes import JobWishes
 from rule_runtime.jobs.other_than_expected import other_place, unsent_messages
-from rule_runtime.jobs.pack_rules import deployed_collections, unsaved_for_deployed, with_packs
+from rule_runtime.jobs.pack_rules import unsaved_for_deployed
 from rule_runtime.jobs.places import (
-    CONFIGURATION_FILE,
     JobPlaces,
     absolute_output_path,
     bucket_of,
@@ -36,11 +29,11 @@ from rule_runtime.jobs.places import (
 )
 from rule_runtime.jobs.prepared_job import Checkpoint, PreparedJob
 from rule_runtime.jobs.requirements import SaidBy, collections_said_by, saved_for_rules
-from rule_runtime.jobs.rule_needs import RuleNeeds
 from rule_runtime.trial.run_files import named_run
 
 if TYPE_CHECKING:
     from rule_runtime.configuration.packs import Pack
+    from rule_runtime.jobs.rule_needs import RuleNeeds
 
 __all__ = ["prepare"]
 
@@ -113,49 +106,24 @@ def prepare(
     now = clock()
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
-    listed, of_packs = with_packs(() if rules is None else rules)
-    if rules is None and hook_config is None:
-        hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
-    configuration = DebugConfiguration.of(
-        output, hook_config=hook_config, rules=listed, actions=actions, tensorboard=tensorboard
-    )
-    if configuration.hook is None and configuration.tensorboard is not None:
-        raise ValueError(
-            "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
-            "hook_config"
-        )
-    checked = [RuleNeeds.checked(rule, of_packs.get(rule.name)) for rule in configuration.rules]
-    needs = [found for found in checked if found]
+    wishes = JobWishes.of(rules, hook_config, actions)
+    configuration = wishes.configuration(output, tensorboard)
+    needs = wishes.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
-    aws = Aws(session)
-    checkpoint = Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path)
     job = PreparedJob(
         job_name=name,
         output_path=output,
         places=JobPlaces.of(hook_output, name),
         configuration=configuration,
         environment=MappingProxyType({_SWITCH: "0"}),
-        checkpoint=checkpoint,
+        checkpoint=Checkpoint.of(checkpoint_s3_uri, checkpoint_local_path),
         prepared_at=now,
         stage=stage,
         session=session,
     )
+    aws = Aws(session)
     _check_regions(job, aws)
-    if configuration.hook is None:
-        return job
-    document = _document(job, rules=rules, actions=actions)
-    _check_hook(job, document)
-    said_by = collections_said_by(hook_config, listed)
-    job = _with_needs(_with_sources(job, aws), needs, said_by)
-    job = _with_warnings(job, document, is_deployed=rules is None)
-    job = replace(job, session=aws.session)
-    _store(job, _document(job, rules=rules, actions=actions), aws)
-    return replace(
-        job,
-        environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
-        # A run that is resumed keeps its id: it is no earlier one.
-        earlier_run=None if checkpoint else named_run(aws.open_store(job.places.root)),
-    )
+    return job if configuration.hook is None else _stored(job, wishes, needs, aws)
 
 
 def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
@@ -168,6 +136,24 @@ def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
     return unique_job_name(base_job_name or "", now)
 
 
+def _stored(
+    job: PreparedJob, wishes: JobWishes, needs: Sequence[RuleNeeds], aws: Aws
+) -> PreparedJob:
+    """Return the job with a hook as it is stored for it."""
+    document = checked_document(job, wishes)  # before any file is uploaded
+    said_by = collections_said_by(wishes.hook_config, wishes.rules)
+    job = _with_needs(_with_sources(job, aws), needs, said_by)
+    job = _with_warnings(job, document, is_for_deployed=wishes.is_for_deployed)
+    job = replace(job, session=aws.session)
+    store_document(job, checked_document(job, wishes), aws)
+    return replace(
+        job,
+        environment=MappingProxyType({OWN_VARIABLE: job.places.configuration}),
+        # A run that is resumed keeps its id: it is no earlier one.
+        earlier_run=None if job.checkpoint else named_run(aws.open_store(job.places.root)),
+    )
+
+
 def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:
     """Return the job with what its rules need in what the hook saves, and with what is not."""
     hook = job.configuration.hook or DebuggerHookConfig()
@@ -176,12 +162,12 @@ def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -
 
 
 def _with_warnings(
-    job: PreparedJob, document: Mapping[str, Any], *, is_deployed: bool
+    job: PreparedJob, document: Mapping[str, Any], *, is_for_deployed: bool
 ) -> PreparedJob:
     """Return the job with all its warnings, and log them."""
     hook = job.configuration.hook
     warnings = [*other_place(job), *unsent_messages(document)]
-    if hook is not None and is_deployed and is_in_s3(job.places.root):
+    if hook is not None and is_for_deployed and is_in_s3(job.places.root):
         warnings += unsaved_for_deployed(hook)
     warnings += job.warnings
     for warning in warnings:
@@ -221,33 +207,3 @@ def _with_sources(job: PreparedJob, aws: Aws) -> PreparedJob:
     else:
         rules = with_absolute_sources(rules)
     return replace(job, configuration=replace(job.configuration, rules=rules))
-
-
-def _document(job: PreparedJob, *, rules: object, actions: object) -> dict[str, Any]:
-    """Return the configuration as the hook reads it."""
-    document = {"TrainingJobName": job.job_name, **job.configuration.to_json(job.job_name)}
-    if rules is not None:
-        document.setdefault("DebugRuleConfigurations", [])
-    elif (asked := as_actions(actions)) is not None:
-        asked.update_training_job_prefix_if_not_specified(job.job_name)
-        document["Actions"] = [dict(each.action_parameters) for each in listed_actions(asked)]
-    if job.checkpoint is not None:
-        document["CheckpointConfig"] = job.checkpoint.to_json()
-    return document
-
-
-def _check_hook(job: PreparedJob, document: Mapping[str, Any]) -> None:
-    """Refuse what the hook would refuse."""
-    parse_hook_configuration(ConfigurationFile(document, job.places.configuration, is_own=True))
-
-
-def _store(job: PreparedJob, document: Mapping[str, Any], aws: Aws) -> None:
-    """Store the configuration, if the hook will take it."""
-    _check_hook(job, document)
-    data = json.dumps(document, indent=2).encode()
-    if len(data) > MAX_CONFIGURATION_BYTES:
-        raise ValueError(
-            f"the configuration has {len(data)} bytes, and a hook reads {MAX_CONFIGURATION_BYTES}: "
-            "give it fewer rules or shorter parameters"
-        )
-    aws.open_store(job.places.folder).put(CONFIGURATION_FILE, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ __all__ = ["RuleNeeds"]
 logger = logging.getLogger("stepwatch")
 
 _REGEX: Final = "include_regex"
+_OF_VALIDATION: Final = "eval.save_interval"
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class RuleNeeds:
         own: Names of the collections that its configuration asks for.
         collections: What it needs to judge.
         steps: Global steps that it judges.
+        validation: Collections of which it needs steps of validation, and of how many one.
     """
 
     name: str
     own: frozenset[str]
     collections: tuple[CollectionConfig, ...]
     steps: StepBounds
+    validation: Mapping[str, int]
 
     @classmethod
     def of(
@@ -61,7 +65,12 @@ class RuleNeeds:
             for each in (rule.requires() if of_pack is None else of_pack)
         )
         steps = rule.steps if isinstance(rule, BoundedRule) else StepBounds()
-        return cls(configured.name, own, tuple(needed), steps)
+        validation = {
+            each.name: int(each.parameters[_OF_VALIDATION])
+            for each in rule.requires()
+            if _OF_VALIDATION in each.parameters
+        }
+        return cls(configured.name, own, tuple(needed), steps, validation)
 
     @classmethod
     def checked(

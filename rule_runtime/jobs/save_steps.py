@@ -72,6 +72,17 @@ class SaveSteps:
         """Whether any step is saved: one of the list, or a multiple of the interval in bounds."""
         return self.is_any_of(0, math.inf)
 
+    def most(self, interval: int) -> float:
+        """Return how many steps are saved at most; infinite where nothing says when saving ends.
+
+        Args:
+            interval: Steps between two, for there may be a default.
+        """
+        if self.end is None:
+            return math.inf
+        first = -(-(self.start or 0) // interval) * interval
+        return len(self.listed) + max(0, -(-(self.end - first) // interval))
+
     def is_any_of(self, first: int, end: float) -> bool:
         """Tell whether any step of a range is saved; where no interval is said, every one may be.
 

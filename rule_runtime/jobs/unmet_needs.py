@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.jobs.save_steps import MODES, SaveSteps
+from rule_runtime.jobs.validation_steps import EVAL, too_few, without_validation
 
 if TYPE_CHECKING:
     from rule_runtime.jobs.rule_needs import RuleNeeds
@@ -53,7 +54,12 @@ class SavedCollections:
             if rule.name not in lacking and (told := self._idle(rule))
         }
         others = [rule for rule in rules if rule.name not in (*lacking, *idle)]
-        return [*_told_together(lacking), *idle.values(), *self._rarely_judged(others)]
+        return [
+            *_told_together(lacking),
+            *idle.values(),
+            *self._rarely_judged(others),
+            *without_validation(rules, self.collections, self.hook),
+        ]
 
     def _lacking(self, rule: RuleNeeds) -> str:
         never = [
@@ -93,7 +99,8 @@ class SavedCollections:
         for mode in () if is_own else MODES:
             wanted = SaveSteps.of({}, need.parameters, mode).interval
             steps = SaveSteps.of(self.hook, parameters, mode)
-            if wanted is None or (steps.interval or 0) <= wanted:
+            is_told = mode == EVAL and too_few(steps)
+            if is_told or wanted is None or (steps.interval or 0) <= wanted:
                 continue
             missing.append(
                 f"{need.name} saved every {steps.interval} steps in mode {mode.upper()}, where "

@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
+from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.live_judge import LiveJudge
@@ -23,6 +24,7 @@ from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import read_end_marker
 from rule_runtime.trial.step_index import StepFile, iter_step_files
+from rule_runtime.trial.stop_request import read_stop_request
 
 __all__ = ["RunFollower"]
 
@@ -64,6 +66,7 @@ class RunFollower:
         self._verdicts: list[JobVerdict] = []
         self._refreshed_at = self._verdicts_at = clock()
         self._configuration = JobConfiguration.read(store, self._history.kinds, ())
+        self._stop: StopFile | None = None
         self.has_ended = False
 
     def look(self) -> bool:
@@ -83,6 +86,8 @@ class RunFollower:
             self.has_ended = is_new = True
         if self._has_new_verdicts(is_new=is_new):
             is_new = True
+        if is_new and self._stop is None:
+            self._stop = read_stop_request(self._store, self._judge.run)
         self._watch_findings()
         return is_new
 
@@ -98,6 +103,7 @@ class RunFollower:
             first_step=min(self._steps, default=None),
             last_step=max(self._steps, default=None),
             workers=sorted(self._keys),
+            stop=self._stop,
         )
         found = [each for each in self._verdicts if each.evidence is not None][:_MAX_FINDINGS]
         plots = {

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
-from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.storage.base import Store
+from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.jobs.asked_rules import AskedRule, asked_rules
 from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
+from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.run_files import current_run
 
 __all__ = ["RunRules"]
@@ -27,13 +24,39 @@ class RunRules:
     Args:
         store: The trial's root.
         default: Returns the rules where the job does not say which.
+
+    Attributes:
+        left_out: Those that the job asks for and that cannot be made here.
     """
 
     def __init__(self, store: Store, default: Callable[[], Sequence[tuple[str, Rule]]]) -> None:
         self._store = store
         self._default = default
         self._are_asked_for = False
-        self._left_out: list[JobVerdict] = []
+        self.left_out: list[JobVerdict] = []
+
+    def asked(self) -> Sequence[tuple[str, Rule]] | None:
+        """Return the rules that the job asks for, as far as they can be made here.
+
+        None where it does not say which.
+
+        Raises:
+            StorageError: The storage cannot be read.
+        """
+        job = usable_job_file(self._store)
+        if job is None or job.debug_rule_configurations is None:
+            return None
+        self._are_asked_for = True
+        tried = {
+            name: _made(name, rule)
+            for name, rule in asked_rules(job.debug_rule_configurations)[0].items()
+        }
+        self.left_out = [
+            JobVerdict(name=name, status=RuleStatus.IN_PROGRESS, details=f"not judged here: {why}")
+            for name, why in tried.items()
+            if isinstance(why, str)
+        ]
+        return [(name, rule) for name, rule in tried.items() if isinstance(rule, Rule)]
 
     def find(self) -> Sequence[tuple[str, Rule]]:
         """Return the rules to judge by; to be asked once the run has begun.
@@ -46,24 +69,10 @@ class RunRules:
             StorageError: The storage cannot be read.
         """
         stored = {each.name for each in stored_verdicts(self._store.uri, current_run(self._store))}
-        job = self._job()
-        if job is None or job.debug_rule_configurations is None:
+        asked = self.asked()
+        if asked is None:
             return () if stored else self._default()
-        self._are_asked_for = True
-        tried = {
-            name: _made(name, rule)
-            for name, rule in asked_rules(job.debug_rule_configurations)[0].items()
-        }
-        self._left_out = [
-            JobVerdict(name=name, status=RuleStatus.IN_PROGRESS, details=f"not judged here: {why}")
-            for name, why in tried.items()
-            if isinstance(why, str)
-        ]
-        return [
-            (name, rule)
-            for name, rule in tried.items()
-            if isinstance(rule, Rule) and name not in stored
-        ]
+        return [(name, rule) for name, rule in asked if name not in stored]
 
     def shown(self, judged: Sequence[JobVerdict], stored: Sequence[JobVerdict]) -> list[JobVerdict]:
         """Return the verdicts to show.
@@ -75,14 +84,8 @@ class RunRules:
         if stored and not self._are_asked_for:
             return list(stored)
         names = {each.name for each in stored}
-        others = [each for each in (*judged, *self._left_out) if each.name not in names]
+        others = [each for each in (*judged, *self.left_out) if each.name not in names]
         return verdicts_of([*stored, *others])
-
-    def _job(self) -> JobFile | None:
-        try:
-            return read_small(self._store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
-        except (ObjectNotFoundError, FormatError):  # as of the original client
-            return None
 
 
 def _made(name: str, asked: AskedRule) -> Rule | str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
-from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
-from hook_layer.format.paths import JOB_FILE
-from hook_layer.storage.base import ObjectNotFoundError, Store
-from hook_layer.storage.small_files import read_small
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.job_file import JobFile
+from hook_layer.storage.base import Store
+from rule_runtime.configuration.asked_rules import asked_rules
 from rule_runtime.reporting.tensor_kinds import TensorKinds
+from rule_runtime.trial.job_file import read_job_file
 
 __all__ = ["JobConfiguration"]
 
@@ -49,10 +50,9 @@ class JobConfiguration:
         """
         job, problem = None, ""
         try:
-            job = read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
-        except ObjectNotFoundError:
-            problem = "there is no job.json"
-        except FormatError as error:
+            job = read_job_file(store)
+            problem = "" if job else "there is no job.json"
+        except JobFileError as error:
             problem = str(error)
         found = sorted(kinds.collections(names).items())
         described = [
@@ -87,15 +87,14 @@ class JobConfiguration:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that the job itself asks for, with their parameters."""
+        """The rules that the job itself asks for, with their parameters, and what is wrong."""
         configured = () if self.job is None else self.job.debug_rule_configurations or ()
+        rules, problems = asked_rules(configured)
         told = []
-        for entry in configured[:_MAX_RULES]:
-            parameters = entry.get("RuleParameters")
-            shown = _told(parameters) if isinstance(parameters, dict) else ""
-            name = str(entry.get("RuleConfigurationName", "?"))
+        for name, rule in islice(rules.items(), _MAX_RULES):
+            shown = rule.problem or _told(dict(rule.parameters))
             told.append(f"{name} ({shown})" if shown else name)
-        return told
+        return [*told, *problems]
 
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as JSON."""

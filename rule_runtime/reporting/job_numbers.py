@@ -117,6 +117,7 @@ class JobNumbers:
             "path": self.path,
             "run": reading.run,
             "has_ended": reading.has_ended,
+            "stop": reading.stop_to_json(),
             "steps": {
                 "saved": reading.num_steps,
                 "looked_at": reading.num_steps_read,
@@ -126,13 +127,7 @@ class JobNumbers:
             "workers": list(reading.workers),
             "tensors": len(reading.history.extremes.names),
             "notes": reading.notes,
-            "verdicts": [
-                {
-                    **verdict.to_json(),
-                    "Plot": plot.to_json() if (plot := self.plots.get(verdict.name)) else None,
-                }
-                for verdict in self.verdicts
-            ],
+            "verdicts": [self._verdict_to_json(verdict) for verdict in self.verdicts],
             "curves": {
                 heading: [
                     {"name": line.name, "steps": list(line.steps), "values": list(line.numbers)}
@@ -146,6 +141,10 @@ class JobNumbers:
             "num_more_worst_tensors": self.num_more_worst,
             "configuration": self.configuration.to_json(),
         }
+
+    def _verdict_to_json(self, verdict: JobVerdict) -> dict[str, Any]:
+        plot = self.plots.get(verdict.name)
+        return {**verdict.to_json(), "Plot": None if plot is None else plot.to_json()}
 
 
 def curves(history: RunHistory) -> dict[str, list[Line]]:

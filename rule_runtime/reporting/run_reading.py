@@ -7,29 +7,29 @@ spread evenly over the run, so that reading can end at any time: coarse first, t
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
+from hook_layer.format.job_file import StopFile
 from hook_layer.storage.base import Store
 from rule_runtime.evaluation.outcome import Evidence
-from rule_runtime.reporting.finding_plot import WINDOW, watch_finding
+from rule_runtime.reporting.files_of_run import MAX_WORKERS, FilesOfRun
+from rule_runtime.reporting.finding_plot import watch_finding
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import named_run, read_end_marker
 from rule_runtime.trial.step_index import iter_step_files, list_index_files
+from rule_runtime.trial.stop_request import read_stop_request
 
 __all__ = ["ReadLimits", "RunReading", "current_run_of", "read_run"]
 
 _MAX_WINDOWS: Final = 24
-_MAX_WORKERS: Final = 8
 _SHARE_OF_LISTING: Final = 0.5
 """Share of the time that finding the files may take."""
-_KEYS_BETWEEN_LOOKS: Final = 1000
 _SHARE_OF_FINDINGS: Final = 0.75
 """Share of what may be read that may be around findings."""
 _PORTION: Final = 64
@@ -65,6 +65,7 @@ class RunReading:
         workers: Who wrote them.
         windows: Step of each finding by worker around which every step was read.
         notes: What was left out, and why.
+        stop: Who asked for its end; None where nobody did.
     """
 
     run: str | None
@@ -76,6 +77,35 @@ class RunReading:
     last_step: int | None = None
     workers: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
+    stop: StopFile | None = None
+
+    @property
+    def end(self) -> str:
+        """How far the training is, in words."""
+        if self.stop is None:
+            going = "not ended" if self.num_steps else "nothing saved yet"
+            return "ended" if self.has_ended else going
+        rule, step = self.stop.rule_configuration_name, self.stopping_step
+        by = "on request" if rule is None else f"by {rule}"
+        at = "" if rule is None or step is None else f" at step {step}"
+        return f"{'stopped' if self.has_ended else 'asked to stop:'} {by}{at}"
+
+    @property
+    def stopping_step(self) -> int | None:
+        """Step of the finding for which a rule asked for the end; None where it is not known."""
+        found = None if self.stop is None else (self.stop.evidence or {}).get("step")
+        return found if isinstance(found, int) else None
+
+    def stop_to_json(self) -> dict[str, Any] | None:
+        """Return who asked for its end, as JSON; None where nobody did."""
+        if self.stop is None:
+            return None
+        return {
+            "rule": self.stop.rule_configuration_name,
+            "step": self.stopping_step,
+            "reason": self.stop.reason,
+            "requested_at": self.stop.requested_at,
+        }
 
 
 def read_run(
@@ -105,12 +135,13 @@ def read_run(
     """
     limits = limits or ReadLimits()
     began = clock()
-    files = _FilesOfRun.listed(store, lambda: clock() - began >= _SHARE_OF_LISTING * limits.seconds)
+    files = FilesOfRun.listed(store, lambda: clock() - began >= _SHARE_OF_LISTING * limits.seconds)
     run = current_run_of(store, files.last_key)
     marker = read_end_marker(store)
     history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
     history.zero_shares = ZeroShares(store)
     reading = RunReading(run, marker is not None and marker.run_id == run, history)
+    reading.stop = read_stop_request(store, run)
     reading.num_steps, reading.workers = len(files.steps), sorted(files.by_worker)
     if not files.steps:
         return reading
@@ -187,7 +218,7 @@ def current_run_of(store: Store, last_key: str | None = None) -> str | None:
     return None if last is None or last.index is None else last.index.run
 
 
-def _note(reading: RunReading, files: _FilesOfRun, *, is_cut: bool) -> None:
+def _note(reading: RunReading, files: FilesOfRun, *, is_cut: bool) -> None:
     history = reading.history
     if files.is_cut:
         reading.notes.append(
@@ -201,9 +232,9 @@ def _note(reading: RunReading, files: _FilesOfRun, *, is_cut: bool) -> None:
         )
     if len(files.by_worker) > 1:
         reading.notes.append(f"curves and heat maps are those of {history.worker}")
-    if len(files.by_worker) > _MAX_WORKERS:
+    if len(files.by_worker) > MAX_WORKERS:
         reading.notes.append(
-            f"{_MAX_WORKERS} of {len(files.by_worker)} workers and those of findings were looked at"
+            f"{MAX_WORKERS} of {len(files.by_worker)} workers and those of findings were looked at"
         )
     if history.without_statistics:
         reading.notes.append(
@@ -213,71 +244,3 @@ def _note(reading: RunReading, files: _FilesOfRun, *, is_cut: bool) -> None:
     reading.notes += [f"an index file cannot be read: {text}" for text in history.problems]
     if history.left_out_scalars:
         reading.notes.append(f"{len(history.left_out_scalars)} further curves were left out")
-
-
-@dataclass(frozen=True)
-class _FilesOfRun:
-    """The index files of a folder by step; those of other runs are among them."""
-
-    steps: Sequence[int]
-    by_worker: Mapping[str, Mapping[int, str]]
-    last_key: str | None
-    is_cut: bool
-
-    @classmethod
-    def listed(cls, store: Store, is_late: Callable[[], bool]) -> _FilesOfRun:
-        by_worker: dict[str, dict[int, str]] = {}
-        last_key, is_cut = None, False
-        for number, (key, name) in enumerate(list_index_files(store), start=1):
-            by_worker.setdefault(name.worker, {})[name.step] = key
-            last_key = key
-            if number % _KEYS_BETWEEN_LOOKS == 0 and is_late():
-                is_cut = True
-                break
-        steps = sorted({step for of_worker in by_worker.values() for step in of_worker})
-        return cls(steps, by_worker, last_key, is_cut)
-
-    def around(self, evidence: Sequence[Evidence]) -> list[str]:
-        """Return keys of the steps around findings, of the worker of each."""
-        keys = []
-        for found in evidence:
-            of_worker = self.by_worker.get(found.worker, {})
-            at = bisect_left(self.steps, found.step)
-            near = self.steps[max(0, at - WINDOW) : at + WINDOW + 1]
-            keys += [of_worker[step] for step in near if step in of_worker]
-        return keys
-
-    def sampled(self, limit: int, wanted: set[str]) -> Iterator[str]:
-        """Yield keys of no more steps than a limit, of a few workers, coarse first."""
-        workers = sorted(self.by_worker)
-        chosen = [*workers[:_MAX_WORKERS], *sorted(wanted.intersection(workers[_MAX_WORKERS:]))]
-        for step in _spread(self.steps, limit):
-            for worker in chosen:
-                if step in self.by_worker[worker]:
-                    yield self.by_worker[worker][step]
-
-
-def _spread(steps: Sequence[int], limit: int) -> Iterator[int]:
-    """Yield steps, the first and the last among them, so that every beginning is spread evenly.
-
-    Where there are more than the limit, one is taken of each of as many equal portions, not always
-    at the same place of it: an evaluation at every hundredth step must neither be always met nor
-    always missed.
-    """
-    count = min(len(steps), max(limit, 2))
-    portions = [at * len(steps) // count for at in range(count + 1)]
-    picked = [
-        steps[low + int((high - low) * (at * _GOLDEN % 1.0))]
-        for at, (low, high) in enumerate(pairwise(portions))
-    ]
-    picked[0], picked[-1] = steps[0], steps[-1]
-    yield picked[0]
-    yield picked[-1]
-    bits = max(count - 1, 1).bit_length()
-    for number in range(1 << bits):
-        at = int(f"{number:0{bits}b}"[::-1], 2)
-        if 0 < at < count - 1:
-            yield picked[at]
-
-
-_GOLDEN: Final = 0.6180339887498949

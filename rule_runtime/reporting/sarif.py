@@ -40,25 +40,18 @@ def sarif_json(
         if state.evidence is not None
     ]
     notices = [
-        {
-            "level": "note"
-            if state.has_found_nothing_to_judge and name not in required
-            else "error",
-            "message": {"text": state.reason},
-            "associatedRule": {"id": name, "index": names.index(name)},
-        }
+        _notice(name, names.index(name), state, is_required=name in required)
         for name, state in states.items()
         if state.status is RuleStatus.ERROR
     ]
     root = path if "://" in path else Path(path).absolute().as_uri()
+    driver = {
+        "name": "stepwatch",
+        "version": metadata.version("stepwatch"),
+        "rules": [_rule(name) for name in names],
+    }
     run = {
-        "tool": {
-            "driver": {
-                "name": "stepwatch",
-                "version": metadata.version("stepwatch"),
-                "rules": [_rule(name) for name in names],
-            }
-        },
+        "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"uri": f"{root.rstrip('/')}/"}},
         "invocations": [
             {
@@ -79,6 +72,15 @@ def _rule(name: str) -> dict[str, Any]:
     if known is None:
         return {"id": name}
     return {"id": name, "name": known.__name__, "shortDescription": {"text": known.summary()}}
+
+
+def _notice(name: str, index: int, state: EvaluationState, *, is_required: bool) -> dict[str, Any]:
+    is_harmless = state.has_found_nothing_to_judge and not is_required
+    return {
+        "level": "note" if is_harmless else "error",
+        "message": {"text": state.reason},
+        "associatedRule": {"id": name, "index": index},
+    }
 
 
 def _result(name: str, index: int, evidence: Evidence) -> dict[str, Any]:

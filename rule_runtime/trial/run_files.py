@@ -8,10 +8,10 @@ from typing import Final
 
 from hook_layer.format.end_marker import MAX_END_MARKER_BYTES, EndMarker, parse_end_marker
 from hook_layer.format.errors import FormatError
-from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, parse_job_file
-from hook_layer.format.paths import END_MARKER, JOB_FILE
+from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from hook_layer.storage.small_files import read_small
+from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 
 __all__ = ["current_run", "last_sequences", "named_run", "newest_run", "read_end_marker"]
@@ -45,10 +45,8 @@ def named_run(store: Store) -> str | None:
     Raises:
         StorageError: If the storage fails otherwise than by a missing object.
     """
-    try:
-        return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file).run_id
-    except (ObjectNotFoundError, FormatError):
-        return None
+    job = usable_job_file(store)
+    return None if job is None else job.run_id
 
 
 def newest_run(files: Iterable[StepFile]) -> str | None:

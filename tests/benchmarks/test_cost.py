@@ -299,3 +299,26 @@ def test_the_command_prints_a_comparison() -> None:
     assert done.returncode == 0, done.stderr
     for expected in ("model / counted", "dynamodb.UpdateItem", "sqs.SendMessageBatch"):
         assert expected in done.stdout
+
+
+def test_the_sums_in_the_texts_are_those_of_the_model(
+    deployment: Deployment, pair: Deployment
+) -> None:
+    def cents(of: Deployment, saved_every_s: float) -> float:
+        load = Workload(saved_every_s=saved_every_s)
+        return 100 * hour_of_training(of, load, Timing(), Prices())
+
+    dense, sparse = cents(deployment, 10), cents(deployment, 100)
+    few_dense, few_sparse = cents(pair, 10), cents(pair, 100)
+    told = (
+        f"With its {len(deployment.rules)} rules a job of one worker that saves every 10 s costs "
+        f"some {dense:.0f} cents an hour, one that saves every 100 s about {sparse:.0f} cent; with "
+        f"two rules {few_dense:.0f} cent and {few_sparse:.1f} cents."
+    )
+    assert told in " ".join(README.read_text(encoding="utf-8").split())
+    idle, few_idle = (dollars(idle_month(each, Prices())) for each in (deployment, pair))
+    told = (
+        f"an idle month costs some {idle:.0f} dollars, and a job that saves every 10 s some "
+        f"{dense:.0f} cents an hour; with two rules some {few_idle:.0f} dollars, and one cent."
+    )
+    assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo.__main__ import check_healthy, check_sick
+from examples.demo.__main__ import check_healthy, check_sick, told_rules
 from examples.demo.job import Job
 from examples.demo.report import RuleResult
 
@@ -30,7 +30,14 @@ def test_the_demo_ends_well() -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert done.stdout.splitlines()[-1].startswith("demo: ok")
     for rule in RULES:
-        assert done.stdout.count(rule) >= 2
+        assert done.stdout.count(rule) >= 3
+
+
+def test_it_is_said_which_rules_judge_and_that_a_deployment_has_others() -> None:
+    told = told_rules()
+    assert told.startswith("rules: ExplodingTensor, whose finding stops a job, and ")
+    assert all(told.count(rule) == 1 for rule in RULES)
+    assert "a deployment has the pack recommended" in told
 
 
 def results(job: str, **statuses: str) -> list[RuleResult]:

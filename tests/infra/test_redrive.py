@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from infra import redrive
-from infra.waiting_events import MAX_LINE, described
+from infra.waiting_events import MAX_LINE, counted, described
 from lambdas.contracts.environment import RULE_QUEUE_URLS
 from lambdas.stop_job.request import parse_request
+from tests.docs.operator_rights import asked_for, granted
+from tests.docs.page_blocks import DOCS
 from tests.infra.queries import Template
 
 FINDING = {
@@ -171,6 +173,16 @@ def test_of_very_many_events_the_first_are_told(
     assert (first, len(told), last) == ("Explosion: 8 events wait", 3, "    and 5 more")
 
 
+def test_it_asks_for_the_documented_rights_and_no_others(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment.send("letters", {"a": 1})
+    deployment.send("stop_job", FAILED_CALL)
+    asked = asked_for(monkeypatch)
+    assert redrive.main(["all"]) == 0
+    assert asked == granted("TakeAndSendEvents")
+
+
 def test_help_says_what_each_argument_is(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         redrive.main(["--help"])
@@ -312,3 +324,24 @@ def test_the_stack_tells_what_it_needs(template: Template) -> None:
         assert template["Resources"][queue]["Type"] == "AWS::SQS::Queue"
     finish = template["Resources"][outputs["FinishJobFunctionName"]["Value"]["Ref"]]
     assert RULE_QUEUE_URLS in finish["Properties"]["Environment"]["Variables"]
+
+
+def test_the_documented_lines_are_those_that_are_told() -> None:
+    text = (DOCS / "operate" / "alarms.md").read_text(encoding="utf-8")
+    block = text.partition("as long as some do:\n\n")[2].partition("\n\n")[0]
+    shown = [line.removeprefix("    ") for line in block.splitlines()]
+    root = "s3://my-bucket/mnist-7/debug-output/"
+    key = "mnist-7/debug-output/index/000000000/000000000120_worker_0.json"
+    of_bucket = {"detail": {"bucket": {"name": "my-bucket"}, "object": {"key": key}}}
+    answer = {"errorType": "ClientError", "errorMessage": "AccessDenied"}
+    told = [
+        message({**FAILED_CALL, "responsePayload": answer}, 12 * 60),
+        message(of_bucket, 3 * 3600),
+        message({"detail": {"DebugOutputUri": root, "Rule": "NonFinite"}}, 2 * 3600),
+    ]
+    lines = [line for line in shown if line.startswith("    ")]
+    assert lines == [f"    {described(each, NOW)}" for each in told]
+    assert [line for line in shown if line not in lines] == [
+        f"stop_job: {counted(1, 'wait')}",
+        f"NonFinite: {counted(2, 'wait')}",
+    ]

@@ -388,7 +388,7 @@ class TestCommand:
             first, _, rest = capsys.readouterr().out.strip().partition(os.pathsep)
             assert (Path(first).name, rest) == ("child_processes", before or "")
             assert os.environ.get("PYTHONPATH") == before
-            assert "STEPWATCH_SMDEBUG_ALIAS_REPLACE" not in os.environ
+            assert "STEPWATCH_SMDEBUG_ALIAS" not in os.environ
 
     @pytest.mark.parametrize(("arguments", "status"), [([], 2), (["--help"], 0), (["-x"], 2)])
     def test_it_tells_how_it_is_used(

@@ -72,6 +72,7 @@ def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
     watched = run(["-m", "hook_layer", "--config", config, TORCH, *options])
     assert watched.returncode == plain.returncode == 0, watched.stderr
     assert watched.stdout == plain.stdout
+    assert "another one" not in watched.stderr
     trial = create_trial(str(out_dir))
     assert {"Net_hidden.weight", "gradient/Net_head.bias", loss} <= set(trial.tensor_names())
     assert trial.steps() == list(range(10))

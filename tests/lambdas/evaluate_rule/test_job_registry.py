@@ -11,6 +11,7 @@ from hook_layer.format.job_file import parse_job_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared import clients
 from lambdas.shared.registration import Registration, RegistrationTable
+from rule_runtime.configuration.asked_rules import AskedRule
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline
@@ -175,7 +176,7 @@ class TestRegistrationTable:
 
     def test_rules_are_not_stored(self) -> None:
         table = RegistrationTable(clients.dynamodb(), "states")
-        rules = {"ü" * 200 + str(number): {"a": "é" * 2000} for number in range(200)}
+        rules = {"ü" * 200 + str(number): AskedRule({"a": "é" * 2000}) for number in range(200)}
         table.put(Registration("s3://tensors/a/", "a", RUN, rules=rules))
         assert table.find("a") == [Registration("s3://tensors/a/", "a", RUN)]
 

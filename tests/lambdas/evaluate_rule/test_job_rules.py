@@ -19,10 +19,10 @@ from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.evaluate_rule.job_rules import MAX_JOB_RULES, JobRules
 from lambdas.evaluate_rule.rules import DeployedRule, RuleConfigurationError
 from lambdas.shared import clients
-from lambdas.shared.asked_rules import PROBLEMS
 from lambdas.shared.registration import Registration
 from lambdas.shared.settings import CustomRules
 from lambdas.shared.wake import Wake, WakeReason
+from rule_runtime.configuration.asked_rules import PROBLEMS, AskedRule
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline, Pipeline
@@ -118,7 +118,9 @@ class TestWhatAJobConfigures:
         jobs.put_step(0)
         jobs.deliver()
         assert told(jobs) == {"own": ["InProgress"]}
-        job = Registration(URI, "mnist-7", rules={DEPLOYED: {"rule_to_invoke": "NonFinite"}})
+        job = Registration(
+            URI, "mnist-7", rules={DEPLOYED: AskedRule({"rule_to_invoke": "NonFinite"})}
+        )
         deployed = DeployedRule(DEPLOYED, {"rule_to_invoke": DEPLOYED})
         assert deployed.names(job) == (DEPLOYED,)
         with pytest.raises(RuleConfigurationError, match="use another RuleConfigurationName"):
@@ -162,7 +164,7 @@ class TestWhatNobodyCanEvaluate:
             (rule("x", "VanishingGradeint"), "VanishingGradient"),
             (rule("x", "NonFinite", treshold="1"), "takes no parameter 'treshold'"),
             (rule("x", None), "there is no rule 'x'"),
-            (rule("x", ["NonFinite"]), "a name is expected"),  # type: ignore[arg-type]
+            (rule("x", ["NonFinite"]), "is ['NonFinite'], but must be a text"),  # type: ignore[arg-type]
             (rule("x", "NonFinite", collection_names=["a"] * 20_000), "at most 65536 are allowed"),
             (
                 rule("x", "Mine", source_s3_uri="s3://sagemaker-eu-west-1/mine.py"),
@@ -219,7 +221,10 @@ class TestWhatNobodyCanEvaluate:
         assert statuses.pop(PROBLEMS) == ["InProgress", "Error"]
         assert statuses == {f"own-{number:02}": ["InProgress"] for number in range(MAX_JOB_RULES)}
         text = reason(jobs, PROBLEMS)
-        assert "entry 2 is left out, for its RuleConfigurationName is None" in text
+        assert (
+            "entry 2 of DebugRuleConfigurations is left out, for its RuleConfigurationName is None"
+            in text
+        )
         left_out = [f"own-{MAX_JOB_RULES + number}" for number in range(2)]
         told_of = (
             f"{MAX_JOB_RULES} are evaluated, and 2 are left out: {', '.join(map(repr, left_out))}"
@@ -231,10 +236,20 @@ class TestWhatNobodyCanEvaluate:
         configure(jobs, rule("NonFinite", "Nothing"), odd)
         jobs.put_step(0)
         jobs.deliver()
-        assert told(jobs) == {"NonFinite": ["InProgress"], PROBLEMS: ["InProgress", "Error"]}
+        assert told(jobs) == {name: ["InProgress", "Error"] for name in ("NonFinite", PROBLEMS)}
         text = reason(jobs, PROBLEMS)
         assert "'NonFinite' is there again as entry 2, which alone counts" in text
-        assert "RuleParameters of 'NonFinite' are no object" in text
+        assert "RuleParameters are ['threshold'], but must be an object" in reason(
+            jobs, "NonFinite"
+        )
+
+    def test_a_deployed_rule_judges_by_no_parameters_that_cannot_be_used(
+        self, pipeline: Pipeline
+    ) -> None:
+        configure(pipeline, {"RuleConfigurationName": DEPLOYED, "RuleParameters": "threshold"})
+        pipeline.put_step(0)
+        pipeline.deliver()
+        assert "RuleParameters are 'threshold', but must be an object" in reason(pipeline, DEPLOYED)
 
 
 class TestWhoComesBack:

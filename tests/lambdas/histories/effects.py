@@ -84,7 +84,7 @@ class OnlyWitness:
 
     def rule(self, name: str, job: Registration) -> Witness:
         assert name == RULE
-        assert not job.parameters_of(name)
+        assert not job.asked(name).parameters
         return Witness()
 
 

@@ -28,6 +28,7 @@ CONSOLE = "https://eu-west-1.console.aws.amazon.com"
 LOG_GROUP = "#logsV2:log-groups/log-group/$252Faws$252Flambda$252Fstepwatch-explosion"
 NEXT_RUN = "01JD0000000000000000000002"
 LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
+OF_PACK = {"RuleConfigurationName": RULE, "Pack": "recommended"}
 
 
 def attributes(message: dict[str, Any]) -> dict[str, str]:
@@ -115,7 +116,7 @@ class TestOurEvents:
         assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
         assert "no step of this run was saved" in message["Message"]
 
-    @pytest.mark.parametrize("asked", [None, ({"RuleConfigurationName": "Other"},)])
+    @pytest.mark.parametrize("asked", [None, ({"RuleConfigurationName": "Other"},), (OF_PACK,)])
     def test_that_there_was_nothing_to_judge_is_told_to_nobody_who_did_not_ask(
         self, pipeline: Pipeline, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, asked: Any
     ) -> None:
@@ -129,10 +130,27 @@ class TestOurEvents:
         (message,) = mailbox.messages()
         assert message["Subject"] == "Stepwatch: ExplodingTensor could not judge mnist-7"
 
-    def test_that_files_cannot_be_read_is_told_whoever_asked(
+    @pytest.mark.parametrize("pack", [None, "", 5, ["recommended"]])
+    def test_a_pack_that_cannot_be_one_leaves_a_rule_asked_for_by_its_name(
+        self, pipeline: Pipeline, mailbox: Mailbox, pack: Any
+    ) -> None:
+        error = nothing_to_judge(pipeline)
+        pipeline.put_job(debug_rule_configurations=({**OF_PACK, "Pack": pack},))
+        mailbox.tell(own_event(error))
+        assert len(mailbox.messages()) == 1
+
+    def test_what_a_rule_of_a_pack_finds_is_told(
         self, pipeline: Pipeline, mailbox: Mailbox
     ) -> None:
-        pipeline.put_job()
+        mailbox.tell(own_event(finding_of(pipeline, debug_rule_configurations=(OF_PACK,))))
+        (message,) = mailbox.messages()
+        assert message["Subject"] == "Stepwatch: ExplodingTensor found an issue in mnist-7"
+
+    @pytest.mark.parametrize("asked", [None, (OF_PACK,)])
+    def test_that_files_cannot_be_read_is_told_whoever_asked(
+        self, pipeline: Pipeline, mailbox: Mailbox, asked: Any
+    ) -> None:
+        pipeline.put_job(debug_rule_configurations=asked)
         pipeline.put(index_key(0, "worker_0"), b"{")
         pipeline.put_marker()
         pipeline.deliver()

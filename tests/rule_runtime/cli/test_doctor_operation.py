@@ -14,8 +14,10 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from lambdas.contracts import environment
+from rule_runtime.diagnosis.deployment import deployment_findings
 from rule_runtime.diagnosis.operation import operation_findings
 from rule_runtime.jobs.aws import Aws
+from tests.docs.operator_rights import asked_for, granted
 
 STACK = "Stepwatch-dev"
 FUNCTIONS = ("StopJob", "FinishJob", "Notify")
@@ -139,3 +141,17 @@ def test_what_may_not_be_asked_is_a_note_that_names_the_right(
     assert found["stops"].verdict.value == found["events not handled"].verdict.value == "note"
     assert found["stops"].remedy == "lambda:GetFunctionConfiguration is needed to tell"
     assert "sqs:GetQueueAttributes is needed to tell" in found["events not handled"].remedy
+
+
+def test_it_asks_for_the_documented_rights_and_no_others(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = {
+        "Resources": {"Topic": {"Type": "AWS::SNS::Topic"}},
+        "Outputs": {name: {"Value": value} for name, value in stack.outputs.items()},
+    }
+    boto3.client("cloudformation").create_stack(StackName=STACK, TemplateBody=json.dumps(template))
+    asked = asked_for(monkeypatch)
+    found = [each.subject for each in deployment_findings(Aws(), STACK, "0.1.0")]
+    assert found[-1] == "alarms"
+    assert asked == granted("WhichAlarmsAreOn")

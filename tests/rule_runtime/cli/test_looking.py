@@ -42,6 +42,33 @@ def test_tensors_are_listed_and_chosen(tmp_path: Path) -> None:
     assert "1 tensor, 6 steps, 1 worker" in output
 
 
+def test_of_many_tensors_each_collection_has_a_line(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    many = {f"gradient/layer{number}": np.float32([1.0]) for number in range(40)}
+    trial.collections(gradients=tuple(many), losses=("loss",))
+    for step in range(4):
+        saved = many if step % 2 == 0 else {}
+        trial.step(step, {**saved, "loss": np.float32([1.0]), "mine": np.float32([1.0])})
+    trial.end()
+    status, told = invoke("tensors", tmp_path / "run")
+    assert status == 0
+    (gradients,) = [line for line in told.splitlines() if " gradients " in line]
+    assert " 40 " in gradients
+    assert "TRAIN 2 (0 to 2)" in gradients
+    assert "gradient/layer0 " in gradients
+    assert "gradient/layer7" not in told
+    (losses,) = [line for line in told.splitlines() if " losses " in line]
+    assert "TRAIN 4 (0 to 3)" in losses
+    (others,) = [line for line in told.splitlines() if " in no collection " in line]
+    assert "mine" in others
+    assert "42 tensors, 4 steps, 1 worker" in told
+    assert "--all, --regex and --collection list the tensors" in told
+    every = invoke("tensors", tmp_path / "run", "--all")[1]
+    assert "gradient/layer7" in every
+    assert "list the tensors" not in every
+    assert len(invoke_json("tensors", tmp_path / "run")[1]) == 42
+
+
 @pytest.mark.parametrize("command", ["tensors", "plot"])
 def test_a_place_without_a_run_is_told(tmp_path: Path, command: str) -> None:
     status, output = invoke(command, tmp_path / "nothing")

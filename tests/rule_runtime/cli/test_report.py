@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hook_layer.format.job_file import JobFile
+from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.result_file import RuleResult
 from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.cli.invoking import invoke, invoke_json
 
 
 @pytest.fixture
@@ -87,3 +90,38 @@ def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     assert status == 2
     assert "no step of a run is stored here" in told
     assert not (tmp_path / "x.html").exists()
+
+
+class TestARunThatSaysItsRules:
+    def ask(self, run: Path, *rules: dict[str, object]) -> None:
+        store = LocalStore(run)
+        job = JobFile("job", TrialBuilder().run or "", "local", "", debug_rule_configurations=rules)
+        store.put(JOB_FILE, job.encode())
+
+    @pytest.mark.parametrize("command", ["evaluate", "report", "watch"])
+    def test_is_judged_by_them_whichever_command_is_asked(self, run: Path, command: str) -> None:
+        mine = {"RuleConfigurationName": "Mine", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
+        self.ask(run, mine)
+        where = ("--output-file", run / "page.html") if command == "report" else ()
+        once = ("--once",) if command == "watch" else ()
+        _, told = invoke_json(command, run, *where, *once)
+        verdicts = told if command == "evaluate" else told["verdicts"]
+        assert [each["RuleConfigurationName"] for each in verdicts] == ["Mine"]
+        _, told = invoke_json("evaluate", run, "--rule", "exploding_tensor")
+        assert [each["RuleConfigurationName"] for each in told] == ["exploding_tensor"]
+
+    def test_of_rules_that_cannot_be_made_here_that_is_told(self, run: Path) -> None:
+        theirs = {
+            "RuleConfigurationName": "Theirs",
+            "RuleParameters": {"source_s3_uri": "s3://bucket/x.py", "rule_to_invoke": "Theirs"},
+        }
+        self.ask(run, theirs)
+        status, told = invoke("evaluate", run)
+        assert status == 2
+        assert "Theirs: not judged here: s3://bucket/x.py is a file of its own" in told
+        assert "say --rule or --pack" in told
+        mine = {"RuleConfigurationName": "Mine", "RuleParameters": {"rule_to_invoke": "NonFinite"}}
+        self.ask(run, theirs, mine)
+        _, told = invoke("evaluate", run)
+        assert "Theirs: not judged here" in told
+        assert "Mine" in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import html
 import json
 import os
 import pty
@@ -18,19 +19,23 @@ import pytest
 from rule_runtime import create_trial
 from rule_runtime.cli.running import default_out_dir
 from tests.rule_runtime.cli.invoking import invoke
+from tests.rule_runtime.embedded.receiver import SECRET, receiving
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
 STEPWATCH = Path(sys.executable).parent / "stepwatch"
 ENDLESS = "100000000"
 
 
-def stepwatch(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def stepwatch(
+    folder: Path, *arguments: str | Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(STEPWATCH), "run", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
         cwd=folder,
+        env={**os.environ, **environment},
         check=False,
     )
 
@@ -223,7 +228,7 @@ def test_a_script_that_was_killed_has_ended(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--rule", "Vanishing", "--", "x.py"], "did you mean 'VanishingGradient'?"),
-        (["--rule", "vanishing_gradient", "--", "torchrun", "x.py"], "autopatch on"),
+        (["--", "nosuchcommand", "x.py"], "nosuchcommand: there is no such command"),
         (["--pack", "mine", "--", "x.py"], "there is no pack 'mine'"),
         (["--", "nosuch.py"], "nosuch.py: there is no such script"),
     ],
@@ -236,7 +241,48 @@ def test_mistakes_end_with_2(tmp_path: Path, arguments: list[str], message: str)
 
 def test_folders_are_named_after_the_script() -> None:
     assert Path(default_out_dir(["python", "a/train.py", "--x"])).name.startswith("train-20")
-    assert Path(default_out_dir(["python", "-u", "-m", "pkg.train"])).name.startswith("train-20")
-    assert Path(default_out_dir(["python", "-m", "pkg.__main__"])).name.startswith("pkg-20")
-    assert Path(default_out_dir(["mine/fit.py", "-m"])).name.startswith("fit-20")
-    assert Path(default_out_dir(["python"])).name.startswith("script-20")
+
+
+class TestMessages:
+    def test_findings_and_the_end_are_posted(self, tmp_path: Path) -> None:
+        with receiving() as receiver:
+            done = stepwatch(
+                tmp_path, "--rule", "vanishing_gradient", "--rule", "exploding_tensor", "--out-dir",
+                "runs/job", "--notify", receiver.url, "--", SCRIPT, ENDLESS,
+            )  # fmt: skip
+        assert done.returncode == 1, done.stderr
+        found, ended = receiver.messages
+        details = html.escape(found["details"], quote=False)
+        assert found == {
+            "text": f"job: vanishing_gradient found an issue: {details}",
+            "job": "job",
+            "rule": "vanishing_gradient",
+            "status": "IssuesFound",
+            "step": 0,
+            "details": found["details"],
+        }
+        assert "gradient/0.weight: mean(|g|)" in found["details"].replace("Sequential_", "")
+        assert (ended["rule"], ended["status"]) == (None, "Stopped")
+        assert "rules that found issues: vanishing_gradient" in ended["text"]
+        assert SECRET not in done.stdout + done.stderr
+
+    def test_what_cannot_be_told_breaks_nothing(self, tmp_path: Path) -> None:
+        with receiving() as receiver:
+            receiver.statuses = [404] * 9
+            done = stepwatch(
+                tmp_path, "--rule", "exploding_tensor", "--out-dir", "job", "--", SCRIPT, "3",
+                STEPWATCH_NOTIFY_URL=receiver.url,
+            )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert [each["status"] for each in receiver.messages] == ["Completed"]
+        assert done.stderr.count("not taken by the address of --notify (HTTP status 404)") == 1
+        assert SECRET not in done.stdout + done.stderr
+        assert not [
+            file for file in (tmp_path / "job").rglob("*.json") if SECRET in file.read_text()
+        ]
+
+    def test_what_is_no_address_is_a_mistake_ahead_of_the_training(self, tmp_path: Path) -> None:
+        done = stepwatch(tmp_path, "--notify", f"ftp://host/{SECRET}", "--", SCRIPT, ENDLESS)
+        assert done.returncode == 2
+        assert "give https://HOST/" in done.stderr
+        assert SECRET not in done.stderr

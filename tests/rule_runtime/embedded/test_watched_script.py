@@ -13,64 +13,9 @@ from hook_layer.storage.base import StorageError
 from hook_layer.storage.local import LocalStore
 from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.embedded.watched_script import hooked_command, watch_process
+from rule_runtime.embedded.watched_script import watch_process
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.testing import TrialBuilder
-
-CONFIG = Path("c.json")
-HOOKED = ["-m", "hook_layer", "--config", "c.json"]
-
-
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ([sys.executable, "train.py", "--x"], [sys.executable, *HOOKED, "train.py", "--x"]),
-        ([sys.executable, "-m", "my.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
-        ([sys.executable, "-u", "-O", "t.py"], [sys.executable, "-u", "-O", *HOOKED, "t.py"]),
-        (
-            [sys.executable, "-W", "ignore", "t.py"],
-            [sys.executable, "-W", "ignore", *HOOKED, "t.py"],
-        ),
-        ([sys.executable, "-BX", "dev", "t.py"], [sys.executable, "-BX", "dev", *HOOKED, "t.py"]),
-        ([sys.executable, "-Wignore", "t.py"], [sys.executable, "-Wignore", *HOOKED, "t.py"]),
-        ([sys.executable, "-um", "my.train"], [sys.executable, "-u", *HOOKED, "-m", "my.train"]),
-        ([sys.executable, "-mmy.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
-        (["train.py", "-m"], [sys.executable, *HOOKED, "train.py", "-m"]),
-    ],
-)
-def test_the_hook_comes_between_python_and_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], expected: list[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for script in ("train.py", "t.py"):
-        (tmp_path / script).write_text("")
-    assert hooked_command(command, CONFIG) == expected
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["torchrun", "train.py"], "stepwatch autopatch on"),
-        ([sys.executable], "names no script"),
-        ([sys.executable, "-c", "print(1)"], "names no script"),
-        ([sys.executable, "-uc", "print(1)"], "names no script"),
-        ([sys.executable, "-m"], "names no script"),
-        ([sys.executable, "-", "t.py"], "names no script"),
-        ([sys.executable, "nosuch.py"], "nosuch.py: there is no such script"),
-        (["nosuch.py"], "nosuch.py: there is no such script"),
-    ],
-)
-def test_what_is_no_script_is_told_what_to_write(command: list[str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        hooked_command(command, CONFIG)
-
-
-def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
-    lacking = tmp_path / "python"
-    lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
-    lacking.chmod(0o755)
-    with pytest.raises(ValueError, match="is a Python in which stepwatch is not installed"):
-        hooked_command([str(lacking), __file__], CONFIG)
 
 
 def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) -> None:

@@ -45,7 +45,17 @@ def judged_by(job: PreparedJob) -> dict[str, dict[str, str]]:
     }
 
 
-def train(job: PreparedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def packs_of(rules: list[dict[str, Any]]) -> dict[str, str | None]:
+    """Return the pack that each rule came by, as a configuration or `job.json` says it."""
+    return {each["RuleConfigurationName"]: each.get("Pack") for each in rules}
+
+
+def members_of(job: PreparedJob) -> list[dict[str, Any]]:
+    members: list[dict[str, Any]] = job.configuration.to_json("job")["DebugRuleConfigurations"]
+    return members
+
+
+def train(job: PreparedJob, monkeypatch: pytest.MonkeyPatch, num_steps: int = 320) -> None:
     """Train a small network as a script does that knows nothing of the job but its environment."""
     monkeypatch.setenv("STEPWATCH_CONFIG", job.environment["STEPWATCH_CONFIG"])
     torch.manual_seed(0)
@@ -55,7 +65,7 @@ def train(job: PreparedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     hook = Hook.create_from_json_file()
     hook.register_module(model)
     hook.register_loss(criterion)
-    for _ in range(320):
+    for _ in range(num_steps):
         inputs = torch.randn(32, 4)
         optimizer.zero_grad()
         criterion(model(inputs), inputs[:, :3].argmax(1)).backward()
@@ -100,6 +110,13 @@ class TestDeployedRules:
         missing = sorted(WANTED.keys() - {"gradients", "losses"})
         assert f"does not save {', '.join(missing)}" in warning
         assert "rules='recommended'" in warning
+
+    @pytest.mark.usefixtures("account")
+    def test_losses_of_validation_that_are_not_saved_are_told(self) -> None:
+        configs = [CollectionConfig(name) for name in WANTED]
+        hook = DebuggerHookConfig(collection_configs=configs)
+        (warning,) = prepare(job_name="job", output_path=OUTPUT, hook_config=hook).warnings
+        assert warning.startswith("GeneralisationGap, SuspiciouslyGood probably cannot judge")
 
     @pytest.mark.usefixtures("account")
     @pytest.mark.parametrize(
@@ -155,6 +172,25 @@ class TestNamedPacks:
         assert list(rules)[-2:] == ["VanishingGradient", "Tanh"]
         assert len(rules) == len(RECOMMENDED.parameters) + 1
         assert rules["VanishingGradient"] == {"threshold": "1e-09"}
+
+    def test_it_is_said_which_rules_came_by_a_pack(self, tmp_path: Path) -> None:
+        other = Rule.custom("VanishingGradient", rule_parameters={"threshold": 1e-9})
+        mine = Pack("mine", "Mine.", {"ExplodingTensor": {}})
+        job = in_folder(tmp_path, rules=["recommended", other, mine])
+        expected = {
+            **dict.fromkeys(RECOMMENDED.parameters, "recommended"),
+            "ExplodingTensor": "mine",
+        }
+        told = packs_of(document_of(job)["DebugRuleConfigurations"])
+        assert told == {**expected, "VanishingGradient": None}
+        # CreateTrainingJob knows no such member.
+        assert not any("Pack" in each for each in members_of(job))
+
+    def test_the_hook_passes_it_on(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        job = in_folder(tmp_path, rules=Pack("mine", "Mine.", {"NonFinite": {}}))
+        train(job, monkeypatch, num_steps=1)
+        stored = json.loads((tmp_path / "job" / "debug-output" / "job.json").read_text())
+        assert packs_of(stored["DebugRuleConfigurations"]) == {"NonFinite": "mine"}
 
     def test_a_pack_saved_at_other_steps(self, tmp_path: Path) -> None:
         job = in_folder(tmp_path, rules=RECOMMENDED.with_interval(50))

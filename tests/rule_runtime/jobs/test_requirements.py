@@ -139,9 +139,10 @@ class TestWhatTheUserSays:
         said = CollectionConfig("losses", {"save_interval": 1000})
         job = in_folder(tmp_path, OVERFIT, collection_configs=[said])
         assert saved(job)["losses"] == {"save_interval": "1000"}
-        (warning,) = job.warnings
-        assert caplog.messages == [warning]
+        warning, of_validation = job.warnings
+        assert caplog.messages == [warning, of_validation]
         assert "Overfit" in warning
+        assert "one of 1000 steps of mode EVAL" in of_validation
         assert (
             "losses saved every 1000 steps in mode TRAIN, where every 100 are asked for" in warning
         )
@@ -309,3 +310,57 @@ def test_whatever_is_asked_for_the_hook_takes_and_the_user_gets_what_they_said(
     again, _ = saved_for_rules(given_hook, list(reversed(rules)))
     assert {each.name: dict(each.parameters) for each in again.collection_configs or ()} == by_name
     assert len(set(warnings)) == len(warnings)
+
+
+class TestValidation:
+    """Rules that compare with losses of validation see none where hardly an EVAL step is saved."""
+
+    def warnings_of(self, folder: Path, **losses: object) -> tuple[str, ...]:
+        steps = {key.replace("__", "."): value for key, value in losses.items()}
+        job = in_folder(folder, OVERFIT, collection_configs=[CollectionConfig("losses", steps)])
+        return job.warnings
+
+    @pytest.mark.parametrize(
+        ("losses", "told"),
+        [
+            ({"train__save_interval": 10, "eval__save_interval": 500}, "one of 500 steps"),
+            ({"train__save_interval": 10}, "one of 500 steps"),  # the hook's own interval
+            ({"save_interval": 10, "eval__end_step": 5}, "1 step"),
+            ({"save_interval": 10, "eval__start_step": 1, "eval__end_step": 9}, "no step"),
+        ],
+    )
+    def test_a_rule_that_would_see_none_is_told(
+        self, tmp_path: Path, losses: dict[str, object], told: str
+    ) -> None:
+        (warning,) = self.warnings_of(tmp_path, **losses)
+        assert warning.startswith("Overfit probably cannot judge")
+        assert f"the hook saves losses at {told} of mode EVAL" in warning
+        assert "give losses eval.save_interval=10" in warning
+
+    @pytest.mark.parametrize(
+        "losses",
+        [
+            {"save_interval": 10},
+            {"train__save_interval": 10, "eval__save_interval": 10},
+            {"train__save_interval": 10, "eval__save_steps": "0,40,80"},
+            {"save_interval": 10, "train__end_step": 5},
+        ],
+    )
+    def test_a_rule_that_sees_some_is_told_of_nothing(
+        self, tmp_path: Path, losses: dict[str, object]
+    ) -> None:
+        assert not [each for each in self.warnings_of(tmp_path, **losses) if "EVAL" in each]
+
+    def test_steps_of_the_rules_own_configuration_are_looked_at_too(self, tmp_path: Path) -> None:
+        own = [CollectionConfig("losses", {"train.save_interval": 10, "eval.save_interval": 200})]
+        rule = Rule.sagemaker(rule_configs.overfit(), collections_to_save=own)
+        (warning,) = in_folder(tmp_path, rule).warnings
+        assert "one of 200 steps of mode EVAL" in warning
+
+    def test_of_a_pack_those_rules_are_named_that_need_validation(self, tmp_path: Path) -> None:
+        said = CollectionConfig("losses", {"train.save_interval": 10})
+        hook = DebuggerHookConfig(collection_configs=[said])
+        job = prepare(job_name="job", output_path=tmp_path, rules="recommended", hook_config=hook)
+        (warning,) = job.warnings
+        assert warning.startswith("GeneralisationGap, SuspiciouslyGood probably cannot judge")
+        assert "eval.save_interval=1" in warning

@@ -1,0 +1,118 @@
+"""What is told of a watched run: to who sits at the terminal, and to who asked for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from rich.console import Console
+
+from rule_runtime.embedded.notifier import Notifier, message
+from rule_runtime.embedded.watched_script import ProcessEnd
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.state import EvaluationState
+
+__all__ = ["RunTelling"]
+
+
+class RunTelling:
+    """Tells each finding once, the request to stop, and the end.
+
+    Args:
+        job: Name of the run.
+        stops: Names of the rules whose finding ends the training.
+        console: The terminal.
+        notify_url: Where messages are posted; None: nowhere.
+
+    Raises:
+        ValueError: It is no URL of http or https.
+    """
+
+    def __init__(
+        self, job: str, stops: frozenset[str], console: Console, notify_url: str | None
+    ) -> None:
+        self._job = job
+        self._stops = stops
+        self._console = console
+        self._notifier = None if notify_url is None else Notifier(notify_url, self._problem)
+        self._found: dict[str, str] = {}
+        self._stopped_by: str | None = None
+        self._has_told_of_more = False
+
+    def changes(self, states: Mapping[str, EvaluationState], stopped_by: str | None) -> None:
+        """Tell what has not been told yet.
+
+        Args:
+            states: The state of each rule, by its name.
+            stopped_by: Name of the rule whose finding asked for the end; None while none has.
+        """
+        for name, state in states.items():
+            if state.status is RuleStatus.ISSUES_FOUND and name not in self._found:
+                self._found[name] = details = status_details(name, state).rpartition("\n")[2]
+                self.line(f"{name}: {details}", style="red")
+                step = None if state.evidence is None else state.evidence.step
+                self._send(f"{name} found an issue: {details}", name, "IssuesFound", step, details)
+                self._tell_that_it_goes_on(name)
+        if stopped_by is not None and self._stopped_by is None:
+            self._stopped_by = stopped_by
+            self.line(f"the training is asked to stop because of {stopped_by}")
+
+    def end(self, end: ProcessEnd) -> None:
+        """Send how the command ended.
+
+        Args:
+            end: How.
+        """
+        if self._stopped_by is not None:
+            status, details = "Stopped", f"the training was stopped because of {self._stopped_by}"
+        elif end.was_interrupted:
+            status, details = "Stopped", "the script was interrupted"
+        elif end.status != 0:
+            status, details = "Failed", f"the script ended with status {end.status}"
+        else:
+            status, details = "Completed", "the training has ended"
+        found = ", ".join(self._found) or "none"
+        details = f"{details}; rules that found issues: {found}"
+        self._send(details, None, status, None, details)
+
+    def broke_off(self, error: BaseException) -> None:
+        """Send that the run is not watched any more, though nobody knows how it ended.
+
+        Args:
+            error: Why.
+        """
+        details = f"the run is not watched any more: {type(error).__name__}"
+        self._send(details, None, "Error", None, details)
+
+    def close(self) -> None:
+        """Wait a little until the messages are sent."""
+        if self._notifier is not None:
+            self._notifier.close()
+
+    def line(self, text: str, style: str | None = None) -> None:
+        """Print a line on the terminal.
+
+        Args:
+            text: The line.
+            style: Its colour.
+        """
+        self._console.print(text, style=style, markup=False, soft_wrap=True)
+
+    def _send(
+        self, text: str, rule: str | None, status: str, step: int | None, details: str
+    ) -> None:
+        if self._notifier is not None:
+            self._notifier.send(
+                message(self._job, text, rule=rule, status=status, step=step, details=details)
+            )
+
+    def _problem(self, problem: str) -> None:
+        with suppress(Exception):  # by another thread; the terminal may be gone
+            self.line(f"stepwatch: {problem}")
+
+    def _tell_that_it_goes_on(self, name: str) -> None:
+        if self._stops and name not in self._stops and not self._has_told_of_more:
+            self._has_told_of_more = True
+            self.line(
+                "the training goes on: serious issues alone stop it; `--stop any` stops at any"
+            )

@@ -1,0 +1,106 @@
+"""The rules that a job asks for, as they can be judged, and what is wrong with how it does.
+
+`job.json` says whatever its writer likes: one bad entry must not keep the other rules from judging.
+A rule's name becomes part of keys and of folders' names, so one that cannot be is left out, and
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["PACK", "PROBLEMS", "AskedRule", "asked_rules", "is_rule_name"]
+
+PACK: Final = "Pack"
+"""Member of an entry that names the pack by which the rule came; absent where it was asked for by
+its own name."""
+PROBLEMS: Final = "DebugRuleConfigurations"
+"""Name under which is told what is wrong with the whole list; no rule can have it."""
+
+_MAX_NAME: Final = 256
+_NAME: Final = f"1 to {_MAX_NAME} printable characters, no '#' first"
+_MAX_PROBLEMS: Final = 5
+_TEXTS: Final = ("source_s3_uri", "rule_to_invoke")
+
+
+@dataclass(frozen=True)
+class AskedRule:
+    """A rule that a job asks for.
+
+    Attributes:
+        parameters: Its parameters; none where they cannot be used.
+        problem: Why it cannot judge; empty if its entry is well formed.
+        pack: The pack by which it came; empty where it was asked for by its own name.
+    """
+
+    parameters: Mapping[str, Any]
+    problem: str = ""
+    pack: str = ""
+
+    @property
+    def source(self) -> str | None:
+        """File of a custom rule; None for a rule that is installed."""
+        source: str | None = self.parameters.get("source_s3_uri")
+        return source
+
+    def invoked(self, name: str) -> str:
+        """Return the name of the class that judges.
+
+        Args:
+            name: The rule's configuration name, which is that of the class unless it is told.
+        """
+        return str(self.parameters.get("rule_to_invoke") or name)
+
+
+def is_rule_name(text: str) -> bool:
+    """Tell whether a text can be a rule's configuration name: 1 to 256 printable characters.
+
+    CreateTrainingJob takes any text of that length; "#" begins the keys of other items of the
+    functions' table.
+    """
+    return 0 < len(text) <= _MAX_NAME and text.isprintable() and text[0] != "#"
+
+
+def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[str, ...]]:
+    """Return the rules that a job asks for.
+
+    Args:
+        entries: `DebugRuleConfigurations`, unchecked.
+
+    Returns:
+        Each rule by its configuration name, in the order of the entries; and the first things that
+        are wrong with the list.
+    """
+    rules: dict[str, AskedRule] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(entries, start=1):
+        members = entry if isinstance(entry, Mapping) else {}
+        name = members.get("RuleConfigurationName")
+        if not isinstance(name, str) or not is_rule_name(name) or name == PROBLEMS:
+            wanted = "another" if name == PROBLEMS else _NAME
+            problems.append(
+                f"entry {number} of {PROBLEMS} is left out, for its RuleConfigurationName is "
+                f"{name!r:.60}: give it {wanted}"
+            )
+            continue
+        if name in rules:
+            problems.append(f"{name!r:.60} is there again as entry {number}, which alone counts")
+        rules[name] = _asked(members)
+    return rules, tuple(problems[:_MAX_PROBLEMS])
+
+
+def _asked(entry: Mapping[str, Any]) -> AskedRule:
+    named = entry.get(PACK)
+    pack = named if isinstance(named, str) else ""
+    parameters = entry.get("RuleParameters") or {}
+    if not isinstance(parameters, Mapping):
+        problem = f"RuleParameters are {parameters!r:.60}, but must be an object"
+        return AskedRule({}, problem, pack)
+    for key in _TEXTS:
+        value = parameters.get(key)
+        if value is not None and not isinstance(value, str):
+            problem = f"{key} in RuleParameters is {value!r:.60}, but must be a text"
+            return AskedRule({}, problem, pack)
+    return AskedRule(parameters, "", pack)

@@ -1,0 +1,164 @@
+"""Which command runs a script with a hook in it, whoever starts its Python."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from hook_layer.autopatch.run_notes import NOTES_VARIABLE, RunNotes
+from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from rule_runtime.child_processes import prepared_path
+
+__all__ = ["hooked_command", "hooked_environment", "script_name", "why_nothing"]
+
+_PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
+_WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
+"""Switches of Python of which the last has a value, behind it or as the next argument."""
+_LONG_WITH_VALUE: Final = "--check-hash-based-pycs"
+_LAUNCHERS: Final = frozenset(
+    {
+        "accelerate", "accelerate.commands.launch", "deepspeed.launcher.runner", "hook_layer",
+        "rule_runtime.smdebug_alias", "torch.distributed.launch", "torch.distributed.run",
+    }
+)  # fmt: skip
+"""Modules that run the script which is named behind them."""
+_SCRIPTS: Final = (".py", ".sh")
+_NOTHING_TRAINED: Final = (
+    "{} was imported, and nothing was trained with it that a hook saw; a hook that the script "
+    "makes with a folder of its own saves there, and `stepwatch evaluate` judges that folder"
+)
+_NOTHING_IMPORTED: Final = (
+    "no Python that it started imported a framework that `stepwatch doctor` lists; those in a "
+    "container, on another machine or with the switches -I, -E and -S are not seen"
+)
+
+
+def hooked_command(command: Sequence[str], config: Path) -> list[str]:
+    """Return the command to run in place of one, so that there is a hook in its script.
+
+    Of `python SCRIPT ...`, `python -m MODULE ...` and `SCRIPT.py ...` the hook comes between Python
+    and the script, whatever switches there are. Any other command stays as it is: the Pythons that
+    it starts are prepared by `hooked_environment`.
+
+    Args:
+        command: The command.
+        config: Configuration file of the hook.
+
+    Raises:
+        ValueError: There is no such script or command, or that Python does not have this package.
+        OSError: The command cannot be run.
+    """
+    program, *arguments = command
+    if program.endswith(".py"):
+        program, arguments = sys.executable, [program, *arguments]
+    elif shutil.which(program) is None:
+        raise ValueError(f"{program}: there is no such command")
+    elif not _is_python(program):
+        return list(command)
+    switches, script = _divided(arguments)
+    if not script:
+        return [program, *arguments]
+    if script[0] != "-m" and not Path(script[0]).is_file():
+        raise ValueError(f"{script[0]}: there is no such script")
+    _check_python(program)
+    return [program, *switches, "-m", "hook_layer", "--config", str(config), *script]
+
+
+def hooked_environment(config: Path, notes: Path) -> dict[str, str]:
+    """Return the variables by which the Pythons that a command starts get a hook.
+
+    A hook that a script makes by a file is made by this one.
+
+    Args:
+        config: Configuration file of the hook.
+        notes: Folder of what they note of themselves.
+    """
+    return {OWN_VARIABLE: str(config), NOTES_VARIABLE: str(notes), "PYTHONPATH": prepared_path()}
+
+
+def script_name(command: Sequence[str]) -> str:
+    """Return the name of the script or module that a command runs, without folder and package.
+
+    Args:
+        command: As of `hooked_command`.
+    """
+    program, *arguments = command
+    if not _is_python(program):
+        return _named_script([program, *arguments]) or Path(program).stem
+    script = _divided(arguments)[1]
+    if script[:1] == ["-m"]:
+        named = _named_script(script[2:]) if script[1] in _LAUNCHERS else ""
+        return named or _module_name(script[1])
+    return Path(script[0]).stem if script else "script"
+
+
+def why_nothing(notes: RunNotes) -> str:
+    """Return why nothing was captured of a command.
+
+    Args:
+        notes: What its Pythons noted.
+    """
+    if notes.lacking is not None:
+        return f"{notes.lacking} is a Python in which stepwatch is not installed: install it there"
+    if notes.trainings is not None:
+        return "a training began; see what it printed, and what its hook told"
+    names = notes.frameworks
+    return _NOTHING_TRAINED.format(" and ".join(names)) if names else _NOTHING_IMPORTED
+
+
+def _is_python(program: str) -> bool:
+    return _PYTHON.fullmatch(Path(program).name) is not None
+
+
+def _named_script(arguments: Iterable[str]) -> str:
+    """Return the name of the first script, or module behind `-m`, among arguments; "" for none."""
+    before = ""
+    for argument in arguments:
+        if argument.endswith(_SCRIPTS) and not argument.startswith("-"):
+            return Path(argument).stem
+        if before in {"-m", "--module"} and not argument.startswith("-"):
+            return _module_name(argument)
+        before = argument
+    return ""
+
+
+def _module_name(module: str) -> str:
+    return module.removesuffix(".__main__").rpartition(".")[2]
+
+
+def _divided(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the switches of Python, and the script or `-m MODULE` with what stands behind it.
+
+    The latter is empty where there is none.
+    """
+    rest = list(arguments)
+    switches: list[str] = []
+    while rest and rest[0].startswith("-"):
+        switch = rest.pop(0)
+        if switch == "-":  # the script comes by standard input
+            return switches, []
+        found = None if switch.startswith("--") else _WITH_VALUE.search(switch)
+        takes_next = switch == _LONG_WITH_VALUE or (found is not None and not found["value"])
+        following = [rest.pop(0)] if takes_next and rest else []
+        if found is None or found["letter"] in "WX":
+            switches += [switch, *following]
+            continue
+        if found["others"]:
+            switches.append(f"-{found['others']}")
+        module = [found["value"]] if found["value"] else following
+        return switches, ["-m", *module, *rest] if found["letter"] == "m" and module else []
+    return switches, rest
+
+
+def _check_python(program: str) -> None:
+    look = "import importlib.util as u, sys; sys.exit(u.find_spec('hook_layer') is None)"
+    if subprocess.run([program, "-c", look], check=False).returncode != 0:  # noqa: S603 - see above
+        raise ValueError(
+            f"{program!r} is a Python in which stepwatch is not installed: install it there, or "
+            f"give the one that has it, {sys.executable}"
+        )

@@ -1,0 +1,165 @@
+"""Telling somebody of a run, by messages to a URL, as chats take them."""
+
+from __future__ import annotations
+
+import html
+import http.client
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from queue import Queue
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+__all__ = ["NOTIFY_VARIABLE", "Notifier", "message"]
+
+NOTIFY_VARIABLE: Final = "STEPWATCH_NOTIFY_URL"
+"""Variable that has the URL, which a command line would show to every user of the machine."""
+
+_TIMEOUT_S: Final = 10.0
+_PAUSES_S: Final = (1.0, 4.0)
+"""Ahead of each further try, seconds."""
+_MAX_WAITING: Final = 100
+_MAX_TEXT: Final = 1500
+"""Characters; chats take some 2,000."""
+_TOO_MANY_REQUESTS: Final = 429
+_SERVERS_FAULT: Final = 500
+
+
+def message(
+    job: str, text: str, *, rule: str | None, status: str, step: int | None, details: str
+) -> dict[str, Any]:
+    """Return a message: `text` for people, as Slack has it, and its parts for programs.
+
+    Args:
+        job: Name of the job.
+        text: What is told, behind the job's name.
+        rule: The rule that it is about, if one is.
+        status: Status of the rule, or of the job.
+        step: Step of what was found.
+        details: What was found.
+    """
+    told = html.escape(f"{job}: {text}"[:_MAX_TEXT], quote=False)
+    parts = {"job": job, "rule": rule, "status": status, "step": step}
+    return {"text": told, **parts, "details": details[:_MAX_TEXT]}
+
+
+class Notifier:
+    """Posts messages as JSON, in a thread of its own: who sends one never waits.
+
+    The URL is a secret, and told to nobody. What cannot be sent is told once, and left.
+
+    Args:
+        url: Where to post.
+        on_problem: Called once, by the one thread or the other, with what went wrong.
+        max_waiting: Messages that may wait; further ones are left out.
+        pause: Waits so many seconds between tries.
+
+    Raises:
+        ValueError: It is no URL of http or https.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        on_problem: Callable[[str], None],
+        *,
+        max_waiting: int = _MAX_WAITING,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if not _is_web_address(url):
+            raise ValueError(
+                "the address of --notify is none that can be posted to: give https://HOST/... (it "
+                "is not repeated here, for it may be a secret)"
+            )
+        self._url = url
+        self._on_problem = on_problem
+        self._pause = pause
+        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._waiting: Queue[Mapping[str, Any] | None] = Queue(max_waiting + 1)
+        self._max_waiting = max_waiting
+        self._told = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="stepwatch-notify", daemon=True)
+        self._thread.start()
+
+    def send(self, content: Mapping[str, Any]) -> None:
+        """Have a message sent.
+
+        Args:
+            content: The message.
+        """
+        if self._waiting.qsize() >= self._max_waiting:  # one place is that of the end
+            self._tell(
+                f"more messages wait for the address of --notify than {self._max_waiting}: the "
+                "others are left out"
+            )
+        else:
+            self._waiting.put_nowait(content)
+
+    def close(self, timeout_s: float = _TIMEOUT_S) -> None:
+        """Wait until all messages are sent, but not long.
+
+        Args:
+            timeout_s: Longest wait, seconds.
+        """
+        self._waiting.put_nowait(None)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._tell("messages to the address of --notify were not sent in time")
+
+    def _run(self) -> None:
+        while (content := self._waiting.get()) is not None:
+            problem = self._problem_of(json.dumps(content).encode())
+            if problem is not None:
+                self._tell(
+                    f"a message was not taken by the address of --notify ({problem}); the training "
+                    "goes on, and no more of this is told"
+                )
+
+    def _problem_of(self, body: bytes) -> str | None:
+        """Post a message, and return what went wrong; None if nothing did."""
+        for pause_s in (*_PAUSES_S, None):
+            problem, may_pass = self._try(body)
+            if problem is None or not may_pass or pause_s is None:
+                return problem
+            self._pause(pause_s)
+        return None
+
+    def _try(self, body: bytes) -> tuple[str | None, bool]:
+        """Post a message once; return what went wrong, and whether that may pass."""
+        request = urllib.request.Request(  # noqa: S310 - checked when this was made
+            self._url, body, {"Content-Type": "application/json", "User-Agent": "stepwatch"}
+        )
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S):
+                return None, False
+        except urllib.error.HTTPError as error:
+            error.close()
+            may_pass = error.code == _TOO_MANY_REQUESTS or error.code >= _SERVERS_FAULT
+            return f"HTTP status {error.code}", may_pass
+        except urllib.error.URLError as error:  # its text may have the address in it
+            return type(error.reason).__name__, True
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            return type(error).__name__, isinstance(error, OSError)
+
+    def _tell(self, problem: str) -> None:
+        if self._told.acquire(blocking=False):
+            self._on_problem(problem)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: a message is meant for the address that was given."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        return False

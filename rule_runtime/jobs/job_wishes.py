@@ -1,0 +1,95 @@
+"""What a job's owner asks for: its rules, those of packs among them, and what the hook saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rule_runtime.configuration.debug_configuration import DebugConfiguration
+from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.jobs.pack_rules import PackRule, deployed_collections, with_packs
+from rule_runtime.jobs.rule_needs import RuleNeeds
+
+if TYPE_CHECKING:
+    from rule_runtime.configuration.collection_config import CollectionConfig
+    from rule_runtime.configuration.debug_rule import Rule
+    from rule_runtime.configuration.packs import Pack
+
+__all__ = ["JobWishes"]
+
+
+@dataclass(frozen=True)
+class JobWishes:
+    """What a job's owner asks for.
+
+    Attributes:
+        rules: The rules, those of packs in place of the packs.
+        of_packs: What is special about those that came by a pack, by their names.
+        hook_config: What the hook saves, ours or the SageMaker SDK's.
+        actions: What is done on a finding, for the whole job.
+        is_for_deployed: Whether no rule is asked for, so that the deployed ones judge.
+    """
+
+    rules: tuple[Rule, ...]
+    of_packs: Mapping[str, PackRule]
+    hook_config: object
+    actions: object
+    is_for_deployed: bool
+
+    @classmethod
+    def of(
+        cls, rules: Iterable[object] | str | Pack | None, hook_config: object, actions: object
+    ) -> JobWishes:
+        """Return the wishes that `prepare` was given.
+
+        Raises:
+            TypeError: Something among the rules is neither a rule nor a pack.
+            ValueError: There is no such pack.
+        """
+        listed, of_packs = with_packs(() if rules is None else rules)
+        if rules is None and hook_config is None:
+            hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
+        return cls(listed, of_packs, hook_config, actions, rules is None)
+
+    def configuration(self, output: str, tensorboard: object) -> DebugConfiguration:
+        """Return what the hook is asked for, without what rules need beyond it.
+
+        Args:
+            output: Where the job's output goes below.
+            tensorboard: Where TensorBoard's files go; None for no such files.
+
+        Raises:
+            TypeError: An object is nothing of the kind.
+            ValueError: Rules ask for what cannot be had together, or there is no hook for what is
+                asked for.
+        """
+        configuration = DebugConfiguration.of(
+            output,
+            hook_config=self.hook_config,
+            rules=self.rules,
+            actions=self.actions,
+            tensorboard=tensorboard,
+        )
+        if configuration.hook is None and configuration.tensorboard is not None:
+            raise ValueError(
+                "hook_config=False writes no TensorBoard files either: leave tensorboard out, or "
+                "hook_config"
+            )
+        return configuration
+
+    def needs(self, rules: Iterable[Rule]) -> list[RuleNeeds]:
+        """Return what rules need saved, whose parameters are checked.
+
+        Args:
+            rules: The rules of the configuration.
+
+        Raises:
+            ValueError: The evaluators would refuse a rule's parameters when the job runs.
+        """
+        checked = (RuleNeeds.checked(rule, self._saved_for(rule)) for rule in rules)
+        return [found for found in checked if found]
+
+    def _saved_for(self, rule: Rule) -> tuple[CollectionConfig, ...] | None:
+        of_pack = self.of_packs.get(rule.name)
+        return None if of_pack is None else of_pack.collections

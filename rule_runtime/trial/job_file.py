@@ -1,0 +1,59 @@
+"""Reading `job.json`, which names a run and says what it asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from hook_layer.format.errors import JobFileError
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, parse_job_file
+from hook_layer.format.paths import JOB_FILE
+from hook_layer.storage.base import ObjectNotFoundError
+from hook_layer.storage.small_files import read_small
+
+if TYPE_CHECKING:
+    from hook_layer.storage.base import Store
+
+__all__ = ["read_job_file", "usable_job_file"]
+
+_logger: Final = logging.getLogger("stepwatch")
+
+
+@lru_cache(maxsize=64)
+def _warn_once(problem: str) -> None:
+    _logger.warning("%s", problem)  # watchers read the file again and again
+
+
+def read_job_file(store: Store) -> JobFile | None:
+    """Return a trial's `job.json`; None when it has none, as those of the original client.
+
+    Args:
+        store: The trial's root.
+
+    Raises:
+        JobFileError: It is no job file.
+        StorageError: It cannot be read now.
+    """
+    try:
+        return read_small(store, JOB_FILE, MAX_JOB_FILE_BYTES, parse_job_file)
+    except ObjectNotFoundError:
+        return None
+
+
+def usable_job_file(store: Store, tell: Callable[[str], None] = _warn_once) -> JobFile | None:
+    """Return a trial's `job.json`; a damaged one counts as none, and is told.
+
+    Args:
+        store: The trial's root.
+        tell: Takes what is wrong with a damaged one; by default it is logged, once.
+
+    Raises:
+        StorageError: It cannot be read now.
+    """
+    try:
+        return read_job_file(store)
+    except JobFileError as error:
+        tell(str(error))
+        return None

@@ -1,0 +1,36 @@
+"""The request that a run stops, as it is stored beside its tensors."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from hook_layer.format.errors import FormatError
+from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
+from hook_layer.format.paths import STOP_FILE
+from hook_layer.storage.base import ObjectNotFoundError, Store
+from hook_layer.storage.small_files import read_small
+
+__all__ = ["read_stop_request"]
+
+_logger: Final = logging.getLogger(__name__)
+
+
+def read_stop_request(store: Store, run: str | None) -> StopFile | None:
+    """Return the request that a run stops, None where nobody asked for it.
+
+    Args:
+        store: The trial's root.
+        run: RunId of the run; requests to others do not count.
+
+    Raises:
+        StorageError: If the storage fails otherwise than by a missing object.
+    """
+    try:
+        request = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
+    except ObjectNotFoundError:
+        return None
+    except FormatError as error:
+        _logger.warning("ignored a request to stop: %s", error)
+        return None
+    return request if request.run_id in (None, run) else None

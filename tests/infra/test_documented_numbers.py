@@ -1,0 +1,72 @@
+"""Numbers that the texts tell of a deployment are those of its template."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from infra.app import COUNTED, MAX_RESOURCES, project_context
+from infra.config import StepwatchConfig
+from infra.local.deployment import synthesise
+from lambdas.evaluate_rule.job_rules import MAX_JOB_RULES
+from rule_runtime.configuration.packs import PACKS
+from tests.infra.conftest import load
+from tests.infra.queries import Template
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = PACKS["recommended"].parameters
+
+
+def words_of(page: str) -> str:
+    """Return a text without its line breaks."""
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def counts(template: Template) -> dict[str, int]:
+    types = Counter(resource["Type"] for resource in template["Resources"].values())
+    return {"all": types.total(), **{name: types[kind] for kind, name in COUNTED.items()}}
+
+
+@pytest.fixture(scope="module")
+def pair() -> dict[str, int]:
+    """The numbers of a deployment of two rules."""
+    return counts(load(synthesise({"stepwatch:rules": ["NonFinite", "LossDiverging"]})))
+
+
+def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, int]) -> None:
+    whole, text = counts(default_template), words_of("infra/README.md")
+    told = (
+        f"As `cdk.json` comes, with {len(RULES)} rules, the template has {whole['all']} resources, "
+        f"among them {whole['functions']} functions, {whole['roles']} roles, {whole['queues']} "
+        f"queues and {whole['alarms']} alarms; with two rules {pair['all']}, among them "
+        f"{pair['functions']} functions."
+    )
+    assert told in text
+    of_a_rule = (whole["all"] - pair["all"]) / (len(RULES) - 2)
+    assert round(of_a_rule) == 10
+    assert "A rule adds ten:" in text
+    room = len(RULES) + (MAX_RESOURCES - whole["all"]) / of_a_rule
+    assert round(room, -1) == 40
+    assert "A stack has room for some forty rules" in text
+
+
+def test_how_many_evaluations_may_run_at_once() -> None:
+    config = StepwatchConfig.from_context(project_context())
+    all_busy = len(RULES) * config.maximum_concurrency
+    told = f"So {len(RULES)} rules that are all busy take {all_busy} and more"
+    assert told in words_of("infra/README.md")
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("README.md", f"With all {len(RULES)} rules"),
+        ("docs/quick-start.md", f"judges: {len(RULES)} rules"),
+        ("rule_runtime/README.md", f"evaluates the first {MAX_JOB_RULES} of a job"),
+        ("lambdas/README.md", f"{'Forty' if MAX_JOB_RULES == 40 else '?'} such rules of a job"),
+    ],
+)
+def test_how_many_rules_there_are(page: str, told: str) -> None:
+    assert told in words_of(page)
