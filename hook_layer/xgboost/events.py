@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from typing_extensions import Self
@@ -38,6 +38,9 @@ from hook_layer.xgboost.tensors import (
 __all__ = ["BoosterEvents"]
 
 logger = logging.getLogger("stepwatch")
+
+_NO_TENSOR: Final = "?"
+"""A name that no tensor has: only an expression for everything matches it."""
 
 
 class BoosterEvents(BaseHook, TrainingCallback):
@@ -182,8 +185,9 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _is_wanted(self, group: TensorGroup, round_tensors: RoundTensors) -> bool:
         if any(collection.name == group.collection for collection in self._due):
             return True
+        due = [c for c in self._due if not (group.has_own_names and c.matches(_NO_TENSOR))]
         try:
-            return any(c.matches(name) for name in group.names(round_tensors) for c in self._due)
+            return any(c.matches(name) for name in group.names(round_tensors) for c in due)
         except UnavailableError:
             return False
 

@@ -200,12 +200,15 @@ class TensorGroup:
         collection: The collection that its tensors belong to.
         names: Returns the names that it may have.
         compute: Returns its tensors.
+        has_own_names: Whether a collection of everything leaves them out: the original has none
+            of these, and they are large.
     """
 
     name: str
     collection: str
     names: Callable[[RoundTensors], Iterable[str]]
     compute: Callable[[RoundTensors], dict[str, ComputedArray]]
+    has_own_names: bool = False
 
     def is_member(self, tensor_name: str, round_tensors: RoundTensors) -> bool:
         """Tell whether a tensor of the group is in the collection whatever its regex says."""
@@ -232,7 +235,11 @@ GROUPS: Final = (
     ),
     TensorGroup("labels", CollectionKeys.LABELS, _constant("labels"), RoundTensors.labels),
     TensorGroup(
-        "input_values", "input_values", _constant("input_values"), RoundTensors.input_values
+        "input_values",
+        "input_values",
+        _constant("input_values"),
+        RoundTensors.input_values,
+        has_own_names=True,
     ),
     *(
         TensorGroup(

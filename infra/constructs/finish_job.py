@@ -26,6 +26,7 @@ READ_KEYS = {
     "*index/*": "the index files, which hold the statistics of its tensors",
     "*collections/*": "the collections files, which say what its tensors are",
     "*job.json": "job.json, which says how it was configured",
+    "*stop.json": "stop.json, which says why it was stopped",
     "*training_job_end.ts": "the end marker, which says whether it ended",
 }
 """What a report is made of."""

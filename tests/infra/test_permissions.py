@@ -59,6 +59,7 @@ FINISH_JOB: set[Grant] = WAKES | {
     ("s3:GetObject", f"{TENSORS}/*index/*", ""),
     ("s3:GetObject", f"{TENSORS}/*collections/*", ""),
     ("s3:GetObject", f"{TENSORS}/*job.json", ""),
+    ("s3:GetObject", f"{TENSORS}/*stop.json", ""),
     ("s3:GetObject", f"{TENSORS}/*training_job_end.ts", ""),
     ("s3:PutObject", f"{TENSORS}/*rule-output/report.html", ""),
     ("s3:ListBucket", TENSORS, ""),

@@ -108,6 +108,16 @@ def test_values_of_inputs_are_those_of_the_validation_data(
     assert same(trial.values(3)["input_values"], expected)
 
 
+@pytest.mark.parametrize("option", [{"save_all": True}, {"include_regex": ".*"}])
+def test_values_of_inputs_are_not_among_everything(
+    trial: WrittenTrial, option: dict[str, Any]
+) -> None:
+    data = xgboost.DMatrix(*columns("diabetes"))
+    train(make_hook(trial, validation_data=data, **option))
+    assert "labels" in trial.names(3)
+    assert "input_values" not in trial.names(3)
+
+
 @pytest.mark.parametrize("kind", [xgboost.DMatrix, xgboost.QuantileDMatrix])
 def test_values_of_the_first_rows_of_large_inputs(
     trial: WrittenTrial,
