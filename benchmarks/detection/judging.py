@@ -24,32 +24,8 @@ __all__ = ["SHARED_CODE", "SILENCE_S", "Verdict", "judge"]
 
 SILENCE_S: Final = 7200.0
 """Seconds for which a run that hangs has been silent when it is looked at."""
-SHARED_CODE: Final = (
-    "numerics",
-    "evaluation/bounded_signals.py",
-    "evaluation/comparing.py",
-    "evaluation/constant_answers.py",
-    "evaluation/doubled_probabilities.py",
-    "evaluation/evaluation_phases.py",
-    "evaluation/initial_weights.py",
-    "evaluation/last_activations.py",
-    "evaluation/learned_frequencies.py",
-    "evaluation/linear_layers.py",
-    "evaluation/loss_inputs.py",
-    "evaluation/loss_mismatches.py",
-    "evaluation/loss_rule.py",
-    "evaluation/one_label.py",
-    "evaluation/other_uses.py",
-    "evaluation/rule.py",
-    "evaluation/selection.py",
-    "evaluation/slow_trees.py",
-    "evaluation/step_history.py",
-    "evaluation/telling_inputs.py",
-    "evaluation/validation_answers.py",
-    "evaluation/validation_curves.py",
-    "evaluation/validation_rule.py",
-)
-"""What rules are made of beside their own modules."""
+SHARED_CODE: Final = ("evaluation", "numerics")
+"""Folders of what rules are made of beside their own modules."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +109,6 @@ def _content(rule: Rule) -> str:
 def _shared() -> str:
     digest = hashlib.sha256()
     for name in SHARED_CODE:
-        path = Path(rule_runtime.__file__).parent / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes() if file.exists() else b"")
+        for file in sorted((Path(rule_runtime.__file__).parent / name).rglob("*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()

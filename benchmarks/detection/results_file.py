@@ -67,12 +67,9 @@ def digest_of_rules() -> str:
     """Return what stands for the code of the rules and the packs."""
     digest = hashlib.sha256()
     folder = Path(rule_runtime.__file__).parent
-    of_rules = [path.relative_to(folder) for path in folder.glob("rules/*.py")]
-    numerics = [path.relative_to(folder) for path in folder.glob("numerics/*.py")]
-    shared = [Path(name) for name in (*SHARED_CODE, "configuration/packs.py")]
-    for path in sorted({*of_rules, *numerics, *shared}):
-        if (folder / path).is_file():
-            digest.update((folder / path).read_bytes())
+    found = [path for part in ("rules", *SHARED_CODE) for path in folder.glob(f"{part}/*.py")]
+    for path in sorted([*found, folder / "configuration" / "packs.py"]):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

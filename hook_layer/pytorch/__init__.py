@@ -40,8 +40,10 @@ gradients nor the state of optimisers are saved.
 a step in which no registered loss was called every scalar that `backward` starts from is saved as
 `Loss_output_{i}`, as it is: divided, if the script divides it for accumulation; unscaled, if a
 `GradScaler` scaled it. The step is that of the hook whose model ran last. A loss gets a name of its
-own by `record_tensor_value`, and from then on those without a name are not saved. Not seen is a
-reference to `torch.autograd.backward` that was taken before the model was registered.
+own by `record_tensor_value`, and from then on those without a name are not saved. What the first of
+a step was computed of is `Loss_input_{i}`, if asked for, as far as its graph tells, see
+`hook_layer.pytorch.functional_losses`. Not seen is a reference to `torch.autograd.backward` that
+was taken before the model was registered.
 
 **Gradients** are read when the backward pass has ended, before a script clips them. Where a
 `torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as

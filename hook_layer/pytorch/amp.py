@@ -50,9 +50,14 @@ class LossScaling:
         That is known of what a scaler returned. What was computed of it, as a sum, is unscaled if
         no backward pass began since.
         """
-        scale = getattr(tensor, _SCALE, self._newest_scale)
+        scale = self.scale_of(tensor)
         value = own_shard(tensor).detach()
         return value if scale is None else value / scale.to(value.device)
+
+    def scale_of(self, tensor: Tensor) -> Tensor | None:
+        """Return by what a scaler has multiplied what a backward pass starts from."""
+        scale: Tensor | None = getattr(tensor, _SCALE, self._newest_scale)
+        return scale
 
     def backward_began(self) -> None:
         """Note that the losses that were scaled before are used by now."""

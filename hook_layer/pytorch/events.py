@@ -20,6 +20,7 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
+from hook_layer.pytorch.functional_losses import inputs_of
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
@@ -29,6 +30,7 @@ from hook_layer.recorder import INIT_STEP
 __all__ = ["TorchEvents"]
 
 _LOSS_PREFIX = "Loss_output_"
+_LOSS_INPUTS = ("Loss_input_0", "Loss_input_1")
 
 
 @dataclass
@@ -154,10 +156,17 @@ class TorchEvents(TorchCapture):
             losses = [self._scaling.unscaled_loss(tensor) for tensor in scalars]
             named = self._numbered(_LOSS_PREFIX, losses)
             self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
+            if f"{_LOSS_PREFIX}0" in named:
+                self._capture_inputs_of(scalars[0])
         self._scaling.backward_began()
         if not self._awaits_backward():
             # From here on the interpreter has nothing to do: the writer gets it to itself.
             self._step_is_captured()
+
+    def _capture_inputs_of(self, loss: Tensor) -> None:
+        if any(c.matches(name) for c in self._due for name in _LOSS_INPUTS):
+            found = inputs_of(loss, self._scaling.scale_of(loss))
+            self._capture_all({_LOSS_INPUTS[number]: found[number] for number in found})
 
     def _is_newest(self) -> bool:
         """Tell whether the model that was called last is one of this hook, or part of one."""

@@ -12,12 +12,19 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind, size_of_error
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.recomputed_loss import best_constant
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.validation_rule import Training, Validation
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["constant_answer", "constants_of_labels", "constants_of_targets", "is_guessing"]
+__all__ = [
+    "constant_answer",
+    "constants_of_labels",
+    "constants_of_pass",
+    "constants_of_targets",
+    "is_guessing",
+]
 
 _OF_SEVERAL: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
@@ -27,6 +34,7 @@ _STEPS: Final = 150
 _GUESSING: Final = 0.99
 _STILL: Final = (0.97, 0.98)
 _WORSE: Final = 1.03
+_FAR_ABOVE: Final = 1.5
 _SURELY: Final = 1.6
 _BY_HEART: Final = 0.9
 _HARDLY: Final = 0.99
@@ -36,6 +44,7 @@ _LIKE_EVEN: Final = (0.85, 1.25)
 _FEWEST_ROWS: Final = 50
 _OUTLIER: Final = 0.1
 _DEVIATIONS: Final = 5.0
+_ROUNDING: Final = 1e-6
 _MANY_CLASSES: Final = 0.75
 _ROUNDS: Final = 20
 _LEARNED: Final = 0.03
@@ -84,6 +93,38 @@ def constants_of_targets(
     return {f"{place}/{name}": guess} if math.isfinite(guess) else {}
 
 
+def constants_of_pass(step: StepView, passed: dict[str, list[float]]) -> dict[str, float]:
+    """Return what the best number for all rows of a pass so far gives, under names of losses.
+
+    It is the variance of the targets of all its steps together, or its root; each step counts
+    alike, as in the mean of their losses. It is 0 once a step has an outlier. Beside it stands how
+    many steps it is of: targets may have been saved of some only, and a few tell nothing of a pass
+    in the order of its targets.
+
+    Args:
+        step: A step of the pass.
+        passed: Changed in place: of at most 32 losses how many steps there were, how many with an
+            outlier, and the sums of means and mean squares of their targets.
+    """
+    inputs = LossInputs(step)
+    rows = step.tensors(collections=("losses",))
+    found = {}
+    for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
+        kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+        if kind not in _OF_NUMBERS or targets is None or not math.isfinite(targets.mean_square):
+            continue
+        added = (1.0, float(_has_outlier(targets)), targets.mean, targets.mean_square)
+        before = passed.get(f"{worker}/{name}", [0.0] * len(added))
+        sums = [a + b for a, b in zip(before, added, strict=True)]
+        passed[f"{worker}/{name}"] = sums
+        count, num_outliers, mean, square = sums
+        variance = square / count - (mean / count) ** 2
+        is_known = not num_outliers and variance > _ROUNDING * square / count
+        found[f"pass/{name}"] = size_of_error(kind, name, variance) if is_known else 0.0
+        found[f"steps/{name}"] = count
+    return found
+
+
 def constants_of_labels(step: StepView) -> dict[str, float]:
     """Return what the best answer gives by the metrics of boosted trees, whose labels were saved.
 
@@ -126,6 +167,8 @@ def constant_answer(validation: Validation, training: Training) -> float:
         if known:
             guess = math.log(2) if place == "even" else known
             return known if low * guess <= training.start <= high * guess else 0.0
+    if validation.num_steps > 1 and beside.get(f"steps/{name}") == validation.num_steps:
+        return beside[f"pass/{name}"]
     is_whole = f"guess/{name}" in beside or validation.num_steps == 1
     known = beside.get(f"constant/{name}", 0.0)
     if not beside.get(f"outlier/{name}"):
@@ -156,11 +199,11 @@ def is_guessing(validation: Validation, training: Training, constant: float) -> 
     is_far = training.now + _SURELY * training.noise < constant
     is_by_heart = is_far and training.now < _BY_HEART * constant
     is_by_heart &= bool(passes[-1] > _HARDLY * passes[-2])
-    return bool(
-        training.num_steps >= _STEPS
-        and (is_as_before or has_risen or is_by_heart)
-        and passes[-1] > _STILL[1] * passes[-2]
-    )
+    is_still = (is_as_before or has_risen or is_by_heart) and passes[-1] > _STILL[1] * passes[-2]
+    # So far above it matters little how passes jump, unless they fall.
+    is_far_above = passes[-_LATEST:].min() > _FAR_ABOVE * constant and latest >= validation.first
+    is_far_above &= bool(passes[-1] >= passes[-_LATEST])
+    return bool(training.num_steps >= _STEPS and (is_still or is_far_above))
 
 
 def _exact(step: StepView, name: str, worker: str, loss: float) -> float | None:

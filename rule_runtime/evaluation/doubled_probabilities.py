@@ -19,19 +19,24 @@ import numpy.typing as npt
 from rule_runtime.evaluation.loss_inputs import only_outputs
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.numerics.recomputed_loss import of_sigmoids_of_probabilities
 from rule_runtime.numerics.row_memory import MAX_ROWS, row_keys
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["returned_to_functions", "surely_twice"]
+__all__ = ["recomputed_twice", "returned_to_functions", "surely_twice"]
 
 _OF_FUNCTIONS: Final = "Loss_output_0"
+_INPUT_OF_FUNCTIONS: Final = "Loss_input_0"
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _CLOSE: Final = 1e-3
 _UNSURE: Final = 1.3
 _ROUGHLY: Final = 0.01
 _LARGEST: Final = 1 - 1e-4
+_TIMES: Final = 2
+_SURE: Final = 2.0
+_MOST_LOSSES: Final = 32
 
 
 class _Numbers(NamedTuple):
@@ -65,14 +70,16 @@ def returned_to_functions(step: StepView) -> dict[str, str]:
         step: The step.
 
     Returns:
-        Names of tensors by worker; where `labels` were saved, too, only if they are numbers of the
-        classes of which this output has scores, or as many as it has elements.
+        Names of tensors by worker, unless what this loss got was saved itself; where `labels` were
+        saved, too, only if they are numbers of the classes of which this output has scores, or as
+        many as it has elements.
     """
     found = only_outputs(step)
+    are_known = step.tensors(regex=(f"^{_INPUT_OF_FUNCTIONS}$",)).workers
     losses = step.tensors(collections=("losses",))
     labels = _described(step.tensors(regex=("^labels$",)))
     outputs = step.tensors(regex=_OF_MODELS)
-    for worker in set(step.workers) - set(found):
+    for worker in set(step.workers) - set(found) - set(are_known):
         of_worker = [
             name for name, of in zip(losses.names, losses.workers, strict=True) if of == worker
         ]
@@ -123,6 +130,39 @@ def surely_twice(
         if times is None and len(once) < MAX_ROWS:
             once.add(int(keys[at]))
     memory["once"] = sorted(once)
+    return found
+
+
+def recomputed_twice(
+    step: StepView, rows: TensorRows, is_judged: npt.NDArray[np.bool_], memory: Memory
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] have probabilities of which a loss took a sigmoid, by their values.
+
+    Args:
+        step: The step.
+        rows: What goes into losses, and whatever else.
+        is_judged: Which of them go into losses of which no name tells what they apply.
+        memory: `again`: at how many steps with values in a row each of at most 32 was like that.
+    """
+    losses = step.tensors(collections=("losses",))
+    pairs = zip(losses.names, losses.workers, strict=True)
+    known = dict(zip(pairs, finite_means(losses), strict=True))
+    counts: dict[str, int] = memory.setdefault("again", {})
+    found = np.zeros(len(rows), dtype=bool)
+    for at in np.flatnonzero(is_judged):
+        (owner, _, number), worker = rows.names[at].rpartition("_input_"), rows.workers[at]
+        key = f"{worker}/{owner}"
+        loss = known.get((f"{owner}_output_0", worker), np.nan)
+        if number != "0" or np.isnan(loss) or (key not in counts and len(counts) >= _MOST_LOSSES):
+            continue
+        names = tuple(f"{owner}_input_{other}" for other in range(4))
+        values = step.values(names, worker)
+        given = [values[name] for name in names if name in values]
+        if not {*names[:2]} <= values.keys():
+            continue  # values are saved seldom
+        times = of_sigmoids_of_probabilities(given[0], given[1], given[2:], float(loss))
+        counts[key] = 0 if times is None else min(counts.get(key, 0) + 1, _TIMES)
+        found[at] = times is not None and times > _SURE and counts[key] >= _TIMES
     return found
 
 

@@ -5,6 +5,7 @@ Shape legend: R = rows, one for each (tensor, worker).
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from rule_runtime.numerics.row_memory import fingerprints
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["ahead_of_softmax", "cuts_targets", "is_softmax"]
+__all__ = ["ahead_of_softmax", "cuts_targets", "is_softmax", "squeezed"]
 
 _OF_NUMBERS: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_input_0$")
 _OF_MODELS: Final = re.compile(r"^[A-Z][A-Za-z0-9]*_output_0$")
@@ -25,6 +26,11 @@ _CLOSE: Final = 1e-3
 _EXACT: Final = 1e-4
 _BEYOND: Final = 0.5
 _MANY: Final = 1.25
+_NEAR: Final = 0.02
+_PEAKED: Final = 0.25
+_ON_LINE: Final = 0.01
+_SIGMOID_OF_1: Final = 1 / (1 + math.exp(-1))
+_HALF: Final = 0.5
 
 
 def is_softmax(rows: TensorRows) -> npt.NDArray[np.bool_]:
@@ -109,3 +115,45 @@ def cuts_targets(rows: TensorRows, is_squashed: npt.NDArray[np.bool_]) -> npt.ND
             for farthest, middle in (below, above)
         )
     return found
+
+
+def squeezed(
+    rows: TensorRows, is_scores: npt.NDArray[np.bool_], is_judged: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Tell which judged rows [R] reach both ends of what a second activation gives, not more.
+
+    Args:
+        rows: Any tensors [R].
+        is_scores: Which of them go into losses that want raw scores [R].
+        is_judged: Which of them go into losses or activations [R].
+    """
+    low, high, std = (rows.column(name) for name in ("min", "max", "std"))
+
+    def reaches(lowest: float, highest: float) -> npt.NDArray[np.bool_]:
+        is_within = (low > lowest - _EXACT) & (high < highest + _EXACT)
+        found: npt.NDArray[np.bool_] = is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
+        return found
+
+    is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool) & is_judged
+    found: npt.NDArray[np.bool_] = reaches(_HALF, _SIGMOID_OF_1)
+    found |= is_scores & (reaches(0.0, 1.0) | reaches(-1.0, 1.0))
+    found |= (low == _HALF) & (high <= 1) & (std > 0)
+    for at in np.flatnonzero(is_input):
+        shape = rows.shapes[at] or ()
+        for size in {*shape[1:2], *shape[-1:]} - {1}:
+            lowest = -math.log(math.e + size - 1)
+            found[at] |= bool(reaches(lowest, lowest + 1)[at])
+            found[at] |= _on_line(low[at] - lowest, lowest + 1 - high[at], size)
+    found &= is_input
+    return found
+
+
+def _on_line(above: float, below: float, num_classes: int) -> bool:
+    """Tell whether logarithms of a softmax of a softmax may be so far from both ends.
+
+    Of probabilities 1 - d, and d for the others, the lowest logarithm is d (e - 1) / (e + C - 1)
+    above its end, to first order, and the highest what is left of d below its own.
+    """
+    share = (math.e - 1) / (math.e + num_classes - 1)
+    is_within = above > -_EXACT and -_EXACT < below < _PEAKED
+    return is_within and abs(above - below * share / (1 - share)) < _ON_LINE

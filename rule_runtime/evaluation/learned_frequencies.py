@@ -29,6 +29,7 @@ _FALLING: Final = -1.64
 _HARDLY: Final = 0.1
 _NO_SHARE: Final = 0.1
 _LIKE_EVEN: Final = (0.85, 1.3)
+_MATRIX: Final = 2
 _WHOLE: Final = 1e-4
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 
@@ -73,9 +74,10 @@ class LearnedFrequencies:
     """The only loss of the first worker that saved labels and predictions, or targets of 0 and 1.
 
     Args:
-        memory: Changed in place: `counts`, of at most 64 classes; `first`, the first loss; `right`,
-            agreements of the latest 20 steps; `bin`, the open bin; `bins`, the latest 20. `many`,
-            if there are more classes.
+        memory: Changed in place: `counts`, of at most 64 classes; `columns`, how often each of at
+            most 64 columns of labels of yes and no was 1, and `rows`, of how many rows; `first`,
+            the first loss; `right`, agreements of the latest 20 steps; `bin`, the open bin; `bins`,
+            the latest 20. `many`, if there are more classes.
     """
 
     def __init__(self, memory: dict[str, Any]) -> None:
@@ -118,7 +120,9 @@ class LearnedFrequencies:
         inputs = LossInputs(step)
         kind = inputs.kind(name, worker)
         if kind is LossKind.BINARY:
-            return self._count_yes_and_no(inputs.of(name, worker, 1), loss)
+            targets = inputs.of(name, worker, 1)
+            self._count_columns(step, worker, targets)
+            return self._count_yes_and_no(targets, loss)
         return kind in _OF_CLASSES and self._count(step, worker)
 
     def _count_yes_and_no(self, targets: Input | None, loss: float) -> bool:
@@ -133,6 +137,22 @@ class LearnedFrequencies:
         counts = known[0] + targets.size - ones, known[1] + ones
         self._memory["counts"] = [[label, count] for label, count in enumerate(counts)]
         return True
+
+    def _count_columns(self, step: StepView, worker: str, targets: Input | None) -> None:
+        """Add labels that are the targets, if each row has several: each has its own frequency."""
+        shape = targets.shape if targets is not None else None
+        if targets is None or shape is None or len(shape) != _MATRIX or shape[1] > _MOST_CLASSES:
+            return
+        labels = step.values(("labels",), worker).get("labels")
+        if labels is None or labels.shape != shape or labels.dtype.kind not in "biuf":
+            return
+        ones = labels.astype(np.float64).sum(axis=0)
+        if not math.isclose(ones.sum(), targets.size * targets.mean, rel_tol=_WHOLE):
+            return
+        before = self._memory.get("columns", [0.0] * len(ones))
+        if len(before) == len(ones):
+            self._memory["columns"] = [float(a + b) for a, b in zip(before, ones, strict=True)]
+            self._memory["rows"] = self._memory.get("rows", 0) + len(labels)
 
     def _count(self, step: StepView, worker: str) -> bool:
         """Add the labels of a step; tell whether there are any, with predictions."""
@@ -159,6 +179,13 @@ class LearnedFrequencies:
         shares = counts / counts.sum()
         entropy = -float((shares * np.log(shares)).sum())
         is_known = counts.sum() >= _FEWEST_ROWS * len(counts) and len(counts) > 1
+        num_labels = float(counts.sum())
+        ones = np.array(self._memory.get("columns", ()), np.float64)
+        if len(ones) > 1 and math.isclose(self._memory["rows"] * len(ones), num_labels):
+            num_labels = float(self._memory["rows"])
+            ones = ones[(ones > 0) & (ones < num_labels)] / num_labels
+            both = np.stack([ones, 1 - ones])
+            entropy = -float((both * np.log(both)).sum()) / len(self._memory["columns"])
         if not is_known or entropy < _EVEN * math.log(len(counts)):
             return 0.0
-        return entropy + (len(counts) - 1) / (2 * float(counts.sum()))
+        return entropy + (len(counts) - 1) / (2 * num_labels)

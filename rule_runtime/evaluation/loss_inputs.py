@@ -1,9 +1,10 @@
 """What the inputs of a loss tell: of which kind it is, and what guessing gives.
 
 A loss is a module `X` of the training: its output `X_output_0`, what the model says `X_input_0`,
-and the targets `X_input_1`. A loss that is no module, `Loss_output_0`, has no inputs of its own:
-for them stand what the only model returns and the only `labels`, if these are numbers of its
-classes.
+and the targets `X_input_1`. A loss that is no module is `Loss_output_0`. The hook for PyTorch finds
+its targets where the loss is at most what one function gives, and what that compares with them, but
+not the scores of a cross entropy: for them stands what the only model returns, if the targets, or
+else the only `labels`, are numbers of its classes. No name tells of which kind such a loss is.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ USE_LOSS_MODULE: Final = (
 _OUTPUT: Final = "_output"
 _FUNCTION: Final = "Loss"
 _OF_FUNCTIONS: Final = f"{_FUNCTION}{_OUTPUT}_0"
+_OF_ITS_INPUTS: Final = (f"{_FUNCTION}_input_0", f"{_FUNCTION}_input_1")
 _OF_MODELS: Final = (r"^[A-Z][A-Za-z0-9]*_output_[0-9]+$",)
 _WHOLE: Final = ("int", "uint")
 _REAL: Final = ("float", "bfloat")
@@ -125,8 +127,7 @@ class LossInputs:
     def __init__(self, step: StepView) -> None:
         self._inputs = _described(step.tensors(regex=(r"_input_[0-2]$",)))
         for worker, (_, *pair) in _only_outputs(step).items():
-            for number, described in enumerate(pair):
-                self._inputs.setdefault((f"{_FUNCTION}_input_{number}", worker), described)
+            self._inputs |= {(n, worker): i for n, i in zip(_OF_ITS_INPUTS, pair, strict=True)}
 
     def of(self, loss: str, worker: str, number: int) -> Input | None:
         """Return an input of a loss, None if it was not saved.
@@ -136,7 +137,9 @@ class LossInputs:
             worker: The worker.
             number: 0 for what the model says, 1 for the targets, 2 for what else there may be.
         """
-        return self._inputs.get((f"{loss.rpartition(_OUTPUT)[0]}_input_{number}", worker))
+        owner = loss.rpartition(_OUTPUT)[0]
+        is_other = owner == _FUNCTION and loss != _OF_FUNCTIONS
+        return None if is_other else self._inputs.get((f"{owner}_input_{number}", worker))
 
     def kind(self, loss: str, worker: str) -> LossKind:
         """Return of which kind a loss is."""
@@ -247,6 +250,8 @@ def _num_classes(scores: Input, targets: Input) -> int | None:
         if axis < len(shape) and shape[:axis] + shape[axis + 1 :] == of_rows:
             is_large = shape[axis] > 1 and targets.high < shape[axis]
             return shape[axis] if is_large else None
+    if len(of_rows) == 1 and shape[-1] > max(targets.high, 1):  # [B * L] beside [B, L, C]
+        return shape[-1] if of_rows[0] == math.prod(shape[:-1]) else None
     return None
 
 
@@ -268,7 +273,8 @@ def only_outputs(step: StepView) -> dict[str, str]:
 
     Returns:
         Names of tensors by worker; of those only with a loss that is no module, one model with one
-        output, and whole numbers of `labels` that are classes of which this output has scores.
+        output, and whole numbers of classes of which this output has scores: the targets of the
+        loss, unless they are all the same, or, if these were not saved, the `labels`.
     """
     return {worker: name for worker, (name, _, _) in _only_outputs(step).items()}
 
@@ -278,13 +284,16 @@ def _only_outputs(step: StepView) -> dict[str, tuple[str, Input, Input]]:
     if _OF_FUNCTIONS not in losses.names:
         return {}
     of_losses = set(losses.names)
-    labels = _described(step.tensors(regex=("^labels$",)))
+    known = _described(step.tensors(regex=("^labels$", f"^{_FUNCTION}_input_[01]$")))
     outputs = _described(step.tensors(regex=_OF_MODELS))
     found = {}
     for worker in step.workers:
         own = [name for name, of in outputs if of == worker and name not in of_losses]
-        targets = labels.get(("labels", worker))
-        if len(own) == 1 and targets is not None:
+        given, targets = (known.get((name, worker)) for name in _OF_ITS_INPUTS)
+        if targets is not None and targets.low == targets.high:
+            continue  # of a contrastive loss the output may be no scores: the match is in front
+        targets = targets or known.get(("labels", worker))
+        if len(own) == 1 and given is None and targets is not None:
             scores = outputs[own[0], worker]
             if _num_classes(scores, targets) is not None:
                 found[worker] = (own[0], scores, targets)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
+from rule_runtime.numerics.overlap import overlap_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["LossMismatch", "mismatch_of"]
+__all__ = ["LossMismatch", "mismatch_of", "raw_overlap_of"]
 
 _ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
 _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
@@ -72,6 +73,40 @@ def mismatch_of(
         or _of_sign(inputs, name, worker, value)
         or _of_every_pair(inputs, name, worker, value)
     )
+
+
+def raw_overlap_of(
+    step: StepView, inputs: LossInputs, name: str, worker: str, value: float
+) -> LossMismatch | None:
+    """Return what is wrong with a loss of the overlap of masks that gets no probabilities.
+
+    Only values of outputs and targets tell, which are saved seldom.
+
+    Args:
+        step: The step.
+        inputs: The inputs of its losses.
+        name: Name of the loss.
+        worker: The worker.
+        value: The loss.
+    """
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    if outputs is None or targets is None or inputs.kind(name, worker) is not LossKind.UNKNOWN:
+        return None
+    is_raw = outputs.low < -_POSITIVE or outputs.high > 1 + _POSITIVE
+    if not is_raw or targets.low < 0 or targets.high > 1 or not math.isfinite(value):
+        return None
+    owner = name.removesuffix(_OUTPUT)
+    pair = (f"{owner}_input_0", f"{owner}_input_1")
+    values = step.values(pair, worker)
+    if len(values) < len(pair):
+        return None
+    measure = overlap_of(values[pair[0]], values[pair[1]], value)
+    if measure is None:
+        return None
+    far = outputs.low if outputs.low < -_POSITIVE else outputs.high
+    told = f"is of the {measure} overlap of masks, made for outputs from 0 to 1, and gets "
+    told += f"{outputs.low:.3g} to {outputs.high:.3g}"
+    return LossMismatch("probability", far, 1.0 if far > 1 else 0.0, told)
 
 
 def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | None:

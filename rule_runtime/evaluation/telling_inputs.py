@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy.typing as npt
 
-from rule_runtime.evaluation.loss_inputs import MODEL_INPUT
+from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
 from rule_runtime.numerics.repeated_rows import is_repeated
-from rule_runtime.numerics.telling_columns import are_next, as_columns, as_targets, columns_of_all
+from rule_runtime.numerics.telling_columns import (
+    are_masked,
+    are_next,
+    are_seen,
+    as_columns,
+    as_targets,
+    columns_of_all,
+)
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["ToldTargets", "losses_of_what_is_next", "told_targets"]
+__all__ = ["ToldTargets", "losses_of_texts", "told_targets"]
 
 _LABELS: Final = "labels"
 _OF_TREES: Final = "input_values"
@@ -26,6 +33,8 @@ _OF_LAYERS: Final = r"_input_[0-9]+$"
 _TABLE: Final = 2
 _MAX_PAIRS: Final = 8
 _MAX_COLUMNS: Final = 64
+_OF_FUNCTIONS: Final = ("Loss_output_0", LossKind.LOOKS_LIKE_CLASSES)
+_SAME: Final = ("size", "min", "max", "mean", "l2")
 
 
 class ToldTargets(NamedTuple):
@@ -84,20 +93,58 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
     return is_judged, found
 
 
-def losses_of_what_is_next(step: StepView) -> Iterator[str]:
-    """Yield the losses whose targets are an input of a model, one place further on.
+def losses_of_texts(step: StepView) -> Iterator[tuple[str, str, bool]]:
+    """Yield losses of places of a text, and whether the model sees the answer.
 
     Args:
         step: The step.
+
+    Yields:
+        `next` and the name of a loss whose targets are an input of a model, one place further on;
+        `seen`, the name of a loss of classes, and whether its targets stand in an input, which a
+        layer is given as it is: a model that shifts or hides parts of its input itself has no such
+        layer. Some places of the input must not be asked, or no layer lose sight of them: a text
+        that is rebuilt of less than itself may be the target.
     """
     inputs = step.tensors(regex=(MODEL_INPUT,))
     for at, of_targets in _pairs(step, inputs):
         if (inputs.dtypes[at] or "").startswith(_REAL):
             continue  # values are read only where they may be a text
         name, worker = inputs.names[at], inputs.workers[at]
-        values = step.values((name, of_targets), worker)
-        if are_next(values.get(name), values.get(of_targets)):
-            yield of_targets.replace("_input_1", "_output_0")
+        found = step.values((name, of_targets), worker)
+        values, targets = found.get(name), found.get(of_targets)
+        if values is None or targets is None or targets.dtype.kind not in "iu":
+            continue
+        loss = of_targets.replace("_input_1", "_output_0")
+        if are_next(values, targets):
+            yield "next", loss, True
+        kind = LossInputs(step).kind(loss, worker)
+        if kind is LossKind.CLASSES or (loss, kind) == _OF_FUNCTIONS:
+            is_seen = are_seen(values, targets) and _is_passed_on(step, inputs, at)
+            if is_seen and not are_masked(values, targets):
+                is_seen = _keep_places(step, worker, values.shape)
+            yield "seen", loss, is_seen
+
+
+def _keep_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
+    """Tell whether all that layers are given of the rows [B, L] of an input has its L places."""
+    num_rows, length = shape
+    rows = step.tensors(regex=(_OF_LAYERS,))
+    given = [s or () for s, of in zip(rows.shapes, rows.workers, strict=True) if of == worker]
+    is_kept = [length in s or num_rows * length in s for s in given if num_rows in s]
+    return num_rows != length and all(is_kept)
+
+
+def _is_passed_on(step: StepView, inputs: TensorRows, at: int) -> bool:
+    """Tell whether a layer is given an input of the model as it is, by its statistics."""
+    rows = step.tensors(regex=(_OF_LAYERS,))
+    own = [inputs.column(name)[at] for name in _SAME]
+    columns = [rows.column(name) for name in _SAME]
+    models = step.tensors(regex=(MODEL_INPUT,)).names
+    return any(
+        name not in models and worker == inputs.workers[at] and [c[row] for c in columns] == own
+        for row, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True))
+    )
 
 
 def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:

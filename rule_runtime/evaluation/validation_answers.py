@@ -13,7 +13,7 @@ from rule_runtime.numerics.class_pairs import class_pairs
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["PREDICTIONS", "Answers", "added_answers"]
+__all__ = ["PREDICTIONS", "Answers", "added_answers", "agreement_of"]
 
 PREDICTIONS: Final = "predictions"
 _LABELS: Final = "labels"
@@ -93,7 +93,7 @@ def added_answers(step: StepView, memory: dict[str, Any]) -> Answers | None:
             the pass that goes on, `steps` and `length`, steps of it and of the one before; `begin`,
             the first step.
     """
-    found = _agreement(step)
+    found = agreement_of(step)
     if found is None:
         return None
     of_trees = step.mode is ModeKeys.GLOBAL and len(step.tensors(regex=(f"^{_OF_TREES}",))) > 0
@@ -121,8 +121,12 @@ def added_answers(step: StepView, memory: dict[str, Any]) -> Answers | None:
     )
 
 
-def _agreement(step: StepView) -> Agreement | None:
-    """Return the agreement of the step's answers; None if they are no classes, or not saved."""
+def agreement_of(step: StepView) -> Agreement | None:
+    """Return the agreement of a step's answers; None if they are no classes, or not saved.
+
+    Args:
+        step: The step; answers are those of the first worker that has any.
+    """
     rows = step.tensors(regex=(f"^({_LABELS}|{PREDICTIONS})$",))
     pairs = set(zip(rows.names, rows.workers, strict=True))
     for worker in sorted(set(rows.workers)):

@@ -24,7 +24,7 @@ from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Training", "Validation", "ValidationRule"]
+__all__ = ["Training", "Validation", "ValidationRule", "training_of"]
 
 _NUM_FIRST: Final = 5
 _NUM_LATEST: Final = 20
@@ -139,8 +139,7 @@ class ValidationRule(Rule):
                 number of their losses of validation since; `length`, steps of the pass before;
                 `steps`, of this one, and `is_told`, whether it was judged; `validation`, the first
                 and the latest passes; `lowest`, the smallest, and the training loss beside the
-                first; `streaks`, findings in a row; `begin` and `now`, the first and the latest
-                step of training; `beside`, what else is known.
+                first; `streaks`, findings in a row; `begin` and `now`, steps; `beside`, the rest.
         """
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
@@ -200,8 +199,7 @@ class ValidationRule(Rule):
         passed = _of_passes(memory) | {
             (*beside[names], names[0]): losses[names] for names in beside
         }
-        known = training.names if not losses else kept
-        judged = {key: x for key, x in passed.items() if key[:2] in known}
+        judged = {k: x for k, x in passed.items() if k[:2] in (kept if losses else training.names)}
         if not judged:
             return None
         num_steps = memory.get("now", 0) - memory.get("begin", 0)
@@ -251,6 +249,19 @@ class ValidationRule(Rule):
                 num_steps=memory.get("steps", 0) or memory.get("length", 0),
             )
         return found
+
+
+def training_of(memory: Memory, series: Series) -> Training | None:
+    """Return the losses of training of a name and worker; None before there are 5.
+
+    Args:
+        memory: That of a `ValidationRule`.
+        series: Name and worker.
+    """
+    kept = memory.get("training", {})
+    training = SeriesMemory(kept, num_first=_NUM_FIRST, num_latest=_NUM_LATEST)
+    numbers = training.of(series) if series in training.names else None
+    return _training(numbers, 0) if numbers and numbers.count >= _NUM_FIRST else None
 
 
 def _training(series: NumberSeries, num_steps: int) -> Training:

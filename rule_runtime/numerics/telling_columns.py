@@ -7,7 +7,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["are_next", "as_columns", "as_targets", "columns_of_all", "telling_columns"]
+__all__ = [
+    "are_masked",
+    "are_next",
+    "are_seen",
+    "as_columns",
+    "as_targets",
+    "columns_of_all",
+    "telling_columns",
+]
 
 _MOST_ELEMENTS: Final = 1 << 22
 _FEWEST_ROWS: Final = 8
@@ -20,6 +28,7 @@ _AGREEING: Final = 0.9
 _MOST_CLASSES: Final = 32
 _FEWEST_AGREEING: Final = 50
 _FEWEST_OTHERS: Final = 10
+_FEWEST_PLACES: Final = 32
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -175,3 +184,36 @@ def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) 
         return False
     is_moved = np.array_equal(values[:, 1:], targets.reshape(values.shape)[:, :-1])
     return bool(is_moved and (values != values.flat[0]).any())
+
+
+def are_seen(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) -> bool:
+    """Tell whether targets stand in a sequence, each at its own place, wherever one is asked.
+
+    Args:
+        values: Whole numbers [B, L]; None for none.
+        targets: Whole numbers [B, L] or [B L], negative where nothing is asked.
+    """
+    if values is None or targets is None or values.size != targets.size:
+        return False
+    is_whole = values.dtype.kind in "iu" and targets.dtype.kind in "iu"
+    if not is_whole or values.ndim != _MATRIX or values.shape[1] < _MATRIX:
+        return False
+    asked = targets.reshape(-1) >= 0
+    answers = targets.reshape(-1)[asked]
+    if len(answers) < _FEWEST_PLACES or (answers == answers[0]).all():
+        return False
+    return np.array_equal(values.reshape(-1)[asked], answers)
+
+
+def are_masked(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
+    """Tell whether what is asked at some places stands at others as well, which are no padding.
+
+    Half of all different answers must.
+
+    Args:
+        values: Whole numbers [B, L].
+        targets: Whole numbers [B, L] or [B L], negative where nothing is asked.
+    """
+    asked = targets.reshape(values.shape) >= 0
+    is_shown = np.isin(np.unique(values[asked]), values[~asked])
+    return bool(2 * is_shown.sum() >= len(is_shown) > 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -10,10 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.doubled_probabilities import returned_to_functions, surely_twice
-from rule_runtime.evaluation.last_activations import ahead_of_softmax, cuts_targets, is_softmax
+from rule_runtime.evaluation.doubled_probabilities import (
+    recomputed_twice,
+    returned_to_functions,
+    surely_twice,
+)
+from rule_runtime.evaluation.last_activations import (
+    ahead_of_softmax,
+    cuts_targets,
+    is_softmax,
+    squeezed,
+)
 from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE
+from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, USE_LOSS_MODULE
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -31,13 +39,7 @@ _OF_MODULES: Final = r"_(input|output)_[0-9]+$"
 _OF_SCORES: Final = re.compile(r"^(CrossEntropy|BCEWithLogits)Loss_input_0$")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
-_EXACT: Final = 1e-4
 _SLOWLY: Final = 3
-_NEAR: Final = 0.02
-_PEAKED: Final = 0.25
-_ON_LINE: Final = 0.01
-_SIGMOID_OF_1: Final = 1 / (1 + math.exp(-1))
-_HALF: Final = 0.5
 _RANGE_STEPS: Final = 50
 _LOW_END: Final = 0.1
 _HIGH_END: Final = 0.9
@@ -68,15 +70,24 @@ class DoubleActivation(Rule):
         `patience`, if that is more), and reach below 0.1 and above 0.9 at the last of them.
 
         That of a loss of another name, and what the only model returns to the only loss if that is
-        no module (`labels`, if they were saved, must be numbers of classes or as many as it has
-        elements), is suspect if it is what softmax gives, while the loss, or its share of a row, is
-        what cross entropy can be after a second softmax, at every step: between ln(e + C - 1) - 1
-        and 1 more. And it must be more than 1.3 times the largest entropy that probabilities with
-        this mean square can have: a loss that takes probabilities as they are falls to that. So it
-        is with numbers between 0 and 1 and targets of 0 and 1, if the loss is what cross entropy
-        can be after a sigmoid of them: the mean of ln(1 + exp(p)) less that of p where the target
-        is 1. Three times the patience is needed then. Losses that take probabilities or numbers by
-        name, such as BCELoss and MSELoss, are not judged so.
+        no module (unless `Loss_input_0`, what it got, was saved; `labels`, if they were, must be
+        numbers of classes or as many as it has elements), is suspect if it is what softmax gives,
+        while the loss, or its share of a row, is what cross entropy can be after a second softmax,
+        at every step: between ln(e + C - 1) - 1 and 1 more. And it must be more than 1.3 times the
+        largest entropy that probabilities with this mean square can have: a loss that takes
+        probabilities as they are falls to that. So it is with numbers between 0 and 1 and targets
+        of 0 and 1, if the loss is what cross entropy can be after a sigmoid of them: the mean of
+        ln(1 + exp(p)) less that of p where the target is 1. Three times the patience is needed
+        then. Losses that take probabilities or numbers by name, such as BCELoss and MSELoss, are
+        not judged so.
+
+        Where values of what a loss gets were saved, it fires as well if at two such steps in a row
+        the loss is exactly, to 1e-4, the mean or a sum of the cross entropy of sigmoids of numbers
+        that are all between 0 and 1, as are the targets beside them; these numbers are the first
+        input, or its first columns, and what else there is may have a mean and the logarithm of a
+        variance, whose divergence from the standard normal distribution a variational autoencoder
+        adds. At the second step the cross entropy must be more than twice the entropy of these
+        numbers, as probabilities: scores that lie between 0 and 1 by chance are not that sure.
 
         Of any loss the first input is suspect if it is what a second activation gives at both ends
         of its range, at three times as many steps: the logarithm of a softmax of a softmax lies
@@ -116,6 +127,7 @@ class DoubleActivation(Rule):
     collections = (
         LOSS_INPUTS,
         MODULE_IO,
+        INPUT_VALUES,
         *(
             CollectionConfig(
                 f"{kind}_{side}", {"include_regex": f".*{kind}_{side}", "save_interval": "10"}
@@ -131,7 +143,8 @@ class DoubleActivation(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`, `between`: for how many saved steps each of at most 2,048 inputs was
-                suspect, and lay between 0 and 1 as activations do; `once`: see `surely_twice`.
+                suspect, and lay between 0 and 1 as activations do; `once`: see `surely_twice`;
+                `again`: see `recomputed_twice`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -141,14 +154,15 @@ class DoubleActivation(Rule):
         is_of_loss = np.isin(rows.names, step.tensors(regex=of_losses).names)
         is_judged = is_of_loss | np.isin(rows.names, step.tensors(collections=_INPUTS).names)
         sure = _surely(step, rows, is_scores)
-        suspect = sure | _squeezed(rows, is_scores, is_judged)
+        suspect = sure | squeezed(rows, is_scores, is_judged)
         suspect |= surely_twice(step, rows, is_of_loss & ~_is_named(rows), memory)
         between = is_scores & _between_0_and_1(rows)
         streaks = [_streaks(rows, memory, "rows", suspect)]
         streaks.append(_streaks(rows, memory, "between", between))
         at_both_ends = (rows.column("min") < _LOW_END) & (rows.column("max") > _HIGH_END)
         times = np.where(sure, 1, _SLOWLY)
-        surely = streaks[0] >= self.patience * times
+        again = recomputed_twice(step, rows, is_of_loss & ~_is_named(rows), memory)
+        surely = again | (streaks[0] >= self.patience * times)
         found = surely | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
         if not is_judged.any() and not found.any():
             return NotEvaluated(
@@ -159,6 +173,12 @@ class DoubleActivation(Rule):
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
         low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
         looks = "" if surely[at] else "looks as if it "
+        told = (
+            f"lies between {low:.3g} and {high:.3g}: it {looks}went through an activation "
+            "already, and goes through another one, or into a loss that wants none"
+        )
+        if again[at]:
+            told = "has probabilities, and the loss is exactly what a sigmoid of these gives"
         return IssueFound(
             evidence(
                 step,
@@ -167,10 +187,7 @@ class DoubleActivation(Rule):
                 measure="minimum",
                 value=low,
                 threshold=0.0,
-                told=(
-                    f"lies between {low:.3g} and {high:.3g}: it {looks}went through an activation "
-                    "already, and goes through another one, or into a loss that wants none"
-                ),
+                told=told,
                 remedy=_REMEDY,
             )
         )
@@ -217,42 +234,6 @@ def _surely_activated(rows: TensorRows) -> npt.NDArray[np.bool_]:
     is_relu = (rows.column("min") == 0) & (rows.column("std") > 0)
     sure: npt.NDArray[np.bool_] = is_softmax(rows) | is_relu
     return sure
-
-
-def _squeezed(
-    rows: TensorRows, is_scores: npt.NDArray[np.bool_], is_judged: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.bool_]:
-    """Tell which judged rows [R] reach both ends of what a second activation gives, not more."""
-    low, high, std = (rows.column(name) for name in ("min", "max", "std"))
-
-    def reaches(lowest: float, highest: float) -> npt.NDArray[np.bool_]:
-        is_within = (low > lowest - _EXACT) & (high < highest + _EXACT)
-        found: npt.NDArray[np.bool_] = is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
-        return found
-
-    is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool) & is_judged
-    found: npt.NDArray[np.bool_] = reaches(_HALF, _SIGMOID_OF_1)
-    found |= is_scores & (reaches(0.0, 1.0) | reaches(-1.0, 1.0))
-    found |= (low == _HALF) & (high <= 1) & (std > 0)
-    for at in np.flatnonzero(is_input):
-        shape = rows.shapes[at] or ()
-        for size in {*shape[1:2], *shape[-1:]} - {1}:
-            lowest = -math.log(math.e + size - 1)
-            found[at] |= bool(reaches(lowest, lowest + 1)[at])
-            found[at] |= _on_line(low[at] - lowest, lowest + 1 - high[at], size)
-    found &= is_input
-    return found
-
-
-def _on_line(above: float, below: float, num_classes: int) -> bool:
-    """Tell whether logarithms of a softmax of a softmax may be so far from both ends.
-
-    Of probabilities 1 - d, and d for the others, the lowest logarithm is d (e - 1) / (e + C - 1)
-    above its end, to first order, and the highest what is left of d below its own.
-    """
-    share = (math.e - 1) / (math.e + num_classes - 1)
-    is_within = above > -_EXACT and -_EXACT < below < _PEAKED
-    return is_within and abs(above - below * share / (1 - share)) < _ON_LINE
 
 
 def _of_functions(rows: TensorRows, is_scores: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

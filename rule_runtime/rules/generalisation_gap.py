@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.constant_answers import (
     constant_answer,
     constants_of_labels,
+    constants_of_pass,
     constants_of_targets,
     is_guessing,
 )
@@ -81,19 +83,20 @@ class GeneralisationGap(ValidationRule):
         passes on, no pass was below 99 % of what that gives, the median of the latest 3 is above 97
         % of the first or the last one 3 % above the smallest, and the last one is above 98 % of the
         one before; or if the training loss, and 1.6 times its noise, is below 90 % of that, and the
-        last pass above 99 % of the one before. That is known of classes that are whole numbers,
-        ln(number of classes), of losses of other names only if training began near it (0.8 to 2
-        times); of yes and no that each are 30 % or more of 50 rows or more, their entropy, if
-        training began near ln 2 (0.85 to 1.25 times); and, where a pass is a single step, of
-        MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance of the targets, or its root; where
-        values of its inputs were saved, exactly, also of losses of other names that prove to be
-        squares or distances. For boosted trees labels tell it where their values were saved: for
-        `rmse` and `mae` their scatter, for `logloss` and `mlogloss` their entropy, if that is 0.75
-        of the largest or more and no class of two below 30 %. There it takes 20 rounds, a training
-        loss that fell by 3 %, by which validation lags as above, and a median of the latest 3 above
-        99.5 %, that did not fall in the latest 8. Numbers one of which, five standard deviations
-        away, has a tenth of the variance are not compared with one answer, and their gap is not
-        judged.
+        last pass above 99 % of the one before; or if the latest 3 are above 1.5 times that, and
+        their median is not below the first, and the last one not below the first of the 3. That is
+        known of classes that are whole numbers, ln(number of classes), of losses of other names
+        only if training began near it (0.8 to 2 times); of yes and no that each are 30 % or more of
+        50 rows or more, their entropy, if training began near ln 2 (0.85 to 1.25 times); and of
+        MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance of the targets of the pass, or its
+        root; where a pass is a single step, and values of its inputs were saved, exactly, also of
+        losses of other names that prove to be squares or distances. For boosted trees labels tell
+        it where their values were saved: for `rmse` and `mae` their scatter, for `logloss` and
+        `mlogloss` their entropy, if that is 0.75 of the largest or more and no class of two below
+        30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which validation lags
+        as above, and a median of the latest 3 above 99.5 %, that did not fall in the latest 8.
+        Numbers one of which, five standard deviations away, has a tenth of the variance are not
+        compared with one answer, and their gap is not judged.
 
         Last, where `labels` and `predictions` of classes were saved with values, answers are
         compared with what chance gives, by the permutation test. It fires if the answers of the
@@ -137,7 +140,7 @@ class GeneralisationGap(ValidationRule):
 
     collections = (
         *ValidationRule.collections,
-        LOSS_INPUTS,
+        CollectionConfig(LOSS_INPUTS.name, {**LOSS_INPUTS.parameters, "eval.save_interval": "1"}),
         INPUT_VALUES,
     )
     measure: ClassVar[str] = "gap_percent"
@@ -152,9 +155,14 @@ class GeneralisationGap(ValidationRule):
         Args:
             step: What was saved at the step.
             memory: What `ValidationRule` keeps; `answers`, that of `added_answers`; `has_losses`,
-                whether a loss of validation was saved.
+                whether a loss of validation was saved; `passed`, that of `constants_of_pass`.
         """
         answers = added_answers(step, memory.setdefault("answers", {}))
+        if step.mode is ModeKeys.EVAL:
+            if not memory.get("steps"):
+                memory["passed"] = {}
+            found = constants_of_pass(step, memory.setdefault("passed", {}))
+            memory.setdefault("beside", {}).update(found)
         outcome = super().check(step, memory)
         memory["has_losses"] = memory.get("has_losses", False) or "validation" in memory
         if answers is None or isinstance(outcome, IssueFound):

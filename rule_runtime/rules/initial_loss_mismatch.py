@@ -69,7 +69,8 @@ class InitialLossMismatch(Rule):
         was, a cross entropy is not evaluated. A loss of any other name is taken for a cross entropy
         if its targets, `..._input_1`, are whole numbers, one for each row of its scores, and then
         twice as much is allowed. A loss that is no module, `Loss_output_0`, has what the only model
-        returns for scores, and the only `labels` for targets, if these are such numbers. A loss
+        returns for scores, and its own targets or else the only `labels`, if these are such
+        numbers. A loss
         that fits when it is divided by the number of targets is a sum over the batch, and passes,
         unless the scores are so large that they explain it as a mean; so does one that is larger
         than a mean can be, by the sizes of outputs and targets. Losses of numbers are judged where

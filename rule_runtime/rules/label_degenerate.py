@@ -26,6 +26,7 @@ _RARE_EVERYWHERE: Final = 2
 _ENOUGH: Final = 100
 _LEARNED: Final = 0.1
 _TWO: Final = 2
+_CLASSES: Final = ("int", "uint", "bool")
 _NOT_RARE: Final = 0.049
 _FEWEST: Final = 50
 _NO_CHANCE: Final = 20.0
@@ -60,7 +61,10 @@ class LabelDegenerate(Rule):
         `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
         fast, and where it does not the targets are not the answer (contrastive learning with the
         match in front, adversarial training); unless 5 % or more of them differ from it in other
-        modes, for smoothed labels are a loss that stays. Labels with NaN or infinite elements count
+        modes, for smoothed labels are a loss that stays. Targets that are all 0 are left alone if
+        the loss is of numbers (the residual of an equation is to vanish), and real numbers from -1
+        to 1, all the same, if it is no module, `Loss_input_1`: for true and made up such a loss may
+        have 1 and 0. Labels with NaN or infinite elements count
         with the finite ones. Of more than 32 such tensors the first 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
@@ -122,14 +126,14 @@ class LabelDegenerate(Rule):
         low, high = rows.column("min"), rows.column("max")
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
-        losses, num_classes, are_numbers = _beside(step, rows)
+        losses, num_classes, made_up = _beside(step, rows)
         num_rows = _num_rows(rows)
         seen = memory.setdefault("seen", {})
         count = np.full(len(rows), np.nan)
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
-            if are_numbers[at] and low[at] == high[at] == 0:
-                continue  # what is to vanish, as the residual of an equation
+            if low[at] == high[at] and abs(low[at]) <= made_up[at]:
+                continue
             if np.isnan(low[at]) or (key not in seen and len(seen) >= MAX_SERIES):
                 continue
             loss = None if np.isnan(losses[at]) else float(losses[at])
@@ -202,10 +206,11 @@ class LabelDegenerate(Rule):
 
 def _beside(
     step: StepView, rows: TensorRows
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Return of each row [R] the loss it is the target of, its classes, and if it is of numbers.
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return of each row [R] the loss it is the target of, its classes, and what may be made up.
 
-    NaN, 0 and False if nothing of the loss was saved.
+    NaN, 0 and NaN if nothing of the loss was saved. The last is how large targets are that a script
+    may put in the place of data: none but 0 of numbers, and up to 1 of a loss of any name.
     """
     outputs = step.tensors(regex=(r"_output_0$",))
     means = finite_means(outputs)
@@ -213,7 +218,7 @@ def _beside(
     inputs = LossInputs(step)
     losses = np.full(len(rows), np.nan)
     num_classes = np.zeros(len(rows), np.int64)
-    are_numbers = np.zeros(len(rows), np.bool_)
+    made_up = np.full(len(rows), np.nan)
     for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
         module, target, _ = name.rpartition("_input_1")
         loss = (f"{module}_output_0", worker)
@@ -222,10 +227,14 @@ def _beside(
         if loss in at_of:
             losses[at] = means[at_of[loss]]
         kind = inputs.kind(*loss)
-        are_numbers[at] = kind in (LossKind.SQUARES, LossKind.DISTANCES)
+        targets = inputs.of(*loss, 1)
+        if kind in (LossKind.SQUARES, LossKind.DISTANCES):
+            made_up[at] = 0.0
+        elif module == "Loss" and targets is not None and not targets.dtype.startswith(_CLASSES):
+            made_up[at] = 1.0
         known = _TWO if kind is LossKind.BINARY else inputs.num_classes(*loss)
         num_classes[at] = known or 0
-    return losses, num_classes, are_numbers
+    return losses, num_classes, made_up
 
 
 def _num_rows(rows: TensorRows) -> list[float]:

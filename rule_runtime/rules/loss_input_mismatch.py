@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, Input, LossInputs
-from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of
+from rule_runtime.evaluation.loss_inputs import (
+    INPUT_VALUES,
+    LOSS_INPUTS,
+    USE_LOSS_MODULE,
+    Input,
+    LossInputs,
+)
+from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of, raw_overlap_of
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
@@ -32,6 +38,7 @@ _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
+_NO_CHANCE: Final = 2
 _NO_INPUTS: Final = (
     f"neither labels nor inputs of losses with their shapes were saved: {USE_LOSS_MODULE}"
 )
@@ -42,6 +49,7 @@ _REMEDY_OF: Final = {
     "inside.",
     "target": "Map the targets to the numbers that this loss is made for.",
     "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
+    "probability": "Put a sigmoid (or softmax) ahead of this loss.",
     "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
     "one class.",
     "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
@@ -74,19 +82,21 @@ class LossInputMismatch(Rule):
         the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1 in
         BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
         CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
-        whose rows sum to more than 1.01 in the mean. Signs, of losses of other names: scores of
+        whose rows sum to more than 1.01 in the mean. Overlap: a loss of another name that is, to
+        0.01 % and at two steps whose values were saved, one minus Dice or Jaccard, or minus that,
+        of outputs below 0 or above 1 and targets within. Signs, of losses of other names: scores of
         classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
-        loss that is no module what the only model returns is taken for scores, and the only
-        `labels` for classes); or as many outputs as targets, ten times as large, and a loss that is
-        minus their distance or minus its square, by what that can be with such sizes (and not below
-        0.3 of the least). Classes: the values of `labels` are the whole numbers from 0 to some
-        number from 2 to 31, all of them seen and none more than three times as often as another,
-        among `samples` labels or more (the same rows again, as boosted trees are validated by,
-        count once), and the loss compares one number with each of them: its targets have their
-        mean, smallest and largest element, its outputs are as many, and its name is that of a
-        distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at training
-        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
-        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
+        cross entropy that is no module what the only model returns is taken for scores, and its
+        targets, or else the only `labels`, for classes); or as many outputs as targets, ten times
+        as large, and a loss that is minus their distance or minus its square, by what that can be
+        with such sizes (and not below 0.3 of the least). Classes: the values of `labels` are the
+        whole numbers from 0 to some number from 2 to 31, all of them seen and none more than three
+        times as often as another, among `samples` labels or more (the same rows again, as boosted
+        trees are validated by, count once), and the loss compares one number with each of them: its
+        targets have their mean, smallest and largest element, its outputs are as many, and its name
+        is that of a distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at
+        training steps, labels in all, and found at the `patience`-th saved step in a row. Of more
+        than 32 losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -111,6 +121,7 @@ class LossInputMismatch(Rule):
     collections = (
         CollectionConfig("losses", {"save_interval": "10"}),
         LOSS_INPUTS,
+        INPUT_VALUES,
         CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
     )
 
@@ -119,7 +130,8 @@ class LossInputMismatch(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `streaks`, of at most 32 losses; `labels`, how often each of at most 32 classes
+            memory: `streaks`, and `overlaps`, findings of `raw_overlap_of`, of at most 32 losses;
+                `labels`, how often each of at most 32 classes
                 came in at most 4 tensors of labels, None if they are no classes; `latest`, a number
                 that stands for the latest labels of each.
         """
@@ -135,7 +147,7 @@ class LossInputMismatch(Rule):
         found = {}
         means = finite_means(rows)
         before = memory.get("streaks", {})
-        streaks = {}
+        streaks, overlaps = {}, memory.setdefault("overlaps", {})
         for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
             mismatch = mismatch_of(step, inputs, name, worker, float(means[at]))
             mismatch = mismatch or self._of_classes(name, worker, inputs, counts)
@@ -143,6 +155,11 @@ class LossInputMismatch(Rule):
             streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
             if mismatch is not None and streaks[key] >= self.patience:
                 found[at] = mismatch
+            overlap = raw_overlap_of(step, inputs, name, worker, float(means[at]))
+            if overlap is not None:
+                overlaps[key] = min(overlaps.get(key, 0) + 1, _NO_CHANCE)
+                if overlaps[key] >= _NO_CHANCE:
+                    found[at] = overlap
         memory["streaks"] = streaks
         return _finding(step, rows, found) if found else Passed()
 

@@ -12,8 +12,9 @@ from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.outcome import IssueFound, Outcome
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
 from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.evaluation.unrelated_outputs import added_unrelated
 from rule_runtime.numerics.robust import noise, trend
-from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
@@ -74,7 +75,16 @@ class PlateauedLoss(LossRule):
         the error of their median is less than `min_fall_percent`, and of what chance leaves less
         than 10 % was right in the latest 20 saved steps (Cohen's kappa). Of BCELoss and
         BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2,
-        so that no class has a weight.
+        so that no class has a weight; where rows have several of them, and `labels` are these, each
+        column has its own frequency.
+
+        Where values of outputs and targets of an only loss were saved, it is found, too, if they
+        have nothing to do with each other: in the latest 3 such steps, not the first one, their
+        correlation over all columns (scores of classes against one-hot classes) is within 2
+        standard deviations of chance, by the permutation test, and these are 0.1 at most, so that a
+        share of 1 % of the variance would show; `num_steps` have passed, the latest 20 bins have no
+        downward trend, and values are not older than they lie apart. A loss of another name must
+        prove to be of their differences: embeddings are no scores.
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. The losses
@@ -134,11 +144,15 @@ class PlateauedLoss(LossRule):
         Args:
             step: What was saved at the step.
             memory: That of `LossRule`; `elapsed`, the steps of training that count; `frequencies`,
-                that of `LearnedFrequencies`; `alike`, bins in a row in which they were all.
+                that of `LearnedFrequencies`; `unrelated`, that of `added_unrelated`;
+                `alike`, bins in a row in which frequencies were all.
         """
         outcome = super().check(step, memory)
         if isinstance(outcome, IssueFound) or not is_training(step):
             return outcome
+        unrelated = self._unrelated(step, memory)
+        if unrelated is not None:
+            return unrelated
         frequencies = LearnedFrequencies(memory.setdefault("frequencies", {}))
         learned = frequencies.add(step)
         if learned is None:
@@ -160,6 +174,36 @@ class PlateauedLoss(LossRule):
                 threshold=self.min_fall_percent,
                 told=f"is {learned.loss:.4g}, {fall:.3g} % below the {learned.entropy:.4g} that "
                 "one answer for all rows gives: what was learned is how frequent labels are",
+                remedy=self.remedy,
+            )
+        )
+
+    def _unrelated(self, step: StepView, memory: Memory) -> IssueFound | None:
+        """Return what is found if outputs have nothing to do with targets, and nothing falls."""
+        found = added_unrelated(step, memory.setdefault("unrelated", {}))
+        if found is None or not found.is_sure or memory.get("elapsed", 0) < self.num_steps:
+            return None
+        rows = step.tensors(collections=("losses",))
+        history = SeriesMemory(
+            memory.get("history", {}), num_first=self.num_first, num_latest=self.num_latest
+        )
+        names = (rows.names[found.row], rows.workers[found.row])
+        if names not in history.names:
+            return None
+        latest = history.of(names).latest[-_NUM_IN_NOISE:]
+        if len(latest) < _NUM_IN_NOISE or trend(latest) <= _FALLING:
+            return None
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                found.row,
+                measure="correlation",
+                value=found.share,
+                threshold=2 * found.deviation,
+                told="is of outputs that have nothing to do with their targets: they go with those "
+                f"of other rows as well, with a correlation of {found.share:.2g} where chance "
+                f"gives {found.deviation:.2g}",
                 remedy=self.remedy,
             )
         )

@@ -18,12 +18,17 @@ from rule_runtime.evaluation.loss_inputs import (
     LossKind,
 )
 from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means
-from rule_runtime.evaluation.telling_inputs import losses_of_what_is_next, told_targets
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.evaluation.telling_inputs import losses_of_texts, told_targets
 from rule_runtime.evaluation.tree_limits import nearest_of_trees
-from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
+from rule_runtime.evaluation.validation_rule import (
+    Training,
+    Validation,
+    ValidationRule,
+    training_of,
+)
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -46,6 +51,7 @@ _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
 _LOOKING_AHEAD: Final = 0.05
 _SHOWN: Final = 4
+_SEEN: Final = "its targets stand in the model's input"
 
 
 class SuspiciouslyGood(ValidationRule):
@@ -83,7 +89,13 @@ class SuspiciouslyGood(ValidationRule):
 
         Where targets are the model's input moved by one place (whole numbers [B, L], as of a
         language model), the loss of validation is too good below 5 % of that at the beginning: what
-        comes next in a text is not known so well, unless the model sees it.
+        comes next in a text is not known so well, unless the model sees it. So is that of
+        CrossEntropyLoss, NLLLoss or a function, however small the training loss is, if at each of
+        32 places or more with a target (it is negative where nothing is asked) the input that a
+        layer is given is the target itself: a mask or a shift was forgotten. Half of all that is
+        asked must stand at other places, too, which are no padding then; or all that layers are
+        given has the places of the input, so that nothing is rebuilt of less than itself. While
+        there is no loss of validation, that of training is judged by this.
 
         Where values of what a model gets are saved (`{model}_input_...`, `input_values` of boosted
         trees), and of targets (`..._input_1` of the loss, or `labels`), the columns of inputs of
@@ -109,7 +121,8 @@ class SuspiciouslyGood(ValidationRule):
     Known false alarms:
         Tasks without noise that a model can solve exactly, such as a known function, above all one
         that rises with one of the inputs; language models of texts that are all alike; a state that
-        hardly ever changes from one row to the next, if what it was is an input.
+        hardly ever changes from one row to the next, if what it was is an input; texts rebuilt of
+        codes of each place.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -146,6 +159,8 @@ class SuspiciouslyGood(ValidationRule):
         """
         is_judged, told = told_targets(step, memory.setdefault("told", {}), self.rows)
         outcome = super().check(step, memory)
+        if isinstance(outcome, NotEvaluated) and is_training(step):
+            outcome = self._of_training(step, memory) or outcome
         if isinstance(outcome, IssueFound) or not is_judged:
             return outcome
         if told is None:
@@ -165,6 +180,30 @@ class SuspiciouslyGood(ValidationRule):
                 remedy=self.remedy,
             )
         )
+
+    def _of_training(self, step: StepView, memory: Memory) -> IssueFound | None:
+        """Judge losses of training that see their targets, where there are none of validation."""
+        rows = step.tensors(collections=("losses",))
+        for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
+            told = training_of(memory, pair)
+            if told is None or not memory["beside"].get(f"seen/{pair[0]}"):
+                continue
+            limit = _LOOKING_AHEAD * told.start
+            if not 0 <= told.now < limit:
+                continue
+            return IssueFound(
+                evidence(
+                    step,
+                    rows,
+                    at,
+                    measure="training_loss",
+                    value=told.now,
+                    threshold=limit,
+                    told=f"the loss of training is {told.now:.3g}, below {limit:.3g}, and {_SEEN}",
+                    remedy=self.remedy,
+                )
+            )
+        return None
 
     def beside(self, step: StepView) -> Mapping[str, float]:
         """Return how far labels scatter, and how far trees can go and what the best feature gains.
@@ -192,7 +231,7 @@ class SuspiciouslyGood(ValidationRule):
             is_distance = inputs.kind(name, worker) in _OF_NUMBERS
             if is_distance and targets is not None and targets.dtype.startswith("float"):
                 found[f"distance/{name}"] = 1.0
-        found |= {f"next/{loss}": 1.0 for loss in losses_of_what_is_next(step)}
+        found |= {f"{how}/{loss}": float(is_so) for how, loss, is_so in losses_of_texts(step)}
         return found
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
@@ -205,7 +244,8 @@ class SuspiciouslyGood(ValidationRule):
         by_trees = _OF_XGBOOST.match(validation.name) is not None
         share = self.max_loss_percent / 100
         limit = share * training.start * (_TREES if by_trees else 1.0)
-        if f"next/{validation.name}" in validation.beside:
+        is_seen = validation.beside.get(f"seen/{validation.name}", 0.0) > 0
+        if is_seen or f"next/{validation.name}" in validation.beside:
             limit = _LOOKING_AHEAD * training.start
         is_distance = f"distance/{validation.name}" in validation.beside
         if is_distance or _DISTANCE.search(validation.name):
@@ -216,12 +256,16 @@ class SuspiciouslyGood(ValidationRule):
             as_good = _DOMINATED
             if validation.now <= _AS_GOOD_TREES * training.now:
                 limit = max(limit, nearest_of_trees(validation, training))
-        if not 0 <= validation.now < limit or validation.now > as_good * training.now:
+        if not 0 <= validation.now < limit:
             return None
+        if validation.now > as_good * training.now and not is_seen:
+            return None
+        why = f"about as small as that of training, {training.now:.3g}"
+        if is_seen:
+            why = _SEEN
         return Finding(
             limit - validation.now,
             validation.now,
             limit,
-            f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and about as "
-            f"small as that of training, {training.now:.3g}",
+            f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and {why}",
         )

@@ -19,6 +19,8 @@ from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.evaluation.validation_answers import PREDICTIONS, agreement_of
+from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
 
@@ -32,6 +34,9 @@ _NUM_FIRST: Final = 3
 _SURELY_MEAN: Final = 3.0
 _FASTER: Final = 1.3
 _SURELY: Final = 1.6
+_NUM_ANSWERED: Final = 20
+_DEVIATIONS: Final = -6.0
+_BELOW_CHANCE: Final = -0.1
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _PARTS: Final = ("losses", "means", "squares")
@@ -41,6 +46,9 @@ _NO_INPUTS: Final = (
 _REMEDY: Final = (
     "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
     "variance 1; initialise the last layer small; check that the loss fits the targets."
+)
+_REVERSED: Final = (
+    "Check the sign of the loss and what its targets mean: what is alike may be 1 or 0."
 )
 
 
@@ -56,7 +64,8 @@ class WorseThanGuessing(Rule):
     """Finds models that answer worse than a constant, long after the beginning.
 
     What it detects:
-        A training loss well above that of the best constant answer, and not about to fall below.
+        A training loss well above that of the best constant answer, and not about to fall below; or
+        answers that are wrong more often than chance would have it.
 
     Why it matters:
         Whatever such a model learned is worth less than nothing: a learning rate that throws it
@@ -80,6 +89,12 @@ class WorseThanGuessing(Rule):
         by the sizes of outputs and targets, is a sum; nor are targets that do not vary. Of more
         than 32 losses the first 32 are judged.
 
+        Where `labels` and `predictions` of classes were saved with values, it fires as well if,
+        from `num_steps` steps on, the answers of the latest 20 saved steps of training are right
+        less often than by chance, by 6 standard deviations of the permutation test and by 10 % of
+        what chance leaves (Cohen's kappa of -0.1): chance makes no model wrong on what it is
+        trained on, but a loss that takes its targets for their opposite does.
+
     Parameters:
         num_steps: Steps after which a model must be better than a constant.
         max_ratio: Times the loss of the best constant answer.
@@ -90,7 +105,8 @@ class WorseThanGuessing(Rule):
 
     Known false alarms:
         Targets that move, as of critics in reinforcement learning and of codebooks; cross entropies
-        with a margin or a low temperature on purpose; warm-ups far longer than `num_steps`.
+        with a margin or a low temperature on purpose; warm-ups far longer than `num_steps`;
+        predictions that are saved as the opposite of labels; a classifier that is to be misled.
 
     Source:
         Stepwatch; comparing with a baseline that knows nothing is the advice of "A Recipe for
@@ -111,12 +127,44 @@ class WorseThanGuessing(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `begin`, the first step with a loss; of at most 32 losses `sums`, whether it is
+            memory: `answered`, the first step with answers, and `answers`, how right the latest 20
+                are; `begin`, the first step with a loss; of at most 32 losses `sums`, whether it is
                 a sum, and the first 3 and latest 10 of `losses`, and of the `means` and mean
                 `squares` of their targets.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
+        return self._of_answers(step, memory) or self._of_losses(step, memory)
+
+    def _of_answers(self, step: StepView, memory: Memory) -> IssueFound | None:
+        """Add the answers of a step; return what is found if they are worse than chance."""
+        found = agreement_of(step)
+        if found is None:
+            return None
+        begin = memory.setdefault("answered", step.mode_step)
+        memory["answers"] = [*memory.get("answers", []), list(found)][-_NUM_ANSWERED:]
+        total = Agreement.total(memory["answers"])
+        is_late = step.mode_step - begin >= self.num_steps
+        if not is_late or len(memory["answers"]) < _NUM_ANSWERED:
+            return None
+        if total.z > _DEVIATIONS or total.share > _BELOW_CHANCE:
+            return None
+        return IssueFound(
+            evidence(
+                step,
+                step.tensors(regex=(f"^{PREDICTIONS}$",)),
+                0,
+                measure="share_beyond_chance",
+                value=total.share,
+                threshold=_BELOW_CHANCE,
+                told=f"those of the latest {_NUM_ANSWERED} saved steps are right in "
+                f"{total.right:g} of {total.rows:g} rows; by chance {total.by_chance:.0f} would be",
+                remedy=_REVERSED,
+            )
+        )
+
+    def _of_losses(self, step: StepView, memory: Memory) -> Outcome:
+        """Compare losses with those of a constant answer."""
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
         inputs = LossInputs(step)

@@ -141,3 +141,29 @@ def test_sure_probabilities_of_yes_or_no_whose_loss_stays_high(
     for step in range(10):
         trial.step(step, dict(zip(names, (given, beside, np.float64(loss)), strict=True)))
     assert found_at(DoubleActivation(), trial) == ([8, 9] if fires else [])
+
+
+@pytest.mark.parametrize(
+    ("made", "is_doubled", "fires"),
+    [
+        (lambda x: sigmoid(4 * x), True, True),
+        (lambda x: sigmoid(4 * x), False, False),  # probabilities, as the loss wants them
+        (lambda x: 4 * x, True, False),  # scores
+        (lambda x: np.clip(0.5 + 0.15 * x, 0, 1), True, False),  # scores that are small yet
+    ],
+)
+def test_values_tell_that_a_loss_takes_sigmoids_of_probabilities(
+    made: Any, *, is_doubled: bool, fires: bool
+) -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("[Ll]oss_output_0$",))
+    given = made(np.random.default_rng(5).normal(0, 1, (32, 16)))
+    shares = np.random.default_rng(6).random((32, 16))
+    for step in range(3):
+        if is_doubled:
+            losses = np.log1p(np.exp(given)) - shares * given
+        else:
+            losses = -shares * np.log(given) - (1 - shares) * np.log(1 - given)
+        values = {"My_loss_input_0": given, "My_loss_input_1": shares} if step != 1 else {}
+        trial.step(step, {**values, "My_loss_output_0": losses.sum(1).mean()})
+    assert found_at(DoubleActivation(), trial) == ([2] if fires else [])

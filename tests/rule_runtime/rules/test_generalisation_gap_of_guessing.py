@@ -201,3 +201,34 @@ def test_training_below_guessing_and_validation_above_it(
     falling = [0.4, 0.3, *[training] * 6]
     trial = of_passes(validation, falling, name="MSELoss", inputs=NUMBERS)
     assert bool(found_at(GeneralisationGap(ratio=9.0), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("validation", "is_found"),
+    [
+        ([1.3, 1.31, 1.3, 1.32], True),  # the variance of all targets together is 1.25
+        ([1.0, 1.01, 1.0, 1.02], False),  # far above what one answer for each step gives
+        ([1.9, 2.5, 1.95, 4.0, 2.2, 5.0], True),  # far above it, however it jumps
+        ([1.9, 1.5, 1.9, 1.4, 1.8, 1.3], False),
+    ],
+)
+@pytest.mark.parametrize("has_all_targets", [True, False])
+def test_the_targets_of_a_pass_are_looked_at_together(
+    validation: list[float], *, is_found: bool, has_all_targets: bool
+) -> None:
+    """Two steps of a pass in the order of the targets: each has a variance of 0.25 by itself."""
+    trial = TrialBuilder()
+    step = 0
+    for number, loss in enumerate(validation):
+        for at in range(0, 60, 5):
+            tensors = {"MSELoss_output_0": np.float64(1.25)}
+            trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=60 * number + at)
+            step += 1
+        for part in (-1, 1):
+            targets = {"MSELoss_input_1": np.arange(40.0) % 2 - 0.5 + part}
+            given = targets if part == 1 or has_all_targets else {}
+            outputs = {"MSELoss_input_0": 4 * np.sin(np.arange(40.0))}
+            tensors = {**given, **outputs, "MSELoss_output_0": np.float64(loss)}
+            trial.step(step, tensors, mode=ModeKeys.EVAL, mode_step=2 * number + (part > 0))
+            step += 1
+    assert bool(found_at(GeneralisationGap(), trial)) is (is_found and has_all_targets)

@@ -252,3 +252,10 @@ def test_a_loss_that_is_no_module_gets_what_the_only_model_returns_and_labels(
     inputs = {"Net_output_0": spread((64, 10)), "labels": CLASSES}
     outcome = outcome_of("Loss_output_0", loss, **{**inputs, **beside})
     assert isinstance(outcome, IssueFound) is fires
+
+
+@pytest.mark.parametrize(("loss", "fires"), [(50.0, True), (5.9 * math.log(10), False)])
+def test_a_loss_that_is_no_module_gets_its_own_targets(loss: float, *, fires: bool) -> None:
+    """They are those of all places of all rows in a row, as functions want them."""
+    inputs: dict[str, Any] = {"Net_output_0": spread((8, 8, 10)), "Loss_input_1": CLASSES}
+    assert isinstance(outcome_of("Loss_output_0", loss, **inputs), IssueFound) is fires

@@ -38,7 +38,8 @@ def run_of(
         labels = random.choice(len(shares), 200, p=shares)
         is_right = random.uniform(size=200) < right
         tensors = {
-            "CrossEntropyLoss_input_0": random.normal(size=(200, len(shares))),
+            "CrossEntropyLoss_input_0": np.eye(len(shares))[labels]  # they go together a little
+            + random.normal(size=(200, len(shares))),
             "CrossEntropyLoss_input_1": labels,
             "labels": labels,
             "predictions": np.where(is_right, labels, 0),
@@ -126,3 +127,29 @@ def test_the_share_of_ones_is_not_all_there_is_to_learn(
 )
 def test_losses_of_yes_and_no_that_tell_nothing_of_it(trial: TrialBuilder) -> None:
     assert not found_at(PlateauedLoss(), trial)
+
+
+COLUMNS = np.array([0.5, 0.45, 0.1, 0.1])
+OF_COLUMNS = -float((COLUMNS * np.log(COLUMNS) + (1 - COLUMNS) * np.log(1 - COLUMNS)).mean())
+
+
+@pytest.mark.parametrize(
+    ("level", "has_labels", "is_found"),
+    [(1.0, True, True), (0.98, True, True), (0.9, True, False), (1.0, False, False)],
+)
+def test_each_column_of_labels_has_its_own_frequency(
+    level: float, *, has_labels: bool, is_found: bool
+) -> None:
+    """The entropy of the columns is 0.5, that of all of them together 0.6."""
+    trial = TrialBuilder()
+    targets = (np.arange(200)[:, None] < 200 * COLUMNS).astype(np.float32)
+    for at, loss in enumerate([*[0.7] * 4, *(level * OF_COLUMNS + NOISE)]):
+        tensors = {
+            "BCEWithLogitsLoss_input_0": np.linspace(-1, 1, 800).reshape(200, 4),
+            "BCEWithLogitsLoss_input_1": targets,
+            "BCEWithLogitsLoss_output_0": np.float64(loss),
+        }
+        beside = {"labels": targets} if has_labels else {}
+        trial.step(5 * at, {**tensors, **beside}, mode_step=5 * at)
+    found = [step for step in found_at(PlateauedLoss(), trial) if step >= 150]
+    assert bool(found) is is_found

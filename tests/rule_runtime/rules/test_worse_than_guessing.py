@@ -129,3 +129,32 @@ def test_losses_of_validation_and_losses_without_inputs_are_not_judged() -> None
     trial.step(0, {"CrossEntropyLoss_output_0": np.float64(50)})
     (outcome,) = trial.outcomes(WorseThanGuessing())
     assert isinstance(outcome, NotEvaluated)
+
+
+@pytest.mark.parametrize(
+    ("right", "steps", "is_found"),
+    [(0.3, 300, True), (0.3, 90, False), (0.48, 300, False), (0.7, 300, False)],
+)
+def test_answers_of_training_are_not_worse_than_chance(
+    right: float, steps: int, *, is_found: bool
+) -> None:
+    """As of a loss that takes 1 for what differs, and answers that take it for what is alike."""
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    for step in range(0, steps, 5):
+        labels = random.integers(0, 2, 64)
+        answers = np.where(random.uniform(size=64) < right, labels, 1 - labels)
+        tensors = {"labels": labels, "predictions": answers, "PairLoss_output_0": np.float64(1.0)}
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
+        trial.step(step + 1, {**tensors, "predictions": labels}, mode=ModeKeys.EVAL, mode_step=step)
+    found = found_at(WorseThanGuessing(), trial)
+    assert bool(found) is is_found
+    assert not found or min(found) >= 100
+
+
+def test_one_answer_for_all_is_not_worse_than_chance() -> None:
+    trial = TrialBuilder()
+    for step in range(0, 300, 5):
+        tensors = {"labels": np.arange(64) % 2, "predictions": np.zeros(64, np.int64)}
+        trial.step(step, {**tensors, "PairLoss_output_0": np.float64(1.0)}, mode_step=step)
+    assert not found_at(WorseThanGuessing(), trial)

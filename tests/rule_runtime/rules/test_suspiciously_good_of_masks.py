@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import found_at
+
+TEXT = np.random.default_rng(0).integers(0, 40, (32, 24))
+IS_HIDDEN = np.random.default_rng(1).random(TEXT.shape) < 0.15
+MASK = 40
+
+
+def trained(
+    loss: float,
+    *,
+    training: float = 0.002,
+    name: str = "CrossEntropyLoss",
+    masked: bool = False,
+    inside: bool = False,
+) -> TrialBuilder:
+    """Return a run of a model that fills in what is hidden; of every tenth step, of validation.
+
+    Args:
+        loss: That of validation.
+        training: That of training, behind the beginning.
+        name: Of the loss.
+        masked: Whether what is to be found is hidden ahead of the model.
+        inside: Whether the model hides it, ahead of its first layer.
+    """
+    hidden = np.where(IS_HIDDEN, MASK, TEXT)
+    given = hidden if masked else TEXT
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",), losses=("_output_0$",))
+    for step in range(40):
+        is_validation = step % 10 == 9
+        falling = np.log(40) if step < 5 else training
+        tensors: dict[str, object] = {f"{name}_output_0": loss if is_validation else falling}
+        if not is_validation:
+            tensors |= {"Bert_head.weight": np.ones((2, 2)), "Bert_input_0": given}
+            tensors |= {"letters_input_0": hidden if inside else given}
+            tensors |= {f"{name}_input_1": np.where(IS_HIDDEN, TEXT, -100)}
+        mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
+        trial.step(step, tensors, mode=mode, mode_step=step)
+    return trial
+
+
+def test_a_mask_that_was_forgotten() -> None:
+    trial = trained(0.05)
+    assert found_at(SuspiciouslyGood(), trial)
+    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
+    assert "its targets stand in the model's input" in found.evidence.sentence
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        trained(0.25, training=0.25),  # it does not look
+        trained(0.05, masked=True),  # what is hidden follows from what is not
+        trained(0.05, inside=True),
+        trained(0.05, name="ShiftedLoss"),  # which may move the targets itself
+    ],
+)
+def test_what_is_hidden_may_be_known_well(trial: TrialBuilder) -> None:
+    assert not found_at(SuspiciouslyGood(), trial)
+
+
+def rebuilt(shape: tuple[int, ...], *, loss: float = 0.05, moved: int = 0) -> TrialBuilder:
+    """Return a run of a loss that is no module, of training only.
+
+    Args:
+        shape: What the last layer is given.
+        loss: The loss behind the beginning.
+        moved: By how many places the targets are moved.
+    """
+    trial = TrialBuilder()
+    trial.collections(weights=("weight$",), losses=("Loss_output_0$",))
+    for step in range(12):
+        tensors: dict[str, object] = {"Loss_output_0": np.log(40) if step < 5 else loss}
+        tensors |= {"Net_head.weight": np.ones((2, 2)), "Net_input_0": TEXT}
+        tensors |= {"letters_input_0": TEXT, "head_input_0": np.ones(shape)}
+        tensors |= {"Loss_input_1": np.roll(TEXT, -moved, 1).reshape(-1)}
+        trial.step(step, tensors | {"Net_output_0": np.ones((32, 24, 40))})
+    return trial
+
+
+@pytest.mark.parametrize(
+    "shape", [(32, 24, 8), (32, 8, 24), (32 * 24, 8), (24, 32, 8), (24,), (24, 24)]
+)
+def test_a_shift_that_was_forgotten(shape: tuple[int, ...]) -> None:
+    trial = rebuilt(shape)
+    assert found_at(SuspiciouslyGood(), trial)
+    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
+    assert "the loss of training is 0.05" in found.evidence.sentence
+
+
+@pytest.mark.parametrize(
+    "trial",
+    [
+        rebuilt((32, 24, 8), loss=0.25),
+        rebuilt((32, 24, 8), moved=1),
+        rebuilt((32, 64)),  # an autoencoder
+        rebuilt((1, 32, 64)),  # its last state
+        rebuilt((32, 6, 64)),  # shorter
+    ],
+)
+def test_a_text_may_be_rebuilt_of_less_than_itself(trial: TrialBuilder) -> None:
+    assert not found_at(SuspiciouslyGood(), trial)
