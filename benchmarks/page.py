@@ -27,6 +27,7 @@ _HEAD: Final = (
     "must reach",
     "aim",
     "reached",
+    "limit",
     "the others",
     "times as good as the best",
 )
@@ -96,6 +97,7 @@ def _table(results: Sequence[Result]) -> str:
             shown_number(result.must),
             shown_number(result.aim),
             result.reaches,
+            shown_number(result.limit),
             peers,
             "" if result.ratio is None else f"{result.ratio:.3g}",
         ]

@@ -121,7 +121,7 @@ def test_the_page_has_the_newest_table_only(tmp_path: Path) -> None:
     assert text.endswith("behind\n")
     assert "old" not in text
     assert text.count("2026-11-22, commit abc1234: a CPU, 2 cores, Python 3.11.7, numpy") == 1
-    assert "| writing | us | **5** | 12 | 6 | aim | quick 10, slow 300 | 2 |" in text
+    assert "| writing | us | **5** | 12 | 6 | aim | 1.5 | quick 10, slow 300 | 2 |" in text
 
 
 def test_this_machine_is_named() -> None:
