@@ -14,10 +14,7 @@ from queue import Queue
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["NOTIFY_VARIABLE", "Notifier", "message"]
-
-NOTIFY_VARIABLE: Final = "STEPWATCH_NOTIFY_URL"
-"""Variable that has the URL, which a command line would show to every user of the machine."""
+__all__ = ["Notifier", "message"]
 
 _TIMEOUT_S: Final = 10.0
 _PAUSES_S: Final = (1.0, 4.0)

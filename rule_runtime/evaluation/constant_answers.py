@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind, size_of_error
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.recomputed_loss import best_constant
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -208,12 +209,10 @@ def is_guessing(validation: Validation, training: Training, constant: float) -> 
 
 def _exact(step: StepView, name: str, worker: str, loss: float) -> float | None:
     """Return what one number gives by a loss whose outputs and targets have saved values."""
-    owner = name.removesuffix("_output_0")
-    pair = (f"{owner}_input_0", f"{owner}_input_1")
-    values = step.values(pair, worker)
-    if len(values) < len(pair):
+    values = outputs_and_targets(step, name, worker)
+    if values is None:
         return None
-    outputs, targets = (values[of] for of in pair)
+    outputs, targets = values
     return best_constant(outputs, targets, loss) if targets.dtype.kind == "f" else None
 
 

@@ -11,6 +11,7 @@ Shape legend: R = rows, one for each (tensor, worker).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -97,7 +98,11 @@ def returned_to_functions(step: StepView) -> dict[str, str]:
 
 
 def surely_twice(
-    step: StepView, rows: TensorRows, is_judged: npt.NDArray[np.bool_], memory: Memory
+    step: StepView,
+    rows: TensorRows,
+    is_judged: npt.NDArray[np.bool_],
+    of_functions: Mapping[str, str],
+    memory: Memory,
 ) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] are sure probabilities whose loss is what a second activation leaves.
 
@@ -105,12 +110,10 @@ def surely_twice(
         step: The step.
         rows: What goes into losses, and whatever else.
         is_judged: Which of them go into losses of which no name tells what they apply.
+        of_functions: See `returned_to_functions`.
         memory: `once`: keys of at most 2,048 rows whose loss was not like that at some step.
     """
-    losses = step.tensors(collections=("losses",))
-    pairs = zip(losses.names, losses.workers, strict=True)
-    known = dict(zip(pairs, finite_means(losses), strict=True))
-    of_functions = returned_to_functions(step)
+    known = _losses(step)
     targets = _described(step.tensors(regex=(r"_input_1$", "^labels$")))
     described = _described(rows)
     keys = row_keys(rows.names, rows.workers)
@@ -144,9 +147,7 @@ def recomputed_twice(
         is_judged: Which of them go into losses of which no name tells what they apply.
         memory: `again`: at how many steps with values in a row each of at most 32 was like that.
     """
-    losses = step.tensors(collections=("losses",))
-    pairs = zip(losses.names, losses.workers, strict=True)
-    known = dict(zip(pairs, finite_means(losses), strict=True))
+    known = _losses(step)
     counts: dict[str, int] = memory.setdefault("again", {})
     found = np.zeros(len(rows), dtype=bool)
     for at in np.flatnonzero(is_judged):
@@ -160,10 +161,17 @@ def recomputed_twice(
         given = [values[name] for name in names if name in values]
         if not {*names[:2]} <= values.keys():
             continue  # values are saved seldom
-        times = of_sigmoids_of_probabilities(given[0], given[1], given[2:], float(loss))
+        times = of_sigmoids_of_probabilities(given[0], given[1], given[2:], loss)
         counts[key] = 0 if times is None else min(counts.get(key, 0) + 1, _TIMES)
         found[at] = times is not None and times > _SURE and counts[key] >= _TIMES
     return found
+
+
+def _losses(step: StepView) -> dict[tuple[str, str], float]:
+    """Return the losses of a step by name and worker."""
+    losses = step.tensors(collections=("losses",))
+    pairs = zip(losses.names, losses.workers, strict=True)
+    return dict(zip(pairs, finite_means(losses).tolist(), strict=True))
 
 
 def _times_entropy(loss: float, given: _Numbers, target: _Numbers | None) -> float | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -128,24 +128,24 @@ def squeezed(
         is_judged: Which of them go into losses or activations [R].
     """
     low, high, std = (rows.column(name) for name in ("min", "max", "std"))
-
-    def reaches(lowest: float, highest: float) -> npt.NDArray[np.bool_]:
-        is_within = (low > lowest - _EXACT) & (high < highest + _EXACT)
-        found: npt.NDArray[np.bool_] = is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
-        return found
-
     is_input = np.array([name.endswith("_input_0") for name in rows.names], dtype=bool) & is_judged
-    found: npt.NDArray[np.bool_] = reaches(_HALF, _SIGMOID_OF_1)
-    found |= is_scores & (reaches(0.0, 1.0) | reaches(-1.0, 1.0))
+    found: npt.NDArray[np.bool_] = _reaches(low, high, _HALF, _SIGMOID_OF_1)
+    found |= is_scores & (_reaches(low, high, 0.0, 1.0) | _reaches(low, high, -1.0, 1.0))
     found |= (low == _HALF) & (high <= 1) & (std > 0)
     for at in np.flatnonzero(is_input):
         shape = rows.shapes[at] or ()
         for size in {*shape[1:2], *shape[-1:]} - {1}:
             lowest = -math.log(math.e + size - 1)
-            found[at] |= bool(reaches(lowest, lowest + 1)[at])
+            found[at] |= _reaches(low[at], high[at], lowest, lowest + 1)
             found[at] |= _on_line(low[at] - lowest, lowest + 1 - high[at], size)
     found &= is_input
     return found
+
+
+def _reaches(low: Any, high: Any, lowest: float, highest: float) -> Any:
+    """Tell of numbers, or of arrays of them, which reach both ends and not beyond."""
+    is_within = (low > lowest - _EXACT) & (high < highest + _EXACT)
+    return is_within & (low < lowest + _NEAR) & (high > highest - _NEAR)
 
 
 def _on_line(above: float, below: float, num_classes: int) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.numerics.overlap import overlap_of
 
 if TYPE_CHECKING:
@@ -95,12 +96,8 @@ def raw_overlap_of(
     is_raw = outputs.low < -_POSITIVE or outputs.high > 1 + _POSITIVE
     if not is_raw or targets.low < 0 or targets.high > 1 or not math.isfinite(value):
         return None
-    owner = name.removesuffix(_OUTPUT)
-    pair = (f"{owner}_input_0", f"{owner}_input_1")
-    values = step.values(pair, worker)
-    if len(values) < len(pair):
-        return None
-    measure = overlap_of(values[pair[0]], values[pair[1]], value)
+    values = outputs_and_targets(step, name, worker)
+    measure = None if values is None else overlap_of(*values, value)
     if measure is None:
         return None
     far = outputs.low if outputs.low < -_POSITIVE else outputs.high

@@ -140,7 +140,7 @@ def _is_passed_on(step: StepView, inputs: TensorRows, at: int) -> bool:
     rows = step.tensors(regex=(_OF_LAYERS,))
     own = [inputs.column(name)[at] for name in _SAME]
     columns = [rows.column(name) for name in _SAME]
-    models = step.tensors(regex=(MODEL_INPUT,)).names
+    models = set(inputs.names)
     return any(
         name not in models and worker == inputs.workers[at] and [c[row] for c in columns] == own
         for row, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True))

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.selection import finite_means
 from rule_runtime.numerics.association import Association
 from rule_runtime.numerics.recomputed_loss import best_constant
@@ -74,12 +75,10 @@ def added_unrelated(step: StepView, memory: dict[str, Any]) -> Unrelated | None:
 
 def _association(step: StepView, name: str, worker: str, loss: float) -> Association | None:
     """Return how outputs go with targets, of losses that are known to be of both."""
-    owner = name.removesuffix("_output_0")
-    pair = (f"{owner}_input_0", f"{owner}_input_1")
-    values = step.values(pair, worker)
-    if len(values) < len(pair) or not math.isfinite(loss):
+    values = outputs_and_targets(step, name, worker)
+    if values is None or not math.isfinite(loss):
         return None
-    outputs, targets = (values[of] for of in pair)
+    outputs, targets = values
     kind = LossInputs(step).kind(name, worker)
     # Places of embeddings, which look like scores, are no classes: as of triplets.
     if kind is LossKind.LOOKS_LIKE_CLASSES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -148,20 +149,22 @@ class DoubleActivation(Rule):
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        of_losses = _inputs_of_losses(step)
+        of_functions = returned_to_functions(step)
+        of_losses = _inputs_of_losses(step, of_functions)
         rows = step.tensors(collections=_INPUTS, regex=(_OF_MODULES, *of_losses))
         is_scores = np.array([bool(_OF_SCORES.match(name)) for name in rows.names], dtype=bool)
         is_of_loss = np.isin(rows.names, step.tensors(regex=of_losses).names)
         is_judged = is_of_loss | np.isin(rows.names, step.tensors(collections=_INPUTS).names)
+        is_unnamed = is_of_loss & ~_is_named(rows)
         sure = _surely(step, rows, is_scores)
         suspect = sure | squeezed(rows, is_scores, is_judged)
-        suspect |= surely_twice(step, rows, is_of_loss & ~_is_named(rows), memory)
+        suspect |= surely_twice(step, rows, is_unnamed, of_functions, memory)
         between = is_scores & _between_0_and_1(rows)
         streaks = [_streaks(rows, memory, "rows", suspect)]
         streaks.append(_streaks(rows, memory, "between", between))
         at_both_ends = (rows.column("min") < _LOW_END) & (rows.column("max") > _HIGH_END)
         times = np.where(sure, 1, _SLOWLY)
-        again = recomputed_twice(step, rows, is_of_loss & ~_is_named(rows), memory)
+        again = recomputed_twice(step, rows, is_unnamed, memory)
         surely = again | (streaks[0] >= self.patience * times)
         found = surely | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
         if not is_judged.any() and not found.any():
@@ -270,10 +273,10 @@ def _activated(
     return suspect
 
 
-def _inputs_of_losses(step: StepView) -> tuple[str, ...]:
+def _inputs_of_losses(step: StepView, of_functions: Mapping[str, str]) -> tuple[str, ...]:
     """Return regular expressions for the first input of each loss, and what stands for one."""
     outputs = {name for name in step.tensors(collections=("losses",)).names if "_output_" in name}
     names = sorted({re.escape(name.rpartition("_output_")[0]) for name in outputs})
-    of_functions = sorted({f"^{re.escape(name)}$" for name in returned_to_functions(step).values()})
+    returned = sorted({f"^{re.escape(name)}$" for name in of_functions.values()})
     found = f"^({'|'.join(names)})_input_0$" if names else "[Ll]oss_input_0$"
-    return (found, *of_functions)
+    return (found, *returned)

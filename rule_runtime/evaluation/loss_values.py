@@ -1,0 +1,28 @@
+"""The values of what a loss was computed of, which the hook saves seldom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["outputs_and_targets"]
+
+
+def outputs_and_targets(
+    step: StepView, loss: str, worker: str
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+    """Return what a model said and its targets; None where either was saved without values.
+
+    Args:
+        step: The step.
+        loss: Name of the loss, `X_output_0`.
+        worker: The worker.
+    """
+    owner = loss.removesuffix("_output_0")
+    names = (f"{owner}_input_0", f"{owner}_input_1")
+    values = step.values(names, worker)
+    return None if len(values) < len(names) else (values[names[0]], values[names[1]])
