@@ -33,10 +33,11 @@ Passes of the model outside of the Trainer's loops make no step.
 `classifier_output_0`. Losses: `Loss_output_{i}` is what the i-th backward pass of a step starts
 from, that is what `compute_loss` returned, scaled as the Trainer does it for accumulation and for
 several workers; `{ClassOfTheModel}_loss_output_{i}` is what the model itself returned, also in
-evaluation. The collection `metrics` has what the Trainer logs (`loss`, `grad_norm`, `eval_loss`,
-...) as `scalar/{name}`: with the step that it is logged for if `metrics` is due in that step, else
-with the next one in which it is; and `scalar/learning_rate` in each step in which it is due. How
-fast the Trainer was is left out.
+evaluation; `CrossEntropyLoss_output_{i}` and the like are those that torch's functions computed,
+unless what they return is divided by a number of tokens. The collection `metrics` has what the
+Trainer logs (`loss`, `grad_norm`, `eval_loss`, ...) as `scalar/{name}`: with the step that it is
+logged for if `metrics` is due in that step, else with the next one in which it is; and
+`scalar/learning_rate` in each step in which it is due. How fast the Trainer was is left out.
 
 **The end**: a stop request sets `control.should_training_stop`, with which the Trainer ends behind
 the step; nothing is raised. With `stop="flag"` only `callback.hook.should_stop` is set. The trial

@@ -33,9 +33,10 @@ validation within an accumulation divides its step in two.
 `training_step` and `validation_step` return (or return as `loss`) is `Loss_output_0`, counted on
 under accumulation, and not divided for it; with manual optimisation, what a backward pass starts
 from. Modules of losses within the model are under their class name, e.g.
-`CrossEntropyLoss_output_0`. What `self.log` logs is `scalar/{name}` in the collection `metrics`: of
-a batch if `metrics` is due in its step; of an epoch or an evaluation with the last step of it if it
-is due there, else with the next step in which it is.
+`CrossEntropyLoss_output_0`, and so are functions of torch that do the same, as `F.cross_entropy`,
+of validation those that training goes by. What `self.log` logs is `scalar/{name}` in the
+collection `metrics`: of a batch if `metrics` is due in its step; of an epoch or an evaluation with
+the last step of it if it is due there, else with the next step in which it is.
 
 **The end**: a stop request sets `trainer.should_stop`, with which Lightning ends behind the batch
 (unless `min_epochs` or `min_steps` ask for more); nothing is raised. With `stop="flag"` only

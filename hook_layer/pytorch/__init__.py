@@ -14,7 +14,7 @@ Where the hook looks in, in a training loop:
                                                     # MODULE FORWARD: inputs and outputs of modules
         loss = criterion(outputs, labels)           # LOSS FORWARD: loss and its inputs
         optimizer.zero_grad()
-        loss.backward()                             # BACKWARD BEGINS: a loss without a module
+        loss.backward()                             # BACKWARD BEGINS: a loss that is a function
                                                     # BACKWARD ENDED: gradients, as they are in
                                                     #   `parameter.grad`
         optimizer.step()                            # OPTIMISER STEPS: its state, as it was before
@@ -36,14 +36,16 @@ What is saved behind the optimiser's step keeps steps open until the next one be
 time that it is seen; `hook_layer.recorder` says how. In the modes EVAL and PREDICT neither
 gradients nor the state of optimisers are saved.
 
-**Losses** that no module computes, as `F.cross_entropy(...)`, are known from the backward pass: in
-a step in which no registered loss was called every scalar that `backward` starts from is saved as
-`Loss_output_{i}`, as it is: divided, if the script divides it for accumulation; unscaled, if a
-`GradScaler` scaled it. The step is that of the hook whose model ran last. A loss gets a name of its
-own by `record_tensor_value`, and from then on those without a name are not saved. What the first of
-a step was computed of is `Loss_input_{i}`, if asked for, as far as its graph tells, see
-`hook_layer.pytorch.functional_losses`. Not seen is a reference to `torch.autograd.backward` that
-was taken before the model was registered.
+**Losses** that no registered module computes are known from the backward pass: in a step in which
+none was called every scalar that `backward` starts from is saved. If that is what one of torch's
+functions returned, as `F.cross_entropy(...)`, it is saved like the loss of the module that does the
+same, `CrossEntropyLoss_output_{i}`, with its inputs, as the function returned it, and so is that
+call in validation; see `hook_layer.pytorch.functional_losses`. Any other is `Loss_output_{i}`, as
+it is: divided, if the script divides it for accumulation; unscaled, if a `GradScaler` scaled it.
+The step is that of the hook whose model ran last. A loss gets a name of its own by
+`record_tensor_value`, and from then on those without a name are not saved. Not seen is a reference
+to `torch.autograd.backward` that was taken before the model was registered, and one to a loss
+function from before this package was imported.
 
 **Gradients** are read when the backward pass has ended, before a script clips them. Where a
 `torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
@@ -17,10 +15,9 @@ from torch.optim.optimizer import (
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
-from hook_layer.pytorch.amp import LossScaling, parameters_of, unscaled
-from hook_layer.pytorch.calls import ModuleCall, optimizer_call, tensors_in
-from hook_layer.pytorch.capturing import TorchCapture
-from hook_layer.pytorch.functional_losses import inputs_of
+from hook_layer.pytorch.amp import parameters_of, unscaled
+from hook_layer.pytorch.calls import ModuleCall, optimizer_call
+from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
@@ -29,21 +26,8 @@ from hook_layer.recorder import INIT_STEP
 
 __all__ = ["TorchEvents"]
 
-_LOSS_PREFIX = "Loss_output_"
-_LOSS_INPUTS = ("Loss_input_0", "Loss_input_1")
 
-
-@dataclass
-class _Newest:
-    """The model that was called last: the next loss without a module is taken for its."""
-
-    model: ReferenceType[nn.Module] | None = None
-
-
-_newest = _Newest()  # an attribute of the class would slow every look-up of its methods
-
-
-class TorchEvents(TorchCapture):
+class TorchEvents(LossCapture):
     """A hook that knows what modules, backward passes and optimisers do.
 
     Args:
@@ -52,14 +36,11 @@ class TorchEvents(TorchCapture):
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
-        self._steps = StepBounds()
-        self._scaling = LossScaling()
         self._num_gradients = 0
-        self._met_loss = self._names_losses = self._has_optimizer = self._has_begun = False
+        self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
         self._with_state: set[int] = set()
         self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
-        self._handles: list[Any] = []
 
     def _watch_model(self, model: nn.Module) -> None:
         for cache in (self._wanted_modules, self._nothing_due, self._is_ours):
@@ -73,17 +54,13 @@ class TorchEvents(TorchCapture):
         self._announce_start()
 
     def _watch_loop(self) -> None:
+        self._watch_losses()
         self._handles += [
-            self._scaling.listen(),
             SCALER_STEP.listen(self._on_scaler_step),
             BACKWARD.listen(self._on_backward),
             register_optimizer_step_pre_hook(optimizer_call(self._on_optimizer_step)),
             register_optimizer_step_post_hook(optimizer_call(self._on_optimizer_stepped)),
         ]
-
-    def _watch_loss(self, loss: nn.Module) -> None:
-        call = ModuleCall(loss, self._on_loss)
-        self._handles.append(loss.register_forward_hook(call, with_kwargs=True))
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -93,7 +70,7 @@ class TorchEvents(TorchCapture):
         kind = self._steps.next_pass(self.mode, model, inputs)
         if kind is Pass.ASIDE:
             return
-        _newest.model = ref(model)
+        self._pass_begins(model)
         if kind is Pass.CONTINUES and self._is_full():
             kind = Pass.BEGINS
         if kind is Pass.BEGINS:
@@ -119,7 +96,7 @@ class TorchEvents(TorchCapture):
         self._begin_capture()
         self._steps.step_begins()
         self._num_gradients = 0
-        self._met_loss = False
+        self._losses_begin()
         self._with_state.clear()
         stepping = None if self._stepping is None else self._stepping()
         if stepping is not None:  # a step with a closure, which the forward pass is part of
@@ -132,46 +109,15 @@ class TorchEvents(TorchCapture):
             named = self._numbered(f"{name}_input_", inputs)
             self._capture_all(named | self._numbered(f"{name}_output_", outputs))
 
-    def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self.is_active and not is_recomputing():
-            self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
-
-    @guarded("losses")
-    def _capture_loss(self, name: str, inputs: Any, outputs: Any) -> None:
-        if self._steps.leaves_losses_out(self.mode):
-            return
-        self._met_loss = True
-        if self._due:
-            self._capture_all(self._numbered(f"{name}_input_", inputs))
-            losses = self._numbered(f"{name}_output_", outputs)
-            self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
-
     @guarded("losses")
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
-        is_named = self._met_loss or self._names_losses or not self._is_newest()
-        if self._due and not is_named and not self._steps.leaves_losses_out(self.mode):
-            scalars = [tensor for tensor in tensors_in(args[:1]) if tensor.numel() == 1]
-            losses = [self._scaling.unscaled_loss(tensor) for tensor in scalars]
-            named = self._numbered(_LOSS_PREFIX, losses)
-            self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
-            if f"{_LOSS_PREFIX}0" in named:
-                self._capture_inputs_of(scalars[0])
+        self._capture_losses_of(args)
         self._scaling.backward_began()
         if not self._awaits_backward():
             # From here on the interpreter has nothing to do: the writer gets it to itself.
             self._step_is_captured()
-
-    def _capture_inputs_of(self, loss: Tensor) -> None:
-        if any(c.matches(name) for c in self._due for name in _LOSS_INPUTS):
-            found = inputs_of(loss, self._scaling.scale_of(loss))
-            self._capture_all({_LOSS_INPUTS[number]: found[number] for number in found})
-
-    def _is_newest(self) -> bool:
-        """Tell whether the model that was called last is one of this hook, or part of one."""
-        newest = None if _newest.model is None else _newest.model()
-        return newest in self._registered.names
 
     def _awaits_backward(self) -> bool:
         """Tell whether the backward pass, or what follows it, completes this step."""
@@ -219,21 +165,6 @@ class TorchEvents(TorchCapture):
                 self._on_optimizer_stepped(optimizer)
 
     # How -----------------------------------------------------------------------------------------
-
-    def save_tensor(
-        self,
-        tensor_name: str,
-        tensor_value: Any,
-        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
-    ) -> None:
-        """Save a tensor of your own, see `OwnTensors.save_tensor`."""
-        losses = CollectionKeys.LOSSES
-        self._names_losses |= collections_to_write == losses or losses in collections_to_write
-        super().save_tensor(tensor_name, tensor_value, collections_to_write)
-
-    def _record_loss(self, name: str, value: Tensor) -> None:
-        self._names_losses = True
-        self._capture_loss(name, (), value)
 
     def _end_step(self) -> None:
         if self._record is not None:

@@ -1,125 +1,198 @@
-"""What a loss that no module computes, as `F.cross_entropy(...)`, was computed of.
+"""Losses that no module computes, as `F.cross_entropy(...)`: which call a model is trained by.
 
-The graph that a backward pass is about to go through still has it: a node such as
-`NllLossBackward0` keeps the targets of its function, and mostly what they are compared with. It is
-looked for from the loss on, behind nothing but views, copies, means, sums of elements, and products
-with a constant from 0 to 1. So a loss is at most what the function returns for these inputs: not a
-sum of it and something else, nor the product with a reward, of which rules could tell nothing.
+While a step is saved the calls of torch's loss functions are kept until a backward pass begins. If
+it starts from what one of them returned, or from that behind nothing but views, copies, means and
+sums of its elements, and products with a constant from 0 to 1, then that is the loss: not a sum of
+it and something else, nor the product with a reward, of which rules could tell nothing.
 
-What torch keeps in another place (activation checkpointing, offloading) is left there.
+Validation has no backward pass. There the loss is the call that has the same place among the calls
+of its function as the one that the model was last trained by.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from torch import Tensor
 
-__all__ = ["inputs_of"]
+from hook_layer.pytorch.watched_losses import WatchedLoss
 
-_OF_CLASSES: Final = frozenset({"NllLossBackward0", "NllLoss2DBackward0"})
-_OF_PAIRS: Final = frozenset(
+__all__ = ["FunctionalLosses", "LossCall"]
+
+_PASSED: Final = frozenset(
     f"{name}Backward0"
     for name in (
-        "MseLoss",
-        "SmoothL1Loss",
-        "HuberLoss",
-        "BinaryCrossEntropy",
-        "BinaryCrossEntropyWithLogits",
+        *("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze"),
+        *("Alias", "Clone", "ToCopy", "Mean", "Sum"),
     )
 )
-_VIEWS: Final = frozenset(
-    f"{name}Backward0" for name in ("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze")
-)
-_PASSED: Final = _VIEWS | {
-    f"{name}Backward0" for name in ("Alias", "Clone", "ToCopy", "Mean", "Sum")
-}
-_LOG_SOFTMAX: Final = "LogSoftmaxBackward0"
 _MOST_NODES: Final = 32
-_OF_IMAGES: Final = 4
+_MOST_CALLS: Final = 16
+
+
+@dataclass(frozen=True)
+class LossCall:
+    """A call of a loss function.
+
+    Attributes:
+        function: Which function.
+        place: How many calls of it there were before, since the model was called.
+        reduction: What it made of its elements: `mean`, `sum`, `none` and the like.
+        inputs: What it compared, detached, by number.
+        value: What it returned, detached.
+    """
+
+    function: WatchedLoss
+    place: int
+    reduction: str
+    inputs: Mapping[int, Tensor]
+    value: Tensor
+
+
+class FunctionalLosses:
+    """The calls of a step, and the one that training goes by."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Kept] = []
+        self._places: Counter[WatchedLoss] = Counter()
+        self._trained_by: LossCall | None = None
+
+    def step_begins(self) -> None:
+        """Forget the calls of the step before."""
+        self._calls.clear()
+
+    def pass_begins(self) -> None:
+        """Number calls anew: the model is called."""
+        self._places.clear()
+
+    def note(self, function: WatchedLoss, args: Any, kwargs: Any, value: Any) -> None:
+        """Keep a call that a backward pass may start from, one of the newest."""
+        place = self._next_place(function)
+        reduction = function.reduction(args, kwargs)
+        if reduction is None or not isinstance(value, Tensor) or value.grad_fn is None:
+            return
+        inputs = {number: t.detach() for number, t in function.inputs(args, kwargs).items()}
+        call = LossCall(function, place, reduction, inputs, value.detach())
+        self._calls = [*self._calls[1 - _MOST_CALLS :], _Kept(call, value.grad_fn)]
+
+    def of_validation(
+        self, function: WatchedLoss, args: Any, kwargs: Any, value: Any
+    ) -> LossCall | None:
+        """Return a call of validation as a loss comparable with that of training.
+
+        Returns:
+            None if it is none, or none is known yet.
+        """
+        place, known = self._next_place(function), self._trained_by
+        if known is None or known.function is not function or known.place != place:
+            return None
+        reduction = function.reduction(args, kwargs)
+        if reduction is None or not isinstance(value, Tensor):
+            return None
+        if reduction != known.reduction:  # a sum over all rows is often taken, to be divided later
+            value = function.reduced(args, kwargs, known.reduction)
+        inputs = {number: t.detach() for number, t in function.inputs(args, kwargs).items()}
+        return LossCall(function, place, known.reduction, inputs, value.detach())
+
+    def of_training(
+        self, loss: Tensor, scale: Tensor | None = None
+    ) -> tuple[LossCall | None, bool]:
+        """Return the call that a backward pass starts from, and forget it.
+
+        Args:
+            loss: What it starts from, one element.
+            scale: By what a gradient scaler has multiplied it.
+
+        Returns:
+            The call, and whether its value, one number, may stand for the loss: of a mean that is
+            divided for accumulation it may, but not of a sum that the script makes a mean. None if
+            it starts from no call of this step, or what that compared was written to since.
+        """
+        self._trained_by = None
+        # What torch keeps, and how, differs by version.
+        with suppress(
+            _UnknownError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
+        ):
+            kept, is_multiplied = self._behind(loss.grad_fn, scale)
+            self._calls = self._calls[self._calls.index(kept) + 1 :]
+            call = kept.call
+            if kept.versions == _versions(call):
+                is_mean = call.reduction == "mean" or not is_multiplied
+                is_whole = call.value.numel() == 1 and is_mean
+                self._trained_by = call if is_whole else None
+                return call, is_whole
+        return None, False
+
+    def _next_place(self, function: WatchedLoss) -> int:
+        self._places[function] += 1
+        return self._places[function] - 1
+
+    def _behind(self, node: Any, scale: Tensor | None) -> tuple[_Kept, bool]:
+        """Return the call that a node is of, and whether it was multiplied by a constant."""
+        times, is_multiplied = 1.0, False
+        for _ in range(_MOST_NODES):
+            if node is None:
+                break
+            found = next((kept for kept in self._calls if kept.node is node), None)
+            if found is not None:
+                if not 0 < times <= 1:
+                    break
+                return found, is_multiplied
+            if node.name() in ("MulBackward0", "DivBackward0"):
+                constant = _constant(node)
+                if scale is None or constant.data_ptr() != scale.data_ptr():
+                    times *= _factor(node, constant)
+                    is_multiplied = True
+            elif node.name() not in _PASSED:
+                break
+            node = next(before for before, _ in node.next_functions if before is not None)
+        raise _UnknownError
 
 
 class _UnknownError(Exception):
     """The graph is not one of those that are understood."""
 
 
-def inputs_of(loss: Tensor, scale: Tensor | None = None) -> dict[int, Tensor]:
-    """Return what a loss was computed of, detached, by the number that a loss module gives it.
+class _Kept:
+    """A call, the node of the graph that it made, and what was written to its inputs by then."""
 
-    1 are the targets; 0 is what they are compared with, where the function got it as it is: of a
-    cross entropy there are only logarithms of probabilities, which it did not get.
+    __slots__ = ("call", "node", "versions")
 
-    Args:
-        loss: What a backward pass is about to start from, one element.
-        scale: By what a gradient scaler has multiplied it.
-
-    Returns:
-        Nothing where that is not known.
-    """
-    # What torch keeps, and how, differs by version; a tensor changed in place is not given out.
-    with suppress(
-        _UnknownError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
-    ):
-        node = _computing(loss.grad_fn, scale)
-        return _of_classes(node) if node.name() in _OF_CLASSES else _of_pairs(node)
-    return {}
+    def __init__(self, call: LossCall, node: Any) -> None:
+        self.call = call
+        self.node = node
+        self.versions = _versions(call)
 
 
-def _computing(node: Any, scale: Tensor | None) -> Any:
-    """Return the node of the function that a loss is of, maybe times a constant from 0 to 1."""
-    times = 1.0
-    for _ in range(_MOST_NODES):
-        if node is None:
-            break
-        name = node.name()
-        if name in _OF_CLASSES or name in _OF_PAIRS:
-            if not 0 < times <= 1:
-                raise _UnknownError
-            return node
-        if name in ("MulBackward0", "DivBackward0"):
-            times *= _factor(node, scale)
-        elif name not in _PASSED:
-            break
-        node = next(before for before, _ in node.next_functions if before is not None)
-    raise _UnknownError
+def _versions(call: LossCall) -> tuple[int, ...]:
+    # Inference tensors do not count what is written to them.
+    known = (tensor for tensor in call.inputs.values() if not tensor.is_inference())
+    return tuple(tensor._version for tensor in known)  # noqa: SLF001 - no public way
 
 
-def _factor(node: Any, scale: Tensor | None) -> float:
-    """Return the constant that a product or quotient has, without waiting for a device."""
-    is_quotient = node.name() == "DivBackward0"
+def _constant(node: Any) -> Tensor:
+    """Return by what a product or quotient multiplies or divides."""
     is_graph = [before is not None for before, _ in node.next_functions]
-    if sum(is_graph) != 1 or (is_quotient and not is_graph[0]):
+    if sum(is_graph) != 1 or (node.name() == "DivBackward0" and not is_graph[0]):
         raise _UnknownError
     constant = _saved(node, "other" if is_graph[0] else "self")
     if constant.numel() != 1:
         raise _UnknownError
-    if scale is not None and constant.data_ptr() == scale.data_ptr():
-        return 1.0
-    if constant.device.type != "cpu":
-        if is_quotient and not constant.is_floating_point():
-            return 1.0  # a number of elements
-        raise _UnknownError
-    return 1 / float(constant) if is_quotient else float(constant)
+    return constant
 
 
-def _of_classes(node: Any) -> dict[int, Tensor]:
-    logarithms, targets = _saved(node, "self"), _saved(node, "target")
-    if logarithms.dim() == _OF_IMAGES and logarithms.shape[2] == 1 == targets.shape[1]:
-        targets = targets.squeeze(1)  # of [B, C, L] torch makes [B, C, 1, L]
-    before = node.next_functions[0][0]
-    while before is not None and before.name() in _VIEWS:
-        before = before.next_functions[0][0]
-    if before is None or before.name() == _LOG_SOFTMAX:
-        return {1: targets}
-    return {0: logarithms, 1: targets}
-
-
-def _of_pairs(node: Any) -> dict[int, Tensor]:
-    outputs, targets = (before for before, _ in node.next_functions[:2])
-    if outputs is None or targets is not None:
-        raise _UnknownError  # what is learned itself is no target
-    return {number: _given(_saved(node, name)) for number, name in enumerate(("self", "target"))}
+def _factor(node: Any, constant: Tensor) -> float:
+    """Return by what a node multiplies, without waiting for a device."""
+    is_quotient = node.name() == "DivBackward0"
+    if constant.device.type == "cpu":
+        return 1 / float(constant) if is_quotient else float(constant)
+    if is_quotient and not constant.is_floating_point():
+        return 1.0  # a number of elements, at least 1
+    raise _UnknownError
 
 
 def _saved(node: Any, name: str) -> Tensor:
@@ -130,13 +203,3 @@ def _saved(node: Any, name: str) -> Tensor:
     if not isinstance(tensor, Tensor):
         raise _UnknownError
     return tensor.detach()
-
-
-def _given(tensor: Tensor) -> Tensor:
-    """Return a tensor as it was before it was spread over others; leading dimensions of 1 go."""
-    while tensor.dim() and tensor.stride(0) == 0 and tensor.shape[0] > 1:
-        tensor = tensor[0]
-    for axis, step in enumerate(tensor.stride()):
-        if step == 0 and tensor.shape[axis] > 1:
-            tensor = tensor.narrow(axis, 0, 1)
-    return tensor

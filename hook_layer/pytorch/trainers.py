@@ -69,6 +69,7 @@ class TrainerEvents(TorchEvents):
         self._forget_models()
         self._steps = ToldSteps(self._begins_by_pass)
         self._trained, self._mode_of_pass = model, mode_of_pass
+        self._are_unnamed_too = True
         self._include_metrics()
         root = self._registered.add_model(model)
         self._watch_model(root)
@@ -131,7 +132,11 @@ class TrainerEvents(TorchEvents):
     @guarded("losses")
     def record_loss(self, loss: Any) -> None:
         """Capture the loss of a pass as `Loss_output_{i}`; whatever is no tensor is left out."""
-        if self._due and isinstance(loss, Tensor):
+        if not self._due or not isinstance(loss, Tensor):
+            return
+        if self._steps.is_training and loss.numel() == 1:
+            self._capture_trained(loss)
+        else:
             named = self._numbered("Loss_output_", loss.detach())
             self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
 

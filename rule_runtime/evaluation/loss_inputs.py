@@ -1,10 +1,10 @@
 """What the inputs of a loss tell: of which kind it is, and what guessing gives.
 
-A loss is a module `X` of the training: its output `X_output_0`, what the model says `X_input_0`,
-and the targets `X_input_1`. A loss that is no module is `Loss_output_0`. The hook for PyTorch finds
-its targets where the loss is at most what one function gives, and what that compares with them, but
-not the scores of a cross entropy: for them stands what the only model returns, if the targets, or
-else the only `labels`, are numbers of its classes. No name tells of which kind such a loss is.
+A loss is a module `X` of the training, or a function of torch that does the same: its output
+`X_output_0`, what the model says `X_input_0`, and the targets `X_input_1`. Any other is
+`Loss_output_0`, and no name tells of which kind it is. The hook for PyTorch saves what it compares
+where it is an average that the script takes of one function's values. Else what the only model
+returns stands for scores, if the only `labels` are numbers of its classes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ INPUT_VALUES: Final = CollectionConfig(
 """What the hook is to save for a rule that looks at the values of inputs, and seldom."""
 
 USE_LOSS_MODULE: Final = (
-    "compute the loss with a module, as nn.CrossEntropyLoss and not F.cross_entropy: of functions "
-    "the hook sees less"
+    "compute the loss with one of torch, as nn.CrossEntropyLoss or F.cross_entropy: of others, and "
+    "of sums of several, the hook sees less"
 )
 """What to change where rules lack what modules of losses tell."""
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, LossInputs, LossKind
@@ -37,6 +36,21 @@ _REMEDY: Final = (
 )
 
 
+class _Beside(NamedTuple):
+    """What is known of the loss that labels are the targets of."""
+
+    loss: float | None = None
+    num_classes: int = 0
+    is_of_numbers: bool = False
+    is_real: bool = False
+    is_named: bool = True
+
+    def may_make_up(self, value: float) -> bool:
+        """Tell whether a script may put this value in the place of data."""
+        is_code = value in (-1, 0, 1) if self.is_named else abs(value) <= 1
+        return self.is_real and is_code
+
+
 class LabelDegenerate(Rule):
     """Finds labels that are the same for every row.
 
@@ -62,10 +76,11 @@ class LabelDegenerate(Rule):
         fast, and where it does not the targets are not the answer (contrastive learning with the
         match in front, adversarial training); unless 5 % or more of them differ from it in other
         modes, for smoothed labels are a loss that stays. Targets that are all 0 are left alone if
-        the loss is of numbers (the residual of an equation is to vanish), and real numbers from -1
-        to 1, all the same, if it is no module, `Loss_input_1`: for true and made up such a loss may
-        have 1 and 0. Labels with NaN or infinite elements count
-        with the finite ones. Of more than 32 such tensors the first 32 are judged.
+        the loss is of numbers (the residual of an equation is to vanish); real numbers that are all
+        -1, 0 or 1, or anything between if the loss has no name, `Loss_input_1`, unless 5 % or more
+        differ from them in other modes: for true and made up a script may put in 1 and 0. Labels
+        with NaN or infinite elements count with the finite ones. Of more than 32 such tensors the
+        first 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -126,17 +141,17 @@ class LabelDegenerate(Rule):
         low, high = rows.column("min"), rows.column("max")
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
-        losses, num_classes, made_up = _beside(step, rows)
+        besides = _beside(step, rows)
         num_rows = _num_rows(rows)
         seen = memory.setdefault("seen", {})
         count = np.full(len(rows), np.nan)
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
-            if low[at] == high[at] and abs(low[at]) <= made_up[at]:
+            if low[at] == high[at] == 0 and besides[at].is_of_numbers:
                 continue
             if np.isnan(low[at]) or (key not in seen and len(seen) >= MAX_SERIES):
                 continue
-            loss = None if np.isnan(losses[at]) else float(losses[at])
+            loss = besides[at].loss
             before = seen.get(key, [low[at], high[at], 0.0, 0, loss])
             seen[key] = [
                 float(min(before[0], low[at])),
@@ -146,7 +161,7 @@ class LabelDegenerate(Rule):
                 loss if before[4] is None else before[4],
             ]
             share = _share_elsewhere(memory, rows.names[at], rows.workers[at], low[at])
-            if self._is_degenerate(seen[key], loss, num_classes[at], share):
+            if self._is_degenerate(seen[key], besides[at], share):
                 count[at] = seen[key][2]
         if np.isnan(count).all():
             return Passed()
@@ -185,18 +200,18 @@ class LabelDegenerate(Rule):
                 float(max(most, high[at])),
             ]
 
-    def _is_degenerate(
-        self, seen: list[Any], loss: float | None, num_classes: int, share_elsewhere: float
-    ) -> bool:
+    def _is_degenerate(self, seen: list[Any], beside: _Beside, share_elsewhere: float) -> bool:
         """Tell whether one value, seen as often as it was, is too few."""
         low, high, size, num_steps, first_loss = seen
         if low != high or num_steps < self.patience:
             return False
         differs_elsewhere = share_elsewhere >= _NOT_RARE
-        is_known = loss is not None and first_loss is not None
-        if is_known and not differs_elsewhere and loss > _LEARNED * first_loss:
+        if not differs_elsewhere and beside.may_make_up(low):
             return False
-        may_be_rare = low in (0, 1) and num_classes <= _TWO and not differs_elsewhere
+        is_known = beside.loss is not None and first_loss is not None
+        if is_known and not differs_elsewhere and beside.loss > _LEARNED * first_loss:
+            return False
+        may_be_rare = low in (0, 1) and beside.num_classes <= _TWO and not differs_elsewhere
         rare = _RARE_EVERYWHERE if share_elsewhere == 0 else _RARE
         needed = float(self.samples * (rare if may_be_rare else 1))
         if differs_elsewhere:
@@ -204,37 +219,31 @@ class LabelDegenerate(Rule):
         return bool(size >= needed)
 
 
-def _beside(
-    step: StepView, rows: TensorRows
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return of each row [R] the loss it is the target of, its classes, and what may be made up.
-
-    NaN, 0 and NaN if nothing of the loss was saved. The last is how large targets are that a script
-    may put in the place of data: none but 0 of numbers, and up to 1 of a loss of any name.
-    """
+def _beside(step: StepView, rows: TensorRows) -> list[_Beside]:
+    """Return of each row [R] what is known of the loss that it is the target of."""
     outputs = step.tensors(regex=(r"_output_0$",))
-    means = finite_means(outputs)
-    at_of = {pair: at for at, pair in enumerate(zip(outputs.names, outputs.workers, strict=True))}
+    pairs = zip(outputs.names, outputs.workers, strict=True)
+    means = dict(zip(pairs, finite_means(outputs).tolist(), strict=True))
     inputs = LossInputs(step)
-    losses = np.full(len(rows), np.nan)
-    num_classes = np.zeros(len(rows), np.int64)
-    made_up = np.full(len(rows), np.nan)
-    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+    besides = []
+    for name, worker in zip(rows.names, rows.workers, strict=True):
         module, target, _ = name.rpartition("_input_1")
         loss = (f"{module}_output_0", worker)
         if not target:
+            besides.append(_Beside())
             continue
-        if loss in at_of:
-            losses[at] = means[at_of[loss]]
-        kind = inputs.kind(*loss)
-        targets = inputs.of(*loss, 1)
-        if kind in (LossKind.SQUARES, LossKind.DISTANCES):
-            made_up[at] = 0.0
-        elif module == "Loss" and targets is not None and not targets.dtype.startswith(_CLASSES):
-            made_up[at] = 1.0
-        known = _TWO if kind is LossKind.BINARY else inputs.num_classes(*loss)
-        num_classes[at] = known or 0
-    return losses, num_classes, made_up
+        kind, targets = inputs.kind(*loss), inputs.of(*loss, 1)
+        value = means.get(loss, math.nan)
+        besides.append(
+            _Beside(
+                loss=None if math.isnan(value) else value,
+                num_classes=_TWO if kind is LossKind.BINARY else inputs.num_classes(*loss) or 0,
+                is_of_numbers=kind in (LossKind.SQUARES, LossKind.DISTANCES),
+                is_real=targets is not None and not targets.dtype.startswith(_CLASSES),
+                is_named=module != "Loss",
+            )
+        )
+    return besides
 
 
 def _num_rows(rows: TensorRows) -> list[float]:

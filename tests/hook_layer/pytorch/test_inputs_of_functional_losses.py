@@ -1,10 +1,12 @@
-"""What losses that no module computes are of: it is found in the graph of the backward pass."""
+"""Losses that functions compute are saved as those of modules, with what they compare."""
+
+# ruff: noqa: PLW0108 - functions are looked up when they are called
 
 from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,98 +22,90 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
-from hook_layer.pytorch import events  # noqa: E402
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"),
-    reason="this torch does not tell whether what a graph keeps is kept elsewhere",
+from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+    CLASSES,
+    NUMBERS,
+    UNNAMED,
+    Graph,
+    X,
+    make_hook,
+    make_net,
+    names_of,
+    saved,
 )
 
-OUTPUTS, TARGETS = "Loss_input_0", "Loss_input_1"
-LOSS = "Loss_output_0"
-X = torch.linspace(-1, 1, 12).view(4, 3)
-CLASSES = torch.tensor([0, 1, 2, 1])
-NUMBERS = torch.linspace(0, 1, 12).view(4, 3)
 
-Graph = Callable[[torch.Tensor], torch.Tensor]
-
-
-def make_hook(trial: WrittenTrial, regex: str = "[Ll]oss_input_[0-9]+$") -> smd.Hook:
-    hook = smd.Hook(
-        trial.uri, save_config=smd.SaveConfig(save_interval=1), include_collections=["inputs"]
-    )
-    hook.get_collection("inputs").include(regex)
-    return hook
-
-
-def make_net(hook: smd.Hook | None) -> nn.Module:
-    torch.manual_seed(0)
-    net = nn.Linear(3, 3)
-    if hook is not None:
-        hook.register_module(net)
-    return net
-
-
-def saved(trial: WrittenTrial, loss: Graph, net: Any = None) -> Mapping[str, np.ndarray[Any, Any]]:
-    """Return what a step of training by a loss saves."""
-    hook = make_hook(trial)
-    model = make_net(hook)
-    loss((net or (lambda x: x))(model(X))).backward()
+@pytest.mark.parametrize(
+    ("kind", "loss", "module"),
+    [
+        ("MSELoss", lambda o, t: F.mse_loss(o, t), nn.MSELoss()),
+        ("L1Loss", lambda o, t: F.l1_loss(o, t), nn.L1Loss()),
+        ("SmoothL1Loss", lambda o, t: F.smooth_l1_loss(o, t), nn.SmoothL1Loss()),
+        ("HuberLoss", lambda o, t: F.huber_loss(o, t), nn.HuberLoss()),
+        ("MSELoss", lambda o, t: F.mse_loss(o, t, reduction="sum"), nn.MSELoss(reduction="sum")),
+        ("MSELoss", lambda o, t: F.mse_loss(target=t, input=o), nn.MSELoss()),
+        ("MSELoss", lambda o, t: F.mse_loss(t, o), lambda o, t: nn.MSELoss()(t, o)),
+        (
+            "BCEWithLogitsLoss",
+            lambda o, t: F.binary_cross_entropy_with_logits(o, t),
+            nn.BCEWithLogitsLoss(),
+        ),
+        (
+            "BCEWithLogitsLoss",
+            lambda o, t: F.binary_cross_entropy_with_logits(o, t, pos_weight=torch.ones(3) * 2),
+            nn.BCEWithLogitsLoss(pos_weight=torch.ones(3) * 2),
+        ),
+        (
+            "BCELoss",
+            lambda o, t: F.binary_cross_entropy(o.sigmoid(), t),
+            lambda o, t: nn.BCELoss()(o.sigmoid(), t),
+        ),
+        ("CrossEntropyLoss", lambda o, t: F.cross_entropy(o, t), nn.CrossEntropyLoss()),
+        ("CrossEntropyLoss", lambda o, _: F.cross_entropy(o, CLASSES), None),
+        (
+            "CrossEntropyLoss",
+            lambda o, _: F.cross_entropy(o, CLASSES, torch.ones(3), label_smoothing=0.1),
+            None,
+        ),
+        ("NLLLoss", lambda o, _: F.nll_loss(o.log_softmax(1), CLASSES), None),
+        ("KLDivLoss", lambda o, t: F.kl_div(o.log_softmax(1), t.softmax(1)), None),
+        ("PoissonNLLLoss", lambda o, t: F.poisson_nll_loss(o, t), nn.PoissonNLLLoss()),
+        ("SoftMarginLoss", lambda o, t: F.soft_margin_loss(o, t), nn.SoftMarginLoss()),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:reduction. 'mean'")
+def test_the_loss_of_a_function_is_saved_as_that_of_the_module(
+    trial: WrittenTrial, new_trial: Callable[[], WrittenTrial], kind: str, loss: Any, module: Any
+) -> None:
+    values = saved(trial, lambda outputs: loss(outputs, NUMBERS))
+    assert set(values) == names_of(kind)
+    if module is None:
+        return
+    other = new_trial()
+    hook = make_hook(other)
+    net = make_net(hook)
+    if isinstance(module, nn.Module):
+        hook.register_loss(module)
+    module(net(X), NUMBERS).backward()
     hook.close()
-    assert not hook.report().errors
-    return dict(trial.values(0))
+    assert float(module(make_net(None)(X), NUMBERS).detach()) == values[f"{kind}_output_0"]
+    if isinstance(module, nn.Module):
+        for name, value in other.values(0).items():
+            np.testing.assert_array_equal(values[name], value, strict=True)
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        F.mse_loss,
-        F.smooth_l1_loss,
-        F.huber_loss,
-        F.binary_cross_entropy_with_logits,
-        lambda o, t: F.binary_cross_entropy(o.sigmoid(), t),
-        lambda o, t: F.mse_loss(o, t, reduction="sum"),
-        lambda o, t: F.mse_loss(o, t, reduction="none").mean(),
-        lambda o, t: F.binary_cross_entropy_with_logits(o, t, pos_weight=torch.ones(3) * 2),
-    ],
-)
-def test_a_loss_of_pairs_has_outputs_and_targets(
-    trial: WrittenTrial, loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-) -> None:
-    got: list[torch.Tensor] = []
-    values = saved(trial, lambda outputs: loss(kept(outputs, got), NUMBERS))
-    assert set(values) == {OUTPUTS, TARGETS, LOSS}
-    outputs = got[0].sigmoid() if values[OUTPUTS].min() > 0 else got[0]
-    np.testing.assert_array_equal(values[OUTPUTS], outputs.numpy())
-    np.testing.assert_array_equal(values[TARGETS], NUMBERS.numpy())
+def test_all_that_a_function_compares_is_saved(trial: WrittenTrial) -> None:
+    values = saved(trial, lambda o: F.triplet_margin_loss(o, NUMBERS, positive_far(), swap=True))
+    assert set(values) == {
+        *(f"TripletMarginLoss_input_{i}" for i in range(3)),
+        "TripletMarginLoss_output_0",
+    }
+    values_of = values["TripletMarginLoss_input_2"]
+    np.testing.assert_array_equal(values_of, positive_far().numpy())
 
 
-def kept(outputs: torch.Tensor, into: list[torch.Tensor]) -> torch.Tensor:
-    into.append(outputs.detach().clone())
-    return outputs
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        lambda o: F.cross_entropy(o, CLASSES),
-        lambda o: F.cross_entropy(o, CLASSES, weight=torch.tensor([1.0, 2.0, 3.0])),
-        lambda o: F.cross_entropy(o, CLASSES, reduction="none").mean(),
-        lambda o: F.nll_loss(o.log_softmax(1), CLASSES),
-    ],
-)
-def test_a_cross_entropy_has_targets_and_not_its_logarithms(
-    trial: WrittenTrial, loss: Graph
-) -> None:
-    values = saved(trial, loss)
-    assert set(values) == {TARGETS, LOSS}
-    np.testing.assert_array_equal(values[TARGETS], CLASSES.numpy())
-
-
-def test_what_is_no_cross_entropy_got_its_logarithms(trial: WrittenTrial) -> None:
-    values = saved(trial, lambda o: F.nll_loss(torch.log(o.softmax(1)), CLASSES))
-    assert set(values) == {OUTPUTS, TARGETS, LOSS}
-    np.testing.assert_allclose(np.exp(values[OUTPUTS]).sum(1), 1, rtol=1e-6)
+def positive_far() -> torch.Tensor:
+    return NUMBERS.flip(0) + 3
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (2, 2, 1), (1, 2, 2)])
@@ -122,14 +116,14 @@ def test_targets_have_the_shape_that_the_function_got(
         return F.cross_entropy(outputs.view(*shape, 3).movedim(-1, 1), CLASSES.view(shape))
 
     values = saved(trial, loss)
-    np.testing.assert_array_equal(values[TARGETS], CLASSES.view(shape).numpy())
+    np.testing.assert_array_equal(values["CrossEntropyLoss_input_1"], CLASSES.view(shape).numpy())
 
 
 @pytest.mark.filterwarnings("ignore:Using a target size")
 def test_what_is_spread_over_the_other_is_not_saved_so(trial: WrittenTrial) -> None:
     values = saved(trial, lambda o: F.mse_loss(o[:, :1], NUMBERS[:, 0]))
-    assert values[OUTPUTS].shape == (4, 1)
-    np.testing.assert_array_equal(values[TARGETS], NUMBERS[:, 0].numpy())
+    assert values["MSELoss_input_0"].shape == (4, 1)
+    np.testing.assert_array_equal(values["MSELoss_input_1"], NUMBERS[:, 0].numpy())
 
 
 WRAPPINGS = [
@@ -143,11 +137,26 @@ WRAPPINGS = [
 
 
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
-def test_what_stands_around_a_function_does_not_matter(
-    trial: WrittenTrial, wrapping: Graph
-) -> None:
+def test_the_value_is_the_functions_own(trial: WrittenTrial, wrapping: Graph) -> None:
     values = saved(trial, lambda o: wrapping(F.cross_entropy(o, CLASSES)))
-    assert set(values) == {TARGETS, LOSS}
+    assert set(values) == names_of("CrossEntropyLoss")
+    own = F.cross_entropy(make_net(None)(X), CLASSES)
+    assert float(values["CrossEntropyLoss_output_0"]) == float(own.detach())
+
+
+AVERAGES = [
+    lambda o: F.cross_entropy(o, CLASSES, reduction="none").mean(),
+    lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4,
+    lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / torch.tensor(4),
+]
+
+
+@pytest.mark.parametrize("loss", AVERAGES)
+def test_an_average_of_the_script_has_no_name_but_inputs(trial: WrittenTrial, loss: Graph) -> None:
+    values = saved(trial, loss)
+    assert set(values) == names_of("Loss")
+    own = F.cross_entropy(make_net(None)(X), CLASSES)
+    assert float(values[UNNAMED]) == pytest.approx(float(own.detach()), rel=1e-6)
 
 
 OTHERS = [
@@ -160,28 +169,37 @@ OTHERS = [
     lambda o: 1 / F.cross_entropy(o, CLASSES),
     lambda o: F.cross_entropy(o, CLASSES) * o.mean().exp(),
     lambda o: (F.cross_entropy(o, CLASSES, reduction="none") * X[:, 0]).mean(),
-    lambda o: F.mse_loss(o, o.flip(0)),
-    lambda o: F.mse_loss(NUMBERS, o),
+    lambda o: F.cross_entropy(o, CLASSES, size_average=True),
     lambda o: o.square().mean(),
-    lambda o: F.cross_entropy(o, NUMBERS),
 ]
 
 
 @pytest.mark.parametrize("loss", OTHERS)
+@pytest.mark.filterwarnings("ignore:size_average and reduce args")
 def test_nothing_else_is_taken_for_the_value_of_a_function(
     trial: WrittenTrial, loss: Graph
 ) -> None:
-    assert set(saved(trial, loss)) == {LOSS}
+    assert set(saved(trial, loss)) == {UNNAMED}
 
 
-def test_only_the_first_loss_of_a_step_counts(trial: WrittenTrial) -> None:
+def test_calls_that_are_no_loss_do_not_matter(trial: WrittenTrial) -> None:
+    def loss(outputs: torch.Tensor) -> torch.Tensor:
+        for _ in range(40):
+            F.l1_loss(outputs, NUMBERS)
+        found = F.mse_loss(outputs, NUMBERS)
+        F.mse_loss(outputs.detach(), NUMBERS + 1)
+        return found
+
+    assert set(saved(trial, loss)) == names_of("MSELoss")
+
+
+def test_several_losses_of_a_step(trial: WrittenTrial) -> None:
     hook = make_hook(trial)
     outputs = make_net(hook)(X)
     F.cross_entropy(outputs, CLASSES).backward(retain_graph=True)
     F.mse_loss(outputs, NUMBERS).backward()
     hook.close()
-    assert set(trial.names(0)) == {TARGETS, LOSS, "Loss_output_1"}
-    assert trial.values(0)[TARGETS].dtype == np.int64
+    assert set(trial.names(0)) == names_of("CrossEntropyLoss") | names_of("MSELoss")
 
 
 def test_the_loss_of_a_registered_module_is_not_saved_twice(trial: WrittenTrial) -> None:
@@ -190,7 +208,11 @@ def test_the_loss_of_a_registered_module_is_not_saved_twice(trial: WrittenTrial)
     hook.register_loss(criterion)
     criterion(net(X), NUMBERS).backward()
     hook.close()
-    assert trial.names(0) == {"MSELoss_input_0", "MSELoss_input_1", "MSELoss_output_0"}
+    assert trial.names(0) == names_of("MSELoss")
+
+
+def test_a_module_that_is_not_registered_is_seen_by_its_function(trial: WrittenTrial) -> None:
+    assert set(saved(trial, lambda o: nn.MSELoss()(o, NUMBERS))) == names_of("MSELoss")
 
 
 def test_targets_changed_since_are_left_out(trial: WrittenTrial) -> None:
@@ -201,11 +223,11 @@ def test_targets_changed_since_are_left_out(trial: WrittenTrial) -> None:
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
     hook.close()
-    assert trial.names(0) == {LOSS}
+    assert trial.names(0) == {UNNAMED}
     assert not hook.report().errors
 
 
-def test_what_torch_keeps_elsewhere_is_left_there(trial: WrittenTrial) -> None:
+def test_a_loss_that_is_computed_again_is_one_loss(trial: WrittenTrial) -> None:
     calls = []
 
     def loss(outputs: torch.Tensor) -> torch.Tensor:
@@ -213,7 +235,7 @@ def test_what_torch_keeps_elsewhere_is_left_there(trial: WrittenTrial) -> None:
         return F.cross_entropy(outputs, CLASSES)
 
     values = saved(trial, lambda o: checkpoint(loss, o, use_reentrant=False) / 2)
-    assert set(values) == {LOSS}
+    assert set(values) == names_of("CrossEntropyLoss")
     assert len(calls) == 2  # the loss, and torch's own second time
 
 
@@ -221,7 +243,7 @@ def test_what_torch_keeps_elsewhere_is_left_there(trial: WrittenTrial) -> None:
 def test_a_scaled_loss(trial: WrittenTrial, scale: float) -> None:
     scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     values = saved(trial, lambda o: scaler.scale(F.cross_entropy(o, CLASSES) / 2) / 2)
-    assert set(values) == {TARGETS, LOSS}
+    assert set(values) == names_of("CrossEntropyLoss")
 
 
 def test_accumulated_gradients(trial: WrittenTrial) -> None:
@@ -236,50 +258,9 @@ def test_accumulated_gradients(trial: WrittenTrial) -> None:
     hook.close()
     for step in (0, 1):
         values = trial.values(step)
-        assert set(values) == {TARGETS, LOSS, "Loss_output_1"}
-        np.testing.assert_array_equal(values[TARGETS], (CLASSES.numpy() + step) % 3)
-
-
-def test_a_compiled_model_with_its_loss_outside(trial: WrittenTrial) -> None:
-    torch.compiler.reset()
-    hook = make_hook(trial)
-    net = make_net(hook)
-    compiled = torch.compile(net, backend="aot_eager")
-    for _ in range(2):
-        F.mse_loss(compiled(X), NUMBERS).backward()
-    hook.close()
-    torch.compiler.reset()
-    assert [trial.names(step) for step in (0, 1)] == [{OUTPUTS, TARGETS, LOSS}] * 2
-
-
-def test_a_compiled_loss_has_no_inputs(trial: WrittenTrial) -> None:
-    torch.compiler.reset()
-    compiled = torch.compile(lambda o: F.cross_entropy(o, CLASSES), backend="aot_eager")
-    assert set(saved(trial, compiled)) == {LOSS}
-    torch.compiler.reset()
-
-
-@pytest.mark.parametrize(("regex", "is_asked"), [("_input_1$", True), ("_output_0$", False)])
-def test_the_graph_is_looked_at_only_if_somebody_asks(
-    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch, regex: str, is_asked: bool
-) -> None:
-    asked = []
-    real = events.inputs_of
-
-    def counting(*args: Any) -> dict[int, torch.Tensor]:
-        asked.append(1)
-        return real(*args)
-
-    monkeypatch.setattr(events, "inputs_of", counting)
-    hook = make_hook(trial, regex)
-    hook.get_collection("inputs").save_config = smd.SaveConfig(save_interval=2)
-    net = make_net(hook)
-    for _ in range(3):
-        F.mse_loss(net(X), NUMBERS).backward()
-    hook.close()
-    assert len(asked) == (2 if is_asked else 0)
-    assert [TARGETS in trial.names(step) for step in range(3)] == [is_asked, False, is_asked]
-    assert OUTPUTS not in trial.names(0)
+        assert set(values) == names_of("CrossEntropyLoss") | names_of("CrossEntropyLoss", 1)
+        expected = (CLASSES.numpy() + step) % 3
+        np.testing.assert_array_equal(values["CrossEntropyLoss_input_1"], expected)
 
 
 def test_training_is_the_same_bit_for_bit(new_trial: Callable[[], WrittenTrial]) -> None:

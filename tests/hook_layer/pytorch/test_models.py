@@ -192,7 +192,7 @@ def test_bfloat16_autocast(trial: WrittenTrial) -> None:
     for step, (outputs, loss, gradient) in enumerate(seen):
         values = trial.values(step)
         np.testing.assert_array_equal(values["second_output_0"], outputs, strict=True)
-        np.testing.assert_array_equal(values["Loss_output_0"], loss, strict=True)
+        np.testing.assert_array_equal(values["CrossEntropyLoss_output_0"], loss, strict=True)
         np.testing.assert_array_equal(values["gradient/Net_first.weight"], gradient, strict=True)
     block = trial.indexes()[0].statistics
     assert block is not None

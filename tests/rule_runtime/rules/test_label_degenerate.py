@@ -59,7 +59,7 @@ def test_a_class_of_two_may_be_rare() -> None:
     outcomes = outcomes_of(*[np.zeros(64)] * 80)
     assert fires(outcomes)[0] == 78  # 79 * 64 = 5,056 elements
     scores = {"CrossEntropyLoss_input_0": np.ones((64, 10))}
-    outcomes = outcomes_of(*[np.zeros(64)] * 20, name="CrossEntropyLoss_input_1", **scores)
+    outcomes = outcomes_of(*[np.zeros(64, int)] * 20, name="CrossEntropyLoss_input_1", **scores)
     assert fires(outcomes) == [19]
 
 
@@ -82,8 +82,25 @@ def test_a_loss_that_does_not_fall_has_constant_targets_on_purpose(
     for step in range(100):
         scores = {"CrossEntropyLoss_input_0": np.ones((64, 100))}
         loss = {"CrossEntropyLoss_output_0": np.float64(4.6 if step < 10 else 4.6 * falls_to)}
-        trial.step(step, {**scores, **loss, "CrossEntropyLoss_input_1": np.zeros(64)})
+        trial.step(step, {**scores, **loss, "CrossEntropyLoss_input_1": np.zeros(64, int)})
     assert bool(fires(trial.outcomes(LabelDegenerate()))) is is_found
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -1.0])
+@pytest.mark.parametrize("elsewhere", [None, "same", "other"])
+def test_true_and_made_up_are_no_labels_unless_validation_has_others(
+    value: float, elsewhere: str | None
+) -> None:
+    # As of a discriminator, whose targets are 1 for rows that are true and 0 for others.
+    trial = TrialBuilder()
+    if elsewhere is not None:
+        rows = np.full(200, value)
+        rows[:40] += elsewhere == "other"
+        trial.step(0, {"BCEWithLogitsLoss_input_1": rows}, mode=ModeKeys.EVAL)
+    for step in range(1, 200):
+        loss = {"BCEWithLogitsLoss_output_0": np.float64(0.7 if step < 10 else 0.01)}
+        trial.step(step, {**loss, "BCEWithLogitsLoss_input_1": np.full(64, value)})
+    assert bool(fires(trial.outcomes(LabelDegenerate()))) is (elsewhere == "other")
 
 
 def test_a_validation_that_is_sorted_is_no_training() -> None:

@@ -1,0 +1,145 @@
+"""Which losses the hook for PyTorch captures, under which names; see `hook_layer.pytorch`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import ReferenceType, ref
+
+from torch import Tensor, nn
+
+from hook_layer.collections import CollectionKeys
+from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.format.modes import ModeKeys
+from hook_layer.guard import guarded
+from hook_layer.pytorch.amp import LossScaling
+from hook_layer.pytorch.calls import ModuleCall, tensors_in
+from hook_layer.pytorch.capturing import TorchCapture
+from hook_layer.pytorch.functional_losses import FunctionalLosses, LossCall
+from hook_layer.pytorch.steps import StepBounds, is_recomputing
+from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
+
+__all__ = ["LossCapture"]
+
+_UNNAMED: Final = "Loss"
+
+
+@dataclass
+class _Newest:
+    """The model that was called last: the next loss without a module is taken for its."""
+
+    model: ReferenceType[nn.Module] | None = None
+
+
+_newest = _Newest()  # an attribute of the class would slow every look-up of its methods
+
+
+class LossCapture(TorchCapture):
+    """A hook that captures losses: of modules, of functions, and those that a script names.
+
+    Args:
+        setup: What the hook is made of.
+    """
+
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
+        self._steps = StepBounds()
+        self._scaling = LossScaling()
+        self._functional = FunctionalLosses()
+        self._met_loss = self._names_losses = self._are_unnamed_too = False
+        self._handles: list[Any] = []
+
+    def _watch_losses(self) -> None:
+        self._handles += [self._scaling.listen()]
+        self._handles += [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
+
+    def _watch_loss(self, loss: nn.Module) -> None:
+        call = ModuleCall(loss, self._on_loss)
+        self._handles.append(loss.register_forward_hook(call, with_kwargs=True))
+
+    def _pass_begins(self, model: nn.Module) -> None:
+        """Note that a model is called: losses that follow are its."""
+        _newest.model = ref(model)
+        self._functional.pass_begins()
+
+    def _losses_begin(self) -> None:
+        """Forget the losses of the step before."""
+        self._met_loss = False
+        self._functional.step_begins()
+
+    # Where the hook looks in ---------------------------------------------------------------------
+
+    def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self.is_active and not is_recomputing():
+            self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
+
+    @guarded("losses")
+    def _capture_loss(self, name: str, inputs: Any, outputs: Any) -> None:
+        if self._steps.leaves_losses_out(self.mode):
+            return
+        self._met_loss = True
+        self._functional.step_begins()
+        if self._due:
+            self._capture_named(name, inputs, outputs)
+
+    @guarded("losses")
+    def _on_function(self, call: tuple[WatchedLoss, Any, Any], value: Any) -> None:
+        if not self._due or is_recomputing() or not self._is_newest():
+            return
+        if self._steps.is_training:
+            self._functional.note(*call, value)
+        elif self.mode is not ModeKeys.TRAIN and not self._steps.leaves_losses_out(self.mode):
+            found = self._functional.of_validation(*call, value)
+            if found is not None:
+                self._capture_call(found)
+
+    @guarded("losses")
+    def _capture_losses_of(self, args: tuple[Any, ...]) -> None:
+        """Capture what a backward pass is about to start from, if it has no name yet."""
+        is_named = self._met_loss or self._names_losses or not self._is_newest()
+        if not self._due or is_named or self._steps.leaves_losses_out(self.mode):
+            return
+        for loss in tensors_in(args[:1]):
+            if loss.numel() == 1:
+                self._capture_trained(loss)
+
+    def _capture_trained(self, loss: Tensor) -> None:
+        """Capture a loss as that of the function that computed it, or as one without a name."""
+        call, is_whole = self._functional.of_training(loss, self._scaling.scale_of(loss))
+        is_named = call is not None and is_whole
+        if call is not None and is_named:
+            self._capture_call(call)
+        if not is_named or self._are_unnamed_too:
+            inputs = () if call is None or is_named else call.inputs
+            self._capture_named(_UNNAMED, inputs, self._scaling.unscaled_loss(loss))
+
+    # How -----------------------------------------------------------------------------------------
+
+    def save_tensor(
+        self,
+        tensor_name: str,
+        tensor_value: Any,
+        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
+    ) -> None:
+        """Save a tensor of your own, see `OwnTensors.save_tensor`."""
+        losses = CollectionKeys.LOSSES
+        self._names_losses |= collections_to_write == losses or losses in collections_to_write
+        super().save_tensor(tensor_name, tensor_value, collections_to_write)
+
+    def _record_loss(self, name: str, value: Tensor) -> None:
+        self._names_losses = True
+        self._capture_loss(name, (), value)
+
+    def _capture_call(self, call: LossCall) -> None:
+        self._capture_named(call.function.class_name, call.inputs, call.value)
+
+    def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
+        self._capture_all(self._numbered(f"{name}_input_", inputs))
+        losses = self._numbered(f"{name}_output_", outputs)
+        self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
+
+    def _is_newest(self) -> bool:
+        """Tell whether the model that was called last is one of this hook, or part of one."""
+        newest = None if _newest.model is None else _newest.model()
+        return newest in self._registered.names

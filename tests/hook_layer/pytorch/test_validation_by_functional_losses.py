@@ -1,0 +1,124 @@
+"""Losses of validation that functions compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+import torch.nn.functional as F  # noqa: E402, N812
+
+import hook_layer.pytorch as smd  # noqa: E402
+from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+    CLASSES,
+    NUMBERS,
+    Graph,
+    X,
+    make_hook,
+    make_net,
+    names_of,
+)
+
+
+def validated(
+    trial: WrittenTrial,
+    training: Graph,
+    validation: Graph,
+    *,
+    before: Graph = lambda outputs: outputs,
+) -> Mapping[str, np.ndarray[Any, Any]]:
+    """Return what a step of validation behind one of training saves."""
+    hook = make_hook(trial)
+    net = make_net(hook)
+    hook.set_mode(smd.modes.TRAIN)
+    training(net(X)).backward()
+    hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        outputs = net(X + 1)
+        before(outputs)
+        validation(outputs)
+    hook.close()
+    assert not hook.report().errors
+    return dict(trial.values(1)) if 1 in trial.indexes() else {}
+
+
+VALUE = "CrossEntropyLoss_output_0"
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_loss_of_validation_is_comparable_with_that_of_training(
+    trial: WrittenTrial, reduction: str
+) -> None:
+    values = validated(
+        trial,
+        lambda o: F.cross_entropy(o, CLASSES),
+        lambda o: F.cross_entropy(o, CLASSES, reduction=reduction),
+    )
+    assert set(values) == names_of("CrossEntropyLoss")
+    outputs = make_net(None)(X + 1)
+    expected = F.cross_entropy(outputs, CLASSES)
+    assert float(values[VALUE]) == pytest.approx(float(expected.detach()), rel=1e-6)
+    np.testing.assert_array_equal(values["CrossEntropyLoss_input_0"], outputs.detach().numpy())
+
+
+def test_validation_computes_the_same_with_a_hook(trial: WrittenTrial) -> None:
+    got: list[torch.Tensor] = []
+    validated(
+        trial,
+        lambda o: F.cross_entropy(o, CLASSES),
+        lambda o: got.append(F.cross_entropy(o, CLASSES, reduction="sum")) or o,  # type: ignore[func-returns-value]
+    )
+    expected = F.cross_entropy(make_net(None)(X + 1), CLASSES, reduction="sum")
+    assert torch.equal(got[0], expected.detach())
+
+
+@pytest.mark.parametrize(
+    ("training", "validation"),
+    [
+        (lambda o: F.cross_entropy(o, CLASSES), lambda o: F.mse_loss(o, NUMBERS)),
+        (lambda o: F.cross_entropy(o, CLASSES) + o.sum(), lambda o: F.cross_entropy(o, CLASSES)),
+        (lambda o: -F.cross_entropy(o, CLASSES), lambda o: F.cross_entropy(o, CLASSES)),
+        (
+            lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4,
+            lambda o: F.cross_entropy(o, CLASSES),
+        ),
+    ],
+)
+def test_what_the_model_is_not_trained_by_is_no_loss_of_validation(
+    trial: WrittenTrial, training: Graph, validation: Graph
+) -> None:
+    assert not validated(trial, training, validation)
+
+
+def test_other_calls_of_the_function_are_told_by_their_place(trial: WrittenTrial) -> None:
+    def training(outputs: torch.Tensor) -> torch.Tensor:
+        F.mse_loss(outputs, NUMBERS + 5)
+        return F.mse_loss(outputs, NUMBERS)
+
+    values = validated(
+        trial,
+        training,
+        lambda o: F.mse_loss(o, NUMBERS),
+        before=lambda o: F.mse_loss(o, NUMBERS + 5),
+    )
+    assert set(values) == names_of("MSELoss")
+    np.testing.assert_array_equal(values["MSELoss_input_1"], NUMBERS.numpy())
+
+
+def test_validation_ahead_of_training_has_no_loss(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        F.mse_loss(net(X), NUMBERS)
+    hook.set_mode(smd.modes.TRAIN)
+    F.mse_loss(net(X), NUMBERS).backward()
+    hook.close()
+    assert {step: trial.names(step) for step in trial.indexes()} == {1: names_of("MSELoss")}
