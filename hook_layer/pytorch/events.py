@@ -141,6 +141,7 @@ class TorchEvents(LossCapture):
         if not self._trains_our_parameters(optimizer):
             return
         self._has_optimizer = True
+        self._functional.forget()
         self._stepping = ref(optimizer)
         self._steps.optimizer_steps(optimizer)
         if self.step == INIT_STEP:
@@ -208,6 +209,7 @@ class TorchEvents(LossCapture):
 
     def _forget_models(self) -> None:
         self._gradients.unwatch()
+        self._functional.forget()
         self._modules.stop()
         while self._handles:
             self._handles.pop().remove()

@@ -61,8 +61,8 @@ class FunctionalLosses:
         self._places: Counter[WatchedLoss] = Counter()
         self._trained_by: LossCall | None = None
 
-    def step_begins(self) -> None:
-        """Forget the calls of the step before."""
+    def forget(self) -> None:
+        """Forget the calls up to now, and let go of what they compared."""
         self._calls.clear()
 
     def pass_begins(self) -> None:

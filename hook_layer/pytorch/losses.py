@@ -66,7 +66,7 @@ class LossCapture(TorchCapture):
     def _losses_begin(self) -> None:
         """Forget the losses of the step before."""
         self._met_loss = False
-        self._functional.step_begins()
+        self._functional.forget()
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class LossCapture(TorchCapture):
         if self._steps.leaves_losses_out(self.mode):
             return
         self._met_loss = True
-        self._functional.step_begins()
+        self._functional.forget()
         if self._due:
             self._capture_named(name, inputs, outputs)
 

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -279,16 +277,3 @@ def test_training_is_the_same_bit_for_bit(new_trial: Callable[[], WrittenTrial])
     watched = trained(hook)
     hook.close()
     assert torch.equal(watched, trained(None))
-
-
-def test_no_tensor_is_kept_behind_the_step(trial: WrittenTrial) -> None:
-    hook = make_hook(trial)
-    net = make_net(hook)
-    targets = NUMBERS.clone()
-    outputs = net(X)
-    alive = [weakref.ref(outputs), weakref.ref(targets)]
-    F.mse_loss(outputs, targets).backward()
-    del outputs, targets
-    gc.collect()
-    assert [known() for known in alive] == [None, None]
-    hook.close()

@@ -1,0 +1,52 @@
+"""How long what functional losses compare is kept."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+torch.set_num_threads(1)
+
+import torch.nn.functional as F  # noqa: E402, N812
+
+from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
+    NUMBERS,
+    X,
+    make_hook,
+    make_net,
+)
+
+
+def test_no_tensor_is_kept_behind_the_step(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    targets = NUMBERS.clone()
+    outputs = net(X)
+    alive = [weakref.ref(outputs), weakref.ref(targets)]
+    F.mse_loss(outputs, targets).backward()
+    del outputs, targets
+    gc.collect()
+    assert [known() for known in alive] == [None, None]
+    hook.close()
+
+
+def test_what_is_no_loss_is_kept_until_the_optimiser_steps(trial: WrittenTrial) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    storage = NUMBERS.clone().untyped_storage()
+    targets = torch.empty(0).set_(storage, 0, (4, 3))
+    alive = weakref.ref(storage)
+    outputs = net(X)
+    (F.mse_loss(outputs, targets) + F.l1_loss(outputs, targets)).backward()
+    optimizer.step()
+    del outputs, targets, storage
+    gc.collect()
+    assert alive() is None
+    hook.close()
