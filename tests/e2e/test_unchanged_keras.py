@@ -65,7 +65,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
         "TRAINING_JOB_ARN": arn,
         "KERAS_BACKEND": "tensorflow",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
         "TF_CPP_MIN_LOG_LEVEL": "3",
     }
     done = subprocess.run(

@@ -103,7 +103,7 @@ def train_together(
     (machine / "rendezvous").unlink(missing_ok=True)
     environment = {
         **os.environ,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
         "CHECKPOINT_CONFIG_FILE_PATH": str(machine / "checkpointconfig.json"),
         "RENDEZVOUS": str(machine / "rendezvous"),
         "WORLD_SIZE": str(size),

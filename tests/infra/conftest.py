@@ -41,6 +41,14 @@ EVERYTHING = {
 }
 
 
+FRUGAL = {
+    "stepwatch:rules": "NonFinite,LossDiverging",
+    "stepwatch:alarms": "essential",
+    "stepwatch:custom_rules": {"team/mine.py": "ab" * 32},
+    "stepwatch:custom_rule_bucket": "my.rules",
+}
+
+
 @pytest.fixture(scope="session")
 def assembly() -> Path:
     """The assembly of three rules, for the local target."""
@@ -63,6 +71,12 @@ def full_template() -> dict[str, Any]:
 def default_template() -> dict[str, Any]:
     """The template of cdk.json as it comes."""
     return load(synthesise({}))
+
+
+@pytest.fixture(scope="session")
+def frugal_template() -> dict[str, Any]:
+    """The template of a deployment with few alarms, and with a bucket for files that exists."""
+    return load(synthesise(FRUGAL))
 
 
 def load(assembly: Path) -> dict[str, Any]:

@@ -67,13 +67,8 @@ def test_the_bucket_of_files_is_private_encrypted_and_stays(full_template: Templ
     assert full_template["Outputs"]["CustomRuleBucketName"]["Value"] == {"Ref": name}
 
 
-def test_a_bucket_that_exists_is_read_and_left_as_it_is() -> None:
-    settings: dict[str, Any] = {
-        "stepwatch:rules": "NonFinite",
-        "stepwatch:custom_rules": {"team/mine.py": "ab" * 32},
-        "stepwatch:custom_rule_bucket": "my.rules",
-    }
-    template = load(synthesise(settings))
+def test_a_bucket_that_exists_is_read_and_left_as_it_is(frugal_template: Template) -> None:
+    template = frugal_template
     assert not [name for name in resources(template, "AWS::S3::Bucket") if "JobRules" in name]
     assert template["Outputs"]["CustomRuleBucketName"]["Value"] == "my.rules"
     assert variables(template, "JobRulesCustom")[environment.CUSTOM_RULE_BUCKET] == "my.rules"

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from infra.local.deployment import synthesise
 from lambdas.contracts.console import CONSOLE_DOMAINS
 from lambdas.contracts.environment import METRICS_NAMESPACE, RULE_CONFIGURATION_NAME
 from lambdas.shared.observability import Telemetry
-from tests.infra.conftest import load
 from tests.infra.queries import Template, only, resources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,11 +163,10 @@ def test_no_alarm_looks_back_longer_than_cloudwatch_does(full_template: Template
         assert len(alarm["AlarmDescription"]) <= 1024
 
 
-def test_essential_alarms_leave_out_those_of_each_rule(template: Template) -> None:
-    essential = load(
-        synthesise({"stepwatch:rules": "NonFinite,LossDiverging", "stepwatch:alarms": "essential"})
-    )
-    left = {name.removeprefix("Monitoring")[:-8] for name in alarms(essential)}
+def test_essential_alarms_leave_out_those_of_each_rule(
+    template: Template, frugal_template: Template
+) -> None:
+    left = {name.removeprefix("Monitoring")[:-8] for name in alarms(frugal_template)}
     assert left == {
         "DeadLetters",
         "Failures",

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,11 @@ import pytest
 from hook_layer.autopatch.command import MISTAKE, STOPPED
 from hook_layer.format.modes import ModeKeys
 from rule_runtime import create_trial
+from tests.hook_layer.autopatch.plain_runs import PlainRuns
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 ROOT = Path(__file__).resolve().parents[3]
+LIBRARIES = os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]])
 TORCH = "torch_script.py"
 XGBOOST = "xgboost_script.py"
 
@@ -31,7 +33,7 @@ def run(
         text=True,
         timeout=120,
         cwd=cwd,
-        env={**inherited, "PYTHONPATH": str(ROOT), **environment},
+        env={**inherited, "PYTHONPATH": LIBRARIES, **environment},
         check=False,
     )
 
@@ -50,25 +52,32 @@ def configuration(folder: Path, out_dir: Path, *collections: dict[str, object]) 
     return file
 
 
+@pytest.fixture(scope="module")
+def unhooked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainRuns]:
+    runs = PlainRuns(SCRIPTS, tmp_path_factory.mktemp("plain"))
+    yield runs
+    runs.close()
+
+
 @pytest.mark.parametrize(
     ("options", "loss"),
     [
         ([], "CrossEntropyLoss_output_0"),
         (["--compile", "wrapped"], "CrossEntropyLoss_output_0"),
         (["--compile", "in_place", "--loss", "own"], "FocalLoss_output_0"),
-        (["--loss", "function"], "Loss_output_0"),
+        (["--loss", "function"], "CrossEntropyLoss_output_0"),
         (["--parallel"], "CrossEntropyLoss_output_0"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
-    tmp_path: Path, options: list[str], loss: str
+    unhooked: PlainRuns, tmp_path: Path, options: list[str], loss: str
 ) -> None:
     out_dir = tmp_path / "tensors"
     config = configuration(
         tmp_path, out_dir, {"CollectionName": "weights"}, {"CollectionName": "gradients"}
     )
-    plain = run([TORCH, *options])
+    plain = unhooked([TORCH, *options])
     watched = run(["-m", "hook_layer", "--config", config, TORCH, *options])
     assert watched.returncode == plain.returncode == 0, watched.stderr
     assert watched.stdout == plain.stdout
@@ -77,14 +86,13 @@ def test_a_torch_script_computes_the_same_and_its_tensors_are_saved(
     assert {"Net_hidden.weight", "gradient/Net_head.bias", loss} <= set(trial.tensor_names())
     assert trial.steps() == list(range(10))
     assert trial.tensor(loss).steps(mode=ModeKeys.TRAIN) == list(range(8))
-    if loss != "Loss_output_0":  # without a module it is known from the backward pass alone
-        assert trial.tensor(loss).steps(mode=ModeKeys.EVAL) == [0, 1]
+    assert trial.tensor(loss).steps(mode=ModeKeys.EVAL) == [0, 1]
     assert trial.loaded_all_steps
 
 
-def test_the_model_is_the_one_that_is_trained(tmp_path: Path) -> None:
+def test_the_model_is_the_one_that_is_trained(unhooked: PlainRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "gradients"})
-    plain = run(["features_script.py"])
+    plain = unhooked(["features_script.py"])
     watched = run(["-m", "hook_layer", "--config", config, "features_script.py"])
     assert watched.stdout == plain.stdout
     assert "Traceback" not in watched.stderr
@@ -94,9 +102,9 @@ def test_the_model_is_the_one_that_is_trained(tmp_path: Path) -> None:
     assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
 
 
-def test_only_the_first_fold_is_watched(tmp_path: Path) -> None:
+def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
-    plain = run(["folds_script.py"])
+    plain = unhooked(["folds_script.py"])
     watched = run(["-m", "hook_layer", "--config", config, "folds_script.py"])
     assert watched.stdout == plain.stdout, watched.stderr
     trial = create_trial(str(tmp_path / "tensors"))
@@ -107,9 +115,11 @@ def test_only_the_first_fold_is_watched(tmp_path: Path) -> None:
     assert "Net_head.weight" in trial.tensor_names()
 
 
-def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(tmp_path: Path) -> None:
+def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
+    unhooked: PlainRuns, tmp_path: Path
+) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
-    plain = run(["two_models_script.py", "5"])
+    plain = unhooked(["two_models_script.py", "5"])
     watched = run(["-m", "hook_layer", "--config", config, "two_models_script.py", "5"])
     assert watched.stdout == plain.stdout
     assert watched.stderr.count("only the first model of a process is watched, a First") == 1
@@ -118,9 +128,11 @@ def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(tmp_path: Pa
     assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
 
 
-def test_a_collection_that_the_framework_lacks_breaks_no_script(tmp_path: Path) -> None:
+def test_a_collection_that_the_framework_lacks_breaks_no_script(
+    unhooked: PlainRuns, tmp_path: Path
+) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
-    plain = run([XGBOOST, "own"])
+    plain = unhooked([XGBOOST, "own"])
     watched = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
     assert (watched.returncode, watched.stdout) == (0, plain.stdout)
     assert "Collection weights has not been configured" in watched.stderr
@@ -128,10 +140,12 @@ def test_a_collection_that_the_framework_lacks_breaks_no_script(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("order", ["torch first", "xgboost first"])
-def test_a_process_gets_one_hook_whatever_it_trains_with(tmp_path: Path, order: str) -> None:
+def test_a_process_gets_one_hook_whatever_it_trains_with(
+    unhooked: PlainRuns, tmp_path: Path, order: str
+) -> None:
     config = configuration(tmp_path, tmp_path / "tensors")
     arguments = ["two_frameworks_script.py", order]
-    plain = run(arguments)
+    plain = unhooked(arguments)
     log = tmp_path / "log.txt"
     watched = run(
         ["-m", "hook_layer", "--config", config, *arguments],
@@ -188,11 +202,11 @@ def test_a_hook_of_the_script_stays_the_only_one(tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_without_a_configuration_the_script_runs_as_it_is() -> None:
+def test_without_a_configuration_the_script_runs_as_it_is(unhooked: PlainRuns) -> None:
     done = run(["-m", "hook_layer", TORCH], STEPWATCH_CONFIG="")
     assert done.returncode == 0
     assert "runs without a hook" in done.stderr
-    assert done.stdout == run([TORCH]).stdout
+    assert done.stdout == unhooked([TORCH]).stdout
 
 
 def test_the_environment_may_name_the_folder_or_the_file(tmp_path: Path) -> None:
@@ -314,7 +328,9 @@ def test_exit_status_spawned_processes_and_modules_are_as_without_us(tmp_path: P
 
 
 @pytest.mark.parametrize("order", [("own", "sklearn"), ("sklearn", "own")])
-def test_the_first_training_of_xgboost_is_watched(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_the_first_training_of_xgboost_is_watched(
+    unhooked: PlainRuns, tmp_path: Path, order: tuple[str, str]
+) -> None:
     out_dir = tmp_path / "tensors"
     config = configuration(
         tmp_path,
@@ -324,7 +340,7 @@ def test_the_first_training_of_xgboost_is_watched(tmp_path: Path, order: tuple[s
         {"CollectionName": "feature_importance"},
         {"CollectionName": "hyperparameters"},
     )
-    plain = run([XGBOOST, *order])
+    plain = unhooked([XGBOOST, *order])
     watched = run(["-m", "hook_layer", "--config", config, XGBOOST, *order])
     assert watched.returncode == 0, watched.stderr
     assert watched.stdout == plain.stdout

@@ -131,6 +131,9 @@ WRAPPINGS = [
     lambda x: x.view(1).squeeze().clone().double(),
     lambda x: x.unsqueeze(0).sum().mean(),
     lambda x: x / torch.tensor(7),
+    lambda x: x * 20,
+    lambda x: -x,
+    lambda x: 2 * (-0.5 * x),
 ]
 
 
@@ -160,9 +163,6 @@ def test_an_average_of_the_script_has_no_name_but_inputs(trial: WrittenTrial, lo
 OTHERS = [
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
     lambda o: F.cross_entropy(o, CLASSES) + o.square().mean(),
-    lambda o: -F.cross_entropy(o, CLASSES),
-    lambda o: F.cross_entropy(o, CLASSES) * -0.5,
-    lambda o: F.cross_entropy(o, CLASSES) * 20,
     lambda o: F.cross_entropy(o, CLASSES) / torch.tensor(0.0),
     lambda o: 1 / F.cross_entropy(o, CLASSES),
     lambda o: F.cross_entropy(o, CLASSES) * o.mean().exp(),
@@ -178,6 +178,19 @@ def test_nothing_else_is_taken_for_the_value_of_a_function(
     trial: WrittenTrial, loss: Graph
 ) -> None:
     assert set(saved(trial, loss)) == {UNNAMED}
+
+
+@pytest.mark.parametrize("rewards", [(2.0, 3.0, 2.0), (-1.0, 1.0, -2.0), (0.0, 0.0, 0.0)])
+def test_the_product_with_a_reward_has_no_name(
+    trial: WrittenTrial, rewards: tuple[float, ...]
+) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    for reward in rewards:
+        (reward * F.cross_entropy(net(X), CLASSES)).backward()
+    hook.close()
+    assert UNNAMED in trial.names(2)
+    assert not trial.names(2) & names_of("CrossEntropyLoss")
 
 
 def test_calls_that_are_no_loss_do_not_matter(trial: WrittenTrial) -> None:

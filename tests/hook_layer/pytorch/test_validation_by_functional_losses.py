@@ -84,7 +84,7 @@ def test_validation_computes_the_same_with_a_hook(trial: WrittenTrial) -> None:
     [
         (lambda o: F.cross_entropy(o, CLASSES), lambda o: F.mse_loss(o, NUMBERS)),
         (lambda o: F.cross_entropy(o, CLASSES) + o.sum(), lambda o: F.cross_entropy(o, CLASSES)),
-        (lambda o: -F.cross_entropy(o, CLASSES), lambda o: F.cross_entropy(o, CLASSES)),
+        (lambda o: F.cross_entropy(o, CLASSES) * 0, lambda o: F.cross_entropy(o, CLASSES)),
         (
             lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4,
             lambda o: F.cross_entropy(o, CLASSES),

@@ -30,7 +30,10 @@ def outcomes(folder: Path) -> Outcomes:
     tracker = RabitTracker(host_ip="127.0.0.1", n_workers=2)
     tracker.start()
     communicator = json.dumps({**tracker.worker_args(), "dmlc_communicator": "rabit"})
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ["PYTHONPATH"]]),
+    }
     workers = [
         subprocess.Popen(
             [sys.executable, str(WORKER), communicator, str(folder)],
