@@ -2,8 +2,9 @@
 
 While a step is saved the calls of torch's loss functions are kept until a backward pass begins. If
 it starts from what one of them returned, or from that behind nothing but views, copies, means and
-sums of its elements, and products with a constant from 0 to 1, then that is the loss: not a sum of
-it and something else, nor the product with a reward, of which rules could tell nothing.
+sums of its elements, and products with a constant, then that is the loss: not a sum of it and
+something else, nor the product with a reward, of which rules could tell nothing. A constant that is
+not from 0 to 1, as of accumulation, must stay the same: the wrong sign does, a reward does not.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
 of its function as the one that the model was last trained by.
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite, nan, prod
 from typing import Any, Final
 
 from torch import Tensor
@@ -60,6 +62,7 @@ class FunctionalLosses:
         self._calls: list[_Kept] = []
         self._places: Counter[WatchedLoss] = Counter()
         self._trained_by: LossCall | None = None
+        self._constants: dict[tuple[WatchedLoss, int], float] = {}
 
     def forget(self) -> None:
         """Forget the calls up to now, and let go of what they compared."""
@@ -117,11 +120,11 @@ class FunctionalLosses:
         with suppress(
             _UnknownError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
         ):
-            kept, is_multiplied = self._behind(loss.grad_fn, scale)
+            kept, constants = self._behind(loss.grad_fn, scale)
             self._calls = self._calls[self._calls.index(kept) + 1 :]
             call = kept.call
-            if kept.versions == _versions(call):
-                is_mean = call.reduction == "mean" or not is_multiplied
+            if kept.versions == _versions(call) and self._may_multiply(call, prod(constants)):
+                is_mean = call.reduction == "mean" or not constants
                 is_whole = call.value.numel() == 1 and is_mean
                 self._trained_by = call if is_whole else None
                 return call, is_whole
@@ -131,22 +134,30 @@ class FunctionalLosses:
         self._places[function] += 1
         return self._places[function] - 1
 
-    def _behind(self, node: Any, scale: Tensor | None) -> tuple[_Kept, bool]:
-        """Return the call that a node is of, and whether it was multiplied by a constant."""
-        times, is_multiplied = 1.0, False
+    def _may_multiply(self, call: LossCall, constant: float) -> bool:
+        """Tell whether a constant may be one, and no reward that another step has another of."""
+        if 0 < constant <= 1:
+            return True
+        known = self._constants.setdefault((call.function, call.place), constant)
+        if known != constant:
+            self._constants[call.function, call.place] = nan
+        return known == constant and isfinite(constant) and constant != 0
+
+    def _behind(self, node: Any, scale: Tensor | None) -> tuple[_Kept, list[float]]:
+        """Return the call that a node is of, and by which constants it was multiplied."""
+        constants: list[float] = []
         for _ in range(_MOST_NODES):
             if node is None:
                 break
             found = next((kept for kept in self._calls if kept.node is node), None)
             if found is not None:
-                if not 0 < times <= 1:
-                    break
-                return found, is_multiplied
+                return found, constants
             if node.name() in ("MulBackward0", "DivBackward0"):
                 constant = _constant(node)
                 if scale is None or constant.data_ptr() != scale.data_ptr():
-                    times *= _factor(node, constant)
-                    is_multiplied = True
+                    constants.append(_factor(node, constant))
+            elif node.name() == "NegBackward0":
+                constants.append(-1.0)
             elif node.name() not in _PASSED:
                 break
             node = next(before for before, _ in node.next_functions if before is not None)
