@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of, r
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.evaluation.wrong_axis import wrong_axis_of
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -33,6 +35,8 @@ _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
 )
+_TARGETS: Final = r"^(MSE|L1|SmoothL1|Huber)Loss_input_1$"
+_AMOUNTS: Final = re.compile(_TARGETS)
 _DISTANCES_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
 _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
@@ -52,6 +56,7 @@ _REMEDY_OF: Final = {
     "probability": "Put a sigmoid (or softmax) ahead of this loss.",
     "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
     "one class.",
+    "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
     "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
     "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
     "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
@@ -94,7 +99,11 @@ class LossInputMismatch(Rule):
         times as often as another, among `samples` labels or more (the same rows again, as boosted
         trees are validated by, count once), and the loss compares one number with each of them: its
         targets have their mean, smallest and largest element, its outputs are as many, and its name
-        is that of a distance or unknown; with XGBoost `train-rmse` and its like. Each is judged at
+        is that of a distance or unknown; with XGBoost `train-rmse` and its like; without labels,
+        the values of the targets of a distance that were saved are such numbers. Axis: at two steps
+        whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are
+        probabilities (or logarithms) that sum to 1, to 0.001, along another dimension than that of
+        the classes, 1, and not, to 0.01, along that. Each is judged at
         training steps, labels in all, and found at the `patience`-th saved step in a row. Of more
         than 32 losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
@@ -130,10 +139,9 @@ class LossInputMismatch(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `streaks`, and `overlaps`, findings of `raw_overlap_of`, of at most 32 losses;
-                `labels`, how often each of at most 32 classes
-                came in at most 4 tensors of labels, None if they are no classes; `latest`, a number
-                that stands for the latest labels of each.
+            memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `labels`,
+                how often each of at most 32 classes came in at most 4 tensors of labels or targets,
+                None if they are no classes; `latest`, a number that stands for the latest of each.
         """
         tallies, latest = memory.setdefault("labels", {}), memory.setdefault("latest", {})
         counts = self._count_labels(step, tallies, latest)
@@ -147,19 +155,21 @@ class LossInputMismatch(Rule):
         found = {}
         means = finite_means(rows)
         before = memory.get("streaks", {})
-        streaks, overlaps = {}, memory.setdefault("overlaps", {})
+        streaks, certain = {}, memory.setdefault("certain", {})
         for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
             mismatch = mismatch_of(step, inputs, name, worker, float(means[at]))
             mismatch = mismatch or self._of_classes(name, worker, inputs, counts)
+            mismatch = mismatch or self._of_targets(name, worker, inputs, tallies)
             key = f"{worker}/{name}"
             streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
             if mismatch is not None and streaks[key] >= self.patience:
                 found[at] = mismatch
-            overlap = raw_overlap_of(step, inputs, name, worker, float(means[at]))
-            if overlap is not None:
-                overlaps[key] = min(overlaps.get(key, 0) + 1, _NO_CHANCE)
-                if overlaps[key] >= _NO_CHANCE:
-                    found[at] = overlap
+            by_values = raw_overlap_of(step, inputs, name, worker, float(means[at]))
+            by_values = by_values or wrong_axis_of(step, name, worker)
+            if by_values is not None:
+                certain[key] = min(certain.get(key, 0) + 1, _NO_CHANCE)
+                if certain[key] >= _NO_CHANCE:
+                    found[at] = by_values
         memory["streaks"] = streaks
         return _finding(step, rows, found) if found else Passed()
 
@@ -167,7 +177,7 @@ class LossInputMismatch(Rule):
         self, step: StepView, tallies: dict[str, Any], latest: dict[str, int]
     ) -> dict[str, _Labels]:
         """Add the labels of a step; return those that look like classes, by worker."""
-        rows = step.tensors(regex=self.labels_regex)
+        rows = step.tensors(regex=(*self.labels_regex, _TARGETS))
         found = {}
         for at in sorted(range(len(rows)), key=lambda at: (rows.workers[at], rows.names[at])):
             worker, name = rows.workers[at], rows.names[at]
@@ -180,10 +190,24 @@ class LossInputMismatch(Rule):
                 continue
             if not is_repeated(values, latest, key):
                 tallies[key] = tally = _added(tally, values)
-            if tally is not None and self._are_classes(tally):
+            if tally is not None and not _AMOUNTS.match(name) and self._are_classes(tally):
                 columns = [float(rows.column(of)[at]) for of in ("size", "min", "max", "mean")]
                 found[worker] = _Labels(sum(n > 0 for n in tally), columns)
         return found
+
+    def _of_targets(
+        self, name: str, worker: str, inputs: LossInputs, tallies: Mapping[str, list[int] | None]
+    ) -> LossMismatch | None:
+        """Return what is wrong if the targets of a distance are numbers of classes, by values."""
+        outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+        tally = tallies.get(f"{worker}/{name.removesuffix('_output_0')}_input_1")
+        if outputs is None or targets is None or tally is None or not self._are_classes(tally):
+            return None
+        num_classes = sum(count > 0 for count in tally)
+        if outputs.size != targets.size or targets.low < 0 or targets.high >= num_classes:
+            return None
+        told = f"is a distance to targets that look like numbers of {num_classes} classes"
+        return LossMismatch("classes", num_classes, 2.0, told)
 
     def _are_classes(self, tally: list[int]) -> bool:
         """Tell whether these are the numbers from 0 on, each about as often as the others."""

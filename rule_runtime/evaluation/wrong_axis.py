@@ -1,0 +1,62 @@
+"""Probabilities that a softmax made over another axis than that of the classes.
+
+Only values tell, which are saved seldom: those along the axis of the classes do not sum to 1, and
+those along another one do, in every place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.evaluation.loss_mismatches import LossMismatch
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["wrong_axis_of"]
+
+_OF_CLASSES: Final = re.compile(r"^(?P<logarithms>NLL|KLDiv)?(CrossEntropy)?Loss_output")
+_CLASSES: Final = 1
+_CLOSE: Final = 1e-3
+_FAR: Final = 0.01
+
+
+def wrong_axis_of(step: StepView, name: str, worker: str) -> LossMismatch | None:
+    """Return what is wrong with probabilities, or their logarithms, that a loss of classes gets.
+
+    Args:
+        step: The step.
+        name: Name of the loss, `X_output_0`.
+        worker: The worker.
+
+    Returns:
+        None if nothing is, or their values were not saved.
+    """
+    matched = _OF_CLASSES.match(name)
+    if matched is None:
+        return None
+    given = f"{name.removesuffix('_output_0')}_input_0"
+    values = step.values((given,), worker).get(given)
+    if values is None or values.ndim <= _CLASSES or values.dtype.kind != "f":
+        return None
+    shares = np.exp(values.astype(np.float64)) if matched["logarithms"] else values
+    if not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1 + _CLOSE:
+        return None
+    of_classes = _distance_from_1(shares, _CLASSES)
+    others = [axis for axis in range(shares.ndim) if axis != _CLASSES and shares.shape[axis] > 1]
+    found = [axis for axis in others if _distance_from_1(shares, axis) < _CLOSE]
+    if not found or of_classes < _FAR:
+        return None
+    shape = list(values.shape)
+    told = f"gets probabilities of shape {shape} that sum to 1 along dimension {found[0]}, and not "
+    told += f"along dimension {_CLASSES}, that of the classes"
+    return LossMismatch("axis", float(found[0]), float(_CLASSES), told)
+
+
+def _distance_from_1(shares: npt.NDArray[Any], axis: int) -> float:
+    """Return how far sums along an axis are from 1, at most."""
+    return float(np.abs(shares.sum(axis) - 1).max())
