@@ -19,6 +19,7 @@ PARTS: Final = (
     "fourth_held_out",
     "fifth_held_out",
     "sixth_held_out",
+    "seventh_held_out",
 )
 HEALTHY: Final = "healthy"
 

@@ -21,6 +21,7 @@ __all__ = ["digest_of_rules", "results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "seventh_held_out": "Programs that were held out a seventh time",
     "sixth_held_out": "Programs that were held out a sixth time",
     "fifth_held_out": "Programs that were held out a fifth time",
     "fourth_held_out": "Programs that were held out a fourth time",

@@ -1,0 +1,1 @@
+"""Trainings by a seventh author, who read neither rules nor results."""
