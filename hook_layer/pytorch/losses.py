@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -23,6 +24,8 @@ from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 __all__ = ["LossCapture"]
 
 _UNNAMED: Final = "Loss"
+_MOST_INPUTS: Final = 4
+_OF_VALIDATION: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 @dataclass
@@ -48,6 +51,7 @@ class LossCapture(TorchCapture):
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
         self._met_loss = self._names_losses = self._are_unnamed_too = False
+        self._thread = 0
         self._handles: list[Any] = []
 
     def _watch_losses(self) -> None:
@@ -59,8 +63,9 @@ class LossCapture(TorchCapture):
         self._handles.append(loss.register_forward_hook(call, with_kwargs=True))
 
     def _pass_begins(self, model: nn.Module) -> None:
-        """Note that a model is called: losses that follow are its."""
+        """Note that a model is called: losses that follow in this thread are its."""
         _newest.model = ref(model)
+        self._thread = threading.get_ident()
         self._functional.pass_begins()
 
     def _losses_begin(self) -> None:
@@ -79,26 +84,30 @@ class LossCapture(TorchCapture):
         if self._steps.leaves_losses_out(self.mode):
             return
         self._met_loss = True
-        self._functional.forget()
+        self._functional.forget_all()
         if self._due:
             self._capture_named(name, inputs, outputs)
 
     @guarded("losses")
-    def _on_function(self, call: tuple[WatchedLoss, Any, Any], value: Any) -> None:
+    def _on_function(self, call: tuple[WatchedLoss, Mapping[str, Any]], value: Any) -> None:
         if not self._due or is_recomputing() or not self._is_newest():
             return
         if self._steps.is_training:
-            self._functional.note(*call, value)
-        elif self.mode is not ModeKeys.TRAIN and not self._steps.leaves_losses_out(self.mode):
-            found = self._functional.of_validation(*call, value)
+            with_inputs = self._asks_for_inputs(call[0].class_name, _UNNAMED)
+            self._functional.note(call, value, with_inputs=with_inputs)
+        elif self.mode in _OF_VALIDATION and not self._steps.leaves_losses_out(self.mode):
+            with_inputs = self._asks_for_inputs(call[0].class_name)
+            found = self._functional.of_validation(call, value, with_inputs=with_inputs)
             if found is not None:
                 self._capture_call(found)
 
     @guarded("losses")
     def _capture_losses_of(self, args: tuple[Any, ...]) -> None:
         """Capture what a backward pass is about to start from, if it has no name yet."""
-        is_named = self._met_loss or self._names_losses or not self._is_newest()
-        if not self._due or is_named or self._steps.leaves_losses_out(self.mode):
+        is_named = self._names_losses and not self._are_unnamed_too
+        if not self._due or is_named or self._met_loss or not self._is_newest():
+            return
+        if self._steps.leaves_losses_out(self.mode):
             return
         for loss in tensors_in(args[:1]):
             if loss.numel() == 1:
@@ -110,9 +119,14 @@ class LossCapture(TorchCapture):
         is_named = call is not None and is_whole
         if call is not None and is_named:
             self._capture_call(call)
-        if not is_named or self._are_unnamed_too:
+        if not self._names_losses and (not is_named or self._are_unnamed_too):
             inputs = () if call is None or is_named else call.inputs
             self._capture_named(_UNNAMED, inputs, self._scaling.unscaled_loss(loss))
+
+    def _asks_for_inputs(self, *names: str) -> bool:
+        """Tell whether anybody wants what a loss of one of these names compares."""
+        wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
+        return any(collection.matches(name) for collection in self._due for name in wanted)
 
     # How -----------------------------------------------------------------------------------------
 
@@ -140,6 +154,11 @@ class LossCapture(TorchCapture):
         self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
 
     def _is_newest(self) -> bool:
-        """Tell whether the model that was called last is one of this hook, or part of one."""
+        """Tell whether the model that was called last is one of this hook, or part of one.
+
+        Not so in other threads, which may train something else.
+        """
+        if threading.get_ident() != self._thread:
+            return False
         newest = None if _newest.model is None else _newest.model()
         return newest in self._registered.names

@@ -132,11 +132,7 @@ class TrainerEvents(TorchEvents):
     @guarded("losses")
     def record_loss(self, loss: Any) -> None:
         """Capture the loss of a pass as `Loss_output_{i}`; whatever is no tensor is left out."""
-        if not self._due or not isinstance(loss, Tensor):
-            return
-        if self._steps.is_training and loss.numel() == 1:
-            self._capture_trained(loss)
-        else:
+        if self._due and isinstance(loss, Tensor):
             named = self._numbered("Loss_output_", loss.detach())
             self._capture_all(named, member_of=(CollectionKeys.LOSSES,))
 

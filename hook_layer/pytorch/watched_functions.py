@@ -42,7 +42,6 @@ class WatchedFunction:
         self._is_told_before = is_told_before
         self._inside = _Inside()
         self._listeners: tuple[WeakMethod[Callable[..., None]], ...] = ()
-        self._is_kept = False
         self._original: Callable[..., Any] | None = None
         self._wrapper: Callable[..., Any] | None = None
 
@@ -50,17 +49,6 @@ class WatchedFunction:
     def is_wrapped(self) -> bool:
         """Whether the function is wrapped at present."""
         return self._wrapper is not None
-
-    @property
-    def unwatched(self) -> Callable[..., Any]:
-        """The function itself."""
-        function: Callable[..., Any] = self._original or getattr(self._owner, self._name)
-        return function
-
-    def keep_wrapped(self) -> None:
-        """Wrap it now and for good, for those who take a reference to it before anybody listens."""
-        self._is_kept = True
-        self._wrap()
 
     def listen(self, method: Callable[..., None]) -> Listening:
         """Call a method with the arguments of each call, and with its result.
@@ -76,18 +64,20 @@ class WatchedFunction:
     def forget(self, listener: WeakMethod[Callable[..., None]]) -> None:
         """Call a listener no more; without any the function is again what it was."""
         self._listeners = tuple(other for other in self._listeners if other is not listener)
-        if self._is_kept or self._listeners:
-            return
-        if getattr(self._owner, self._name) is not self._wrapper:
-            return  # somebody wrapped our wrapper: it must stay, and does nothing
-        setattr(self._owner, self._name, self._original)
-        self._wrapper = self._original = None
+        if not self._listeners:
+            self._unwrap()
 
     def _wrap(self) -> None:
         if self._wrapper is None:
             self._original = getattr(self._owner, self._name)
             self._wrapper = self._wrapped(self._original)
             setattr(self._owner, self._name, self._wrapper)
+
+    def _unwrap(self) -> None:
+        if getattr(self._owner, self._name) is not self._wrapper:
+            return  # somebody wrapped our wrapper: it must stay, and does nothing
+        setattr(self._owner, self._name, self._original)
+        self._wrapper = self._original = None
 
     def _wrapped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         inside, is_told_before = self._inside, self._is_told_before

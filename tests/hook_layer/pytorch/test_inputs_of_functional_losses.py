@@ -134,6 +134,9 @@ WRAPPINGS = [
     lambda x: x * 20,
     lambda x: -x,
     lambda x: 2 * (-0.5 * x),
+    lambda x: x.div_(4),
+    lambda x: 0 + x + torch.ones(()),
+    lambda x: 3 - x,
 ]
 
 
@@ -180,7 +183,9 @@ def test_nothing_else_is_taken_for_the_value_of_a_function(
     assert set(saved(trial, loss)) == {UNNAMED}
 
 
-@pytest.mark.parametrize("rewards", [(2.0, 3.0, 2.0), (-1.0, 1.0, -2.0), (0.0, 0.0, 0.0)])
+@pytest.mark.parametrize(
+    "rewards", [(2.0, 3.0, 2.0), (-1.0, 1.0, -2.0), (1.0, -1.0, 1.0), (0.0, 0.0, 0.0)]
+)
 def test_the_product_with_a_reward_has_no_name(
     trial: WrittenTrial, rewards: tuple[float, ...]
 ) -> None:

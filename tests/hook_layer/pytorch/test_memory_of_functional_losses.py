@@ -50,3 +50,39 @@ def test_what_is_no_loss_is_kept_until_the_optimiser_steps(trial: WrittenTrial) 
     gc.collect()
     assert alive() is None
     hook.close()
+
+
+@pytest.mark.parametrize("end", ["backward", "optimiser", "close"])
+def test_the_memory_of_what_was_compared_is_given_back(trial: WrittenTrial, end: str) -> None:
+    hook = make_hook(trial)
+    net = make_net(hook)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    storage = NUMBERS.clone().untyped_storage()
+    targets = torch.empty(0).set_(storage, 0, (4, 3))
+    alive = weakref.ref(storage)
+    loss = F.mse_loss(net(X), targets)
+    if end == "backward":
+        loss.backward()
+    elif end == "optimiser":
+        optimizer.step()
+    else:
+        hook.close()
+    del targets, storage, loss
+    gc.collect()
+    assert alive() is None
+    hook.close()
+
+
+def test_nothing_is_kept_that_nobody_asks_for(trial: WrittenTrial) -> None:
+    hook = make_hook(trial, "^nothing$")
+    net = make_net(hook)
+    storage = NUMBERS.clone().untyped_storage()
+    targets = torch.empty(0).set_(storage, 0, (4, 3))
+    alive = weakref.ref(storage)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.sum(), lambda x: x):
+        loss = F.l1_loss(net(X), targets)
+    del targets, storage
+    gc.collect()
+    assert alive() is None
+    assert loss.requires_grad
+    hook.close()
