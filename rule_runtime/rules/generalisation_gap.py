@@ -32,6 +32,8 @@ __all__ = ["GeneralisationGap"]
 
 
 _SIDES: Final = ("validation", "training")
+_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
+_OTHER_UNITS: Final = 5.0
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
 _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
@@ -114,7 +116,9 @@ class GeneralisationGap(ValidationRule):
         was larger than a mean can be, by the sizes of outputs and targets, or if the first pass
         stands to the training loss as the rows do, and the training loss is not known as a mean.
         Metrics that should grow, and shares of errors, are not judged. A loss that falls below zero
-        is measured by how far it fell, and without the ratio. Of more than 32 losses the first 32
+        is measured by how far it fell, and without the ratio. Losses of numbers are not judged if
+        the standard deviation of their targets is five times that of training, or a fifth of it:
+        these are in other units. Of more than 32 losses the first 32
         are judged.
 
     Parameters:
@@ -205,6 +209,9 @@ class GeneralisationGap(ValidationRule):
             if outputs is not None and outputs.shape:
                 found[f"{side}/{name}"] = float(outputs.shape[0])
             guess = inputs.guess(name, worker)
+            targets = inputs.of(name, worker, 1)
+            if targets is not None and inputs.kind(name, worker) in _OF_NUMBERS:
+                found[f"scale {side}/{name}"] = targets.std
             if inputs.kind(name, worker) in _OF_CLASSES and math.isfinite(guess):
                 found[f"guess/{name}"] = guess
             at = rows.names.index(name)
@@ -221,6 +228,8 @@ class GeneralisationGap(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
+        if _is_on_another_scale(validation):
+            return None
         validation = validation.divided(_times_as_many_rows(validation, training))
         scale = max(training.start, training.fall)
         if not scale:
@@ -248,6 +257,12 @@ class GeneralisationGap(ValidationRule):
         else:
             return None
         return Finding(gap, gap, 0.0, told)
+
+
+def _is_on_another_scale(validation: Validation) -> bool:
+    """Tell whether targets of validation are in other units than those of training."""
+    scales = [validation.beside.get(f"scale {side}/{validation.name}", 0.0) for side in _SIDES]
+    return min(scales) > 0 and max(scales) > _OTHER_UNITS * min(scales)
 
 
 def _times_as_many_rows(validation: Validation, training: Training) -> float:
