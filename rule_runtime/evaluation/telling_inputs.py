@@ -31,6 +31,7 @@ _OF_TREES: Final = "input_values"
 _REAL: Final = ("float", "bfloat")
 _OF_LAYERS: Final = r"_input_[0-9]+$"
 _TABLE: Final = 2
+_SERIES: Final = 3
 _MAX_PAIRS: Final = 8
 _MAX_COLUMNS: Final = 64
 _OF_FUNCTIONS: Final = ("Loss_output_0", LossKind.LOOKS_LIKE_CLASSES)
@@ -201,6 +202,8 @@ def _telling(
     """Return which columns tell each target, and how many rows show it; None if none could."""
     if targets is None or not values.ndim or not targets.ndim:
         return None
+    if values.ndim == targets.ndim == _SERIES and values.shape[:2] == targets.shape[:2]:
+        values, targets = values.reshape(-1, values.shape[2]), targets.reshape(-1, targets.shape[2])
     # Of the features of trees only the first rows may be saved.
     numbers = as_targets(targets[: len(values)])
     columns = None if numbers is None else as_columns(values, len(numbers))

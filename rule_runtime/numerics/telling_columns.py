@@ -71,8 +71,8 @@ def columns_of_all(
     """Return which columns tell each target, and how many rows show it; None if none could.
 
     Of several targets, those that do not vary need no column, but half of them must vary; of more
-    than 32, as images, so many are looked at that lie evenly. If inputs have not more than twice as
-    many columns as there are targets they may be what is to be rebuilt, as of an autoencoder.
+    than 32, as images, so many are looked at that lie evenly. If inputs have less than twice the
+    columns of the targets they may be what is to be rebuilt, as of an autoencoder.
 
     Args:
         columns: Inputs [B, C].
@@ -85,7 +85,7 @@ def columns_of_all(
         return [np.flatnonzero(told).tolist()], shown
     chosen = np.unique(np.linspace(0, num_targets - 1, _MOST_TARGETS).astype(np.intp))
     is_large = columns.size * len(chosen) > _MOST_ELEMENTS
-    if columns.shape[1] <= _MORE_COLUMNS * num_targets or is_large:
+    if columns.shape[1] < _MORE_COLUMNS * num_targets or is_large:
         return None
     found, rows = [], []
     for target in targets.T[chosen]:

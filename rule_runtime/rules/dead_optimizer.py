@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -47,8 +48,9 @@ class DeadOptimizer(Rule):
         finite elements. If not a single parameter of the run changes, five times as many are
         needed, and 250 steps from the first to the last of them, saved or not: with gradients that
         are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
-        ones) are not judged. Of more than 2,048 parameters, of all workers together, as many are
-        followed.
+        ones) are not judged, nor are biases whose gradient is less than a thousandth of their
+        weight's, for ahead of a normalisation it cancels out but for rounding. Of more than 2,048
+        parameters, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -130,13 +132,14 @@ class DeadOptimizer(Rule):
 
 
 def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell of each parameter whether its gradient is known and not zero."""
+    """Tell of each parameter whether its gradient is known, and more than rounding."""
     gradients = step.tensors(collections=("gradients",))
-    sizes = np.nan_to_num(gradients.column("l2"))
+    sizes = np.nan_to_num(gradients.column("l1") / np.maximum(gradients.column("size"), 1))
+    is_moving = (sizes > 0) & ~cancelled_biases(gradients, sizes, least=np.finfo(float).tiny)
     moving = {
         (name.removeprefix("gradient/"), worker)
-        for name, worker, size in zip(gradients.names, gradients.workers, sizes, strict=True)
-        if size > 0
+        for name, worker, is_one in zip(gradients.names, gradients.workers, is_moving, strict=True)
+        if is_one
     }
     pairs = zip(parameters.names, parameters.workers, strict=True)
     return np.array([pair in moving for pair in pairs], dtype=bool)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.large_targets import targets_out_of_reach
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -28,13 +30,18 @@ _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
 )
+_REMEDY_FOR_TARGETS: Final = (
+    "Scale the targets to mean 0 and variance 1 with numbers of the training data, and what the "
+    "model says back; or begin with the targets' mean as the last layer's bias."
+)
 
 
 class InputStatistics(Rule):
     """Finds inputs of a model that are not scaled, or are the same throughout.
 
     What it detects:
-        Inputs whose root mean square lies far from 1, or whose elements are all equal.
+        Inputs whose root mean square lies far from 1, or whose elements are all equal; targets that
+        are so large that the outputs do not get there.
 
     Why it matters:
         Initialisations and learning rates are made for inputs of about 1: larger ones saturate
@@ -51,6 +58,10 @@ class InputStatistics(Rule):
         than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
         steps in a row. The model is recognised by its parameters, `{model}_...`; `dense0_weight`
         is that of a layer, as MXNet numbers them.
+
+        Targets, `..._input_1` of MSELoss, L1Loss, SmoothL1Loss and HuberLoss, are too large if from
+        the 100th training step on, at `patience` saved steps in a row, their root mean square is
+        more than ten times `max_rms`, and more than ten times that of the outputs, `..._input_0`.
 
     Parameters:
         max_rms: Largest root mean square.
@@ -77,6 +88,8 @@ class InputStatistics(Rule):
             "model_inputs", {"include_regex": "_input_[0-9]+$", "save_interval": "10"}
         ),
         CollectionConfig("weights", {"save_interval": "10"}),
+        CollectionConfig("losses", {"save_interval": "10"}),
+        LOSS_INPUTS,
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -84,10 +97,40 @@ class InputStatistics(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: for how many saved steps each of at most 2,048 inputs was bad.
+            memory: `rows`: for how many saved steps each of at most 2,048 inputs was bad;
+                `targets`: for how many the targets of each of at most 32 losses were.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+        of_targets = self._judge_targets(step, memory)
+        return of_targets or self._judge_inputs(step, memory)
+
+    def _judge_targets(self, step: StepView, memory: Memory) -> IssueFound | None:
+        """Find targets that the outputs do not get to; None if there are none."""
+        losses = step.tensors(collections=("losses",))
+        streaks = memory.setdefault("targets", {})
+        found = targets_out_of_reach(
+            step, losses, streaks, largest=self.max_rms, patience=self.patience
+        )
+        if found is None:
+            return None
+        told = f"has targets with a root mean square of {found.targets:.3g}, where outputs are "
+        told += f"{found.outputs:.3g}: they are not scaled"
+        return IssueFound(
+            evidence(
+                step,
+                losses,
+                found.at,
+                measure="rms",
+                value=found.targets,
+                threshold=found.threshold,
+                told=told,
+                remedy=_REMEDY_FOR_TARGETS,
+            )
+        )
+
+    def _judge_inputs(self, step: StepView, memory: Memory) -> Outcome:
+        """Look at the inputs of models."""
         rows = step.tensors(regex=(r"_input_0$",))
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
         is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)

@@ -60,6 +60,18 @@ def test_parameters_without_a_gradient_are_frozen_and_no_issue() -> None:
     assert not found_at(DeadOptimizer(), run(zero=["b"]))
 
 
+def test_a_bias_ahead_of_a_normalisation_gets_nothing_but_rounding() -> None:
+    trial = TrialBuilder()
+    for step in range(12):
+        tensors: dict[str, Any] = {}
+        for name in ("weight", "bias"):
+            value = np.full((4, 3), step) if name == "weight" else np.ones(4)
+            tensors[f"Net_fc.{name}"] = value
+            tensors[f"gradient/Net_fc.{name}"] = value * 0 + (1.0 if name == "weight" else 1e-8)
+        trial.step(step, tensors, mode_step=step)
+    assert not found_at(DeadOptimizer(), trial)
+
+
 def test_if_nothing_moves_it_waits_longer() -> None:
     # With gradients that are accumulated the optimiser steps now and then only.
     trial = run(260, moves=())

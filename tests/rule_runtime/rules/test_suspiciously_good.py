@@ -261,6 +261,15 @@ def test_a_window_that_is_one_sample_too_long() -> None:
     assert "columns 16, 17 tell the target MSELoss_input_1, in 64 rows" in found.evidence.sentence
 
 
+@pytest.mark.parametrize(("lag", "is_found"), [(0, True), (1, False)])
+def test_a_series_whose_columns_are_its_targets(lag: int, *, is_found: bool) -> None:
+    series = np.random.default_rng(0).normal(size=(64, 12, 3)).cumsum(1)
+    targets = series[:, 2:]
+    inputs = np.concatenate([series[:, :-2], series[:, 2 - lag : 12 - lag]], 2)
+    trial = run_of_inputs(targets, inputs=inputs)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
 @pytest.mark.parametrize(("width", "is_found"), [(1, False), (2, True)])
 def test_what_is_rebuilt_behind_a_bottleneck_may_be_told(width: int, *, is_found: bool) -> None:
     random = np.random.default_rng(0)

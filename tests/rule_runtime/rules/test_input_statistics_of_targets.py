@@ -1,0 +1,51 @@
+"""Targets that were not scaled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.rules.input_statistics import InputStatistics
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import found_at
+
+NUMBERS = np.random.default_rng(0).normal(0, 1, (64, 1))
+
+
+def run(name: str, outputs: float, targets: float) -> TrialBuilder:
+    trial = TrialBuilder()
+    trial.collections(losses=("Loss_output_0$",))
+    for step in range(0, 200, 10):
+        tensors = {
+            f"{name}_input_0": outputs * NUMBERS,
+            f"{name}_input_1": targets * NUMBERS[::-1],
+            f"{name}_output_0": np.float64(1),
+        }
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize("name", ["MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"])
+def test_targets_that_outputs_do_not_get_to(name: str) -> None:
+    trial = run(name, 3.0, 1000.0)
+    assert found_at(InputStatistics(), trial)[0] == 120  # the third from step 100 on
+    found = trial.outcomes(InputStatistics())[-1]
+    assert isinstance(found, IssueFound)
+    assert "targets with a root mean square of 914, where outputs are 2.74" in (
+        found.evidence.sentence
+    )
+    assert "Scale the targets" in found.evidence.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "targets"),
+    [
+        ("MSELoss", 1.0, 40.0),  # not that large
+        ("MSELoss", 110.0, 1000.0),  # on their way
+        ("MSELoss", 1000.0, 1.0),
+        ("PoissonNLLLoss", 3.0, 1000.0),  # logarithms of them
+    ],
+)
+def test_targets_that_may_be_learned(name: str, outputs: float, targets: float) -> None:
+    assert not found_at(InputStatistics(), run(name, outputs, targets))
