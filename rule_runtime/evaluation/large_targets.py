@@ -15,7 +15,7 @@ __all__ = ["LargeTargets", "targets_out_of_reach"]
 
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _MUCH_LARGER: Final = 10.0
-_BEGINNING: Final = 100
+_BEGINNING: Final = 50
 
 
 class LargeTargets(NamedTuple):

@@ -60,7 +60,7 @@ class InputStatistics(Rule):
         is that of a layer, as MXNet numbers them.
 
         Targets, `..._input_1` of MSELoss, L1Loss, SmoothL1Loss and HuberLoss, are too large if from
-        the 100th training step on, at `patience` saved steps in a row, their root mean square is
+        the 50th training step on, at `patience` saved steps in a row, their root mean square is
         more than ten times `max_rms`, and more than ten times that of the outputs, `..._input_0`.
 
     Parameters:
