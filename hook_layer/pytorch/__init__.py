@@ -44,8 +44,7 @@ call in validation; see `hook_layer.pytorch.functional_losses`. Any other is `Lo
 it is: divided, if the script divides it for accumulation; unscaled, if a `GradScaler` scaled it.
 The step is that of the hook whose model ran last. A loss gets a name of its own by
 `record_tensor_value`, and from then on those without a name are not saved. Not seen is a reference
-to `torch.autograd.backward` that was taken before the model was registered, and one to a loss
-function from before this package was imported.
+to `torch.autograd.backward` that was taken before the model was registered.
 
 **Gradients** are read when the backward pass has ended, before a script clips them. Where a
 `torch.amp.GradScaler` scales the loss they are read when it lets the optimiser step: unscaled, as

@@ -17,13 +17,12 @@ from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
-from hook_layer.pytorch.functional_losses import FunctionalLosses, LossCall
+from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
 from hook_layer.pytorch.steps import StepBounds, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 
 __all__ = ["LossCapture"]
 
-_UNNAMED: Final = "Loss"
 _MOST_INPUTS: Final = 4
 _OF_VALIDATION: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
@@ -93,7 +92,7 @@ class LossCapture(TorchCapture):
         if not self._due or is_recomputing() or not self._is_newest():
             return
         if self._steps.is_training:
-            with_inputs = self._asks_for_inputs(call[0].class_name, _UNNAMED)
+            with_inputs = self._asks_for_inputs(call[0].class_name, UNNAMED)
             self._functional.note(call, value, with_inputs=with_inputs)
         elif self.mode in _OF_VALIDATION and not self._steps.leaves_losses_out(self.mode):
             with_inputs = self._asks_for_inputs(call[0].class_name)
@@ -115,13 +114,13 @@ class LossCapture(TorchCapture):
 
     def _capture_trained(self, loss: Tensor) -> None:
         """Capture a loss as that of the function that computed it, or as one without a name."""
-        call, is_whole = self._functional.of_training(loss, self._scaling.scale_of(loss))
-        is_named = call is not None and is_whole
+        call = self._functional.of_training(loss, self._scaling.scale_of(loss))
+        is_named = call is not None and call.name != UNNAMED
         if call is not None and is_named:
             self._capture_call(call)
         if not self._names_losses and (not is_named or self._are_unnamed_too):
             inputs = () if call is None or is_named else call.inputs
-            self._capture_named(_UNNAMED, inputs, self._scaling.unscaled_loss(loss))
+            self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
 
     def _asks_for_inputs(self, *names: str) -> bool:
         """Tell whether anybody wants what a loss of one of these names compares."""
@@ -146,7 +145,7 @@ class LossCapture(TorchCapture):
         self._capture_loss(name, (), value)
 
     def _capture_call(self, call: LossCall) -> None:
-        self._capture_named(call.function.class_name, call.inputs, call.value)
+        self._capture_named(call.name, call.inputs, call.value)
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
         self._capture_all(self._numbered(f"{name}_input_", inputs))

@@ -20,6 +20,7 @@ import hook_layer.pytorch as smd  # noqa: E402
 from tests.hook_layer.pytorch.functional_steps import (  # noqa: E402
     CLASSES,
     NUMBERS,
+    UNNAMED,
     Graph,
     X,
     make_hook,
@@ -143,6 +144,31 @@ def test_validation_ahead_of_training_has_no_loss(trial: WrittenTrial) -> None:
     F.mse_loss(net(X), NUMBERS).backward()
     hook.close()
     assert {step: trial.names(step) for step in trial.indexes()} == {1: names_of("MSELoss")}
+
+
+SUMS = [
+    lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
+    lambda o: (F.cross_entropy(o, CLASSES) + F.cross_entropy(o.flip(1), CLASSES)) / 2,
+    lambda o: 0.3 * F.cross_entropy(o, CLASSES) - 2 * F.l1_loss(o, NUMBERS) / 4,
+    lambda o: sum(F.mse_loss(o[:, at], NUMBERS[:, at]) for at in range(3)),
+]
+
+
+@pytest.mark.parametrize("loss", SUMS)
+def test_a_sum_of_functions_is_a_loss_of_validation(trial: WrittenTrial, loss: Graph) -> None:
+    values = validated(trial, loss, loss)
+    assert set(values) == {UNNAMED}
+    assert trial.names(0) == {UNNAMED}
+    of_validation = float(loss(make_net(None)(X + 1)).detach())
+    assert float(values[UNNAMED]) == pytest.approx(of_validation, rel=1e-5)
+
+
+def test_of_a_sum_with_something_else_validation_lacks_that(trial: WrittenTrial) -> None:
+    assert not validated(trial, lambda o: SUMS[0](o) + o.detach().sum(), SUMS[0])
+
+
+def test_a_part_of_the_sum_is_no_loss_of_validation(trial: WrittenTrial) -> None:
+    assert not validated(trial, SUMS[0], lambda o: F.cross_entropy(o, CLASSES))
 
 
 def test_without_modes_what_is_computed_in_between_is_no_loss(trial: WrittenTrial) -> None:

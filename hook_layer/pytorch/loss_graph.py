@@ -1,0 +1,146 @@
+"""The graph of a loss that a backward pass starts from: of which calls of functions it is a sum.
+
+Behind nothing but views, copies, means and sums of elements, products with a constant, and sums and
+differences. What needs no gradient may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from torch import Tensor
+
+__all__ = ["Term", "terms_of"]
+
+_PASSED: Final = frozenset(
+    f"{name}Backward0"
+    for name in (
+        *("View", "UnsafeView", "ReshapeAlias", "Squeeze", "Unsqueeze"),
+        *("Alias", "Clone", "ToCopy", "Mean", "Sum"),
+    )
+)
+_PRODUCTS: Final = ("MulBackward0", "DivBackward0")
+_SUMS: Final = ("AddBackward0", "SubBackward0")
+_NEGATIVES: Final = ("NegBackward0", "RsubBackward1")
+_MOST_NODES: Final = 64
+
+
+class _Known(Protocol):
+    """What has a node of the graph."""
+
+    @property
+    def node(self) -> Any: ...
+
+
+_K = TypeVar("_K", bound=_Known)
+
+
+class Term(NamedTuple):
+    """A part of a sum.
+
+    Attributes:
+        at: Which of the known calls it is.
+        constant: By what it is multiplied.
+        is_multiplied: Whether it is, by the script.
+        is_shifted: Whether something that needs no gradient is added to the sum, 0 it may be.
+    """
+
+    at: int
+    constant: float
+    is_multiplied: bool
+    is_shifted: bool = False
+
+
+class _UnknownError(Exception):
+    """The graph is not one of those that are understood."""
+
+
+def terms_of(loss: Tensor, known: Sequence[_K], scale: Tensor | None = None) -> list[Term]:
+    """Return the calls that a loss is the sum of; nothing if it is anything else, too.
+
+    Args:
+        loss: What a backward pass is about to start from, one element.
+        known: The calls.
+        scale: By what a gradient scaler has multiplied the loss.
+    """
+    # What torch keeps, and how, differs by version.
+    with suppress(
+        _UnknownError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
+    ):
+        return _terms(loss.grad_fn, [each.node for each in known], scale)
+    return []
+
+
+def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
+    found: list[Term] = []
+    waiting = [(node, 1.0, False)]
+    is_shifted = False
+    for _ in range(_MOST_NODES):
+        if not waiting:
+            return [term._replace(is_shifted=is_shifted) for term in found]
+        node, constant, is_multiplied = waiting.pop()
+        if node is None:
+            raise _UnknownError
+        at = next((at for at, other in enumerate(known) if other is node), None)
+        if at is not None:
+            found.append(Term(at, constant, is_multiplied))
+            continue
+        before = [each for each, _ in node.next_functions]
+        if node.name() in _SUMS:
+            is_shifted |= None in before
+            waiting += [
+                (each, constant * sign, is_multiplied or sign != 1)
+                for each, sign in zip(before, _signs(node), strict=False)
+                if each is not None
+            ]
+            continue
+        factor = _factor(node, scale)
+        following = next(each for each in before if each is not None)
+        waiting.append((following, constant * (factor or 1.0), is_multiplied or factor is not None))
+    raise _UnknownError
+
+
+def _signs(node: Any) -> tuple[float, float]:
+    """Return by what a sum or difference multiplies its parts."""
+    if getattr(node, "_saved_alpha", 1) != 1:
+        raise _UnknownError
+    return (1.0, 1.0) if node.name() == "AddBackward0" else (1.0, -1.0)
+
+
+def _factor(node: Any, scale: Tensor | None) -> float | None:
+    """Return by which constant a node multiplies; None if it does not, as far as the script goes.
+
+    It waits for no device.
+    """
+    if node.name() in _PASSED:
+        return None
+    if node.name() in _NEGATIVES:
+        return -1.0
+    if node.name() not in _PRODUCTS:
+        raise _UnknownError
+    is_quotient = node.name() == "DivBackward0"
+    is_graph = [before is not None for before, _ in node.next_functions]
+    if sum(is_graph) != 1 or (is_quotient and not is_graph[0]):
+        raise _UnknownError
+    constant = _saved(node, "other" if is_graph[0] else "self")
+    if constant.numel() != 1:
+        raise _UnknownError
+    if scale is not None and constant.data_ptr() == scale.data_ptr():
+        return None
+    if constant.device.type == "cpu":
+        return (1 / float(constant) if is_quotient else float(constant)) or float("nan")
+    if is_quotient and not constant.is_floating_point():
+        return 1.0  # a number of elements, at least 1
+    raise _UnknownError
+
+
+def _saved(node: Any, name: str) -> Tensor:
+    """Return what a node keeps, detached, if it keeps it itself."""
+    if getattr(node, f"_raw_saved_{name}").unpack_hook is not None:
+        raise _UnknownError
+    tensor = getattr(node, f"_saved_{name}")
+    if not isinstance(tensor, Tensor):
+        raise _UnknownError
+    return tensor.detach()
