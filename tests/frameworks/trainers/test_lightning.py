@@ -97,6 +97,19 @@ def test_a_model_that_calls_itself_makes_no_more_steps(trial: WrittenTrial) -> N
     assert trial.names(1) >= {"Loss_output_0", "Functional_output_0"}
 
 
+def test_a_loss_that_is_a_function_is_known_in_training_and_validation(trial: WrittenTrial) -> None:
+    callback = watching(trial, include_regex="Loss_input")
+    trainer(callback, accumulate_grad_batches=2).fit(Functional(), batches(4), batches(2))
+    callback.close()
+    assert modes_of(trial) == [("TRAIN", 0), ("TRAIN", 1), ("EVAL", 0), ("EVAL", 1)]
+    for step in (1, 3):
+        values = trial.values(step)
+        name = "CrossEntropyLoss"
+        assert {f"{name}_input_0", f"{name}_input_1"} <= values.keys()
+        own, told = values[f"{name}_output_0"], values["Loss_output_0"]
+        assert float(own) == pytest.approx(float(told), rel=1e-6)
+
+
 def test_accumulated_gradients_are_one_step(trial: WrittenTrial) -> None:
     torch.manual_seed(0)
     callback = watching(trial, include_collections=["gradients", "optimizer_variables"])
