@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+# Now, for it may look for fonts for seconds, in which the training would end.
+from matplotlib.figure import Figure
 
 from rule_runtime import create_trial
 from rule_runtime.trial.trial import Trial
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTIVATIONS = "relu0_output_0"

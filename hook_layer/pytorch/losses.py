@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -88,9 +88,10 @@ class LossCapture(TorchCapture):
             self._capture_named(name, inputs, outputs)
 
     @guarded("losses")
-    def _on_function(self, call: tuple[WatchedLoss, Mapping[str, Any]], value: Any) -> None:
+    def _on_function(self, told: tuple[WatchedLoss, Any, Any], value: Any) -> None:
         if not self._due or is_recomputing() or not self._is_newest():
             return
+        call = told[0], told[0].arguments(*told[1:])
         if self._steps.is_training:
             with_inputs = self._asks_for_inputs(call[0].class_name, UNNAMED)
             self._functional.note(call, value, with_inputs=with_inputs)

@@ -26,16 +26,17 @@ __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
 _SET_OTHERWISE: Final = ("size_average", "reduce")
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
-_CODE: Final = """
-def {name}({parameters}):
+
+
+def _trampoline(*args: Any, **kwargs: Any) -> Any:
+    """Stand in for a function: its code, with the names of that function's globals."""
     if torch.compiler.is_compiling():
-        return _stepwatch_{name}({arguments})
-    return _stepwatch_told_{name}({arguments})
-"""
+        return _original(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
+    return _told(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 class WatchedLoss(WatchedFunction):
-    """A loss function; its listeners get it and the arguments by name, and the result.
+    """A loss function; its listeners get it, the arguments as they were given, and the result.
 
     Args:
         name: Its name in `torch.nn.functional`.
@@ -49,8 +50,13 @@ class WatchedLoss(WatchedFunction):
         self._watched: Any = getattr(F, name)
         self._signature = inspect.signature(self._watched)
         self._parameters = tuple(self._signature.parameters)
+        self._defaults = {p.name: p.default for p in self._signature.parameters.values()}
         self._input_names = self._parameters[:num_inputs]
         self._code: CodeType | None = None
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all arguments of a call by name, given or not."""
+        return {**self._defaults, **dict(zip(self._parameters, args, strict=False)), **kwargs}
 
     def inputs(self, given: Mapping[str, Any]) -> dict[int, Tensor]:
         """Return what a call compares, by the numbers that inputs of the module have."""
@@ -84,37 +90,38 @@ class WatchedLoss(WatchedFunction):
         if self._code is not None:
             return
         function = self._watched
-        original = FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__
-        )
-        names = {"name": function.__name__, "arguments": ", ".join(self._parameters)}
-        made: dict[str, Any] = {}
-        exec(_CODE.format(**names, parameters=names["arguments"]), made)  # noqa: S102
-        code = made[function.__name__].__code__
-        function.__globals__[f"_stepwatch_{function.__name__}"] = original
-        function.__globals__[f"_stepwatch_told_{function.__name__}"] = self._told(original)
-        self._code = function.__code__
+        name, code, names = function.__name__, function.__code__, function.__globals__
+        original = FunctionType(code, names, name, function.__defaults__)
+        renamed = {"_original": f"_stepwatch_{name}", "_told": f"_stepwatch_told_{name}"}
+        names[renamed["_original"]] = original
+        names[renamed["_told"]] = self._told(original)
+        own = _trampoline.__code__
+        self._code = code
+        function.__signature__ = self._signature
         # What looks for the source, as torch.jit does, finds that of the function.
-        function.__code__ = code.replace(
-            co_filename=self._code.co_filename, co_firstlineno=self._code.co_firstlineno
+        function.__code__ = own.replace(
+            co_name=name,
+            co_names=tuple(renamed.get(each, each) for each in own.co_names),
+            co_filename=code.co_filename,
+            co_firstlineno=code.co_firstlineno,
         )
 
     def _unwrap(self) -> None:
         if self._code is not None:
             self._watched.__code__ = self._code
+            del self._watched.__signature__
             self._code = None
 
     def _told(self, original: Callable[..., Any]) -> Callable[..., Any]:
         tell = uncompiled(self._tell)
-        parameters = self._parameters
 
-        def told(*args: Any) -> Any:
+        def told(*args: Any, **kwargs: Any) -> Any:
             # Tensors of other classes may call the function again, and torch.jit traces it.
             if _inside.depth or _is_tracing():
-                return original(*args)
+                return original(*args, **kwargs)
             with _inside:
-                result = original(*args)
-            tell((self, dict(zip(parameters, args, strict=True))), result)
+                result = original(*args, **kwargs)
+            tell((self, args, kwargs), result)
             return result
 
         return told
