@@ -24,6 +24,7 @@ class OwnTensors(StepRecorder):
     """A recorder that training scripts give values to."""
 
     _is_writer: bool | None  # None: not known before the first step
+    _names_losses = False  # whether the script has saved a loss under a name of its own
 
     @property
     def is_active(self) -> bool:
@@ -70,6 +71,8 @@ class OwnTensors(StepRecorder):
         Raises:
             TypeError: `tensor_name` is no string.
         """
+        losses = CollectionKeys.LOSSES
+        self._names_losses |= collections_to_write == losses or losses in collections_to_write
         if not self._accepts(tensor_name):
             return
         names = collections_to_write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
@@ -53,7 +52,7 @@ class MxnetEvents(MxnetCapture):
         self._handles: list[Any] = []
         self._passes: set[tuple[Block, Any]] = set()  # of this step: model and context
         self._is_over = False  # whether the next pass begins a step
-        self._met_loss = self._names_losses = self._awaits_update = False
+        self._met_loss = self._awaits_update = False
         self._stepped: set[int] = set()  # Trainers, in this step and in the last that any did in
         self._stepped_before: set[int] = set()
         self._is_ours: WeakKeyDictionary[Trainer, bool] = WeakKeyDictionary()
@@ -201,17 +200,6 @@ class MxnetEvents(MxnetCapture):
             self._step_is_captured()
 
     # How -----------------------------------------------------------------------------------------
-
-    def save_tensor(
-        self,
-        tensor_name: str,
-        tensor_value: Any,
-        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
-    ) -> None:
-        """Save a tensor of your own, see `OwnTensors.save_tensor`."""
-        losses = CollectionKeys.LOSSES
-        self._names_losses |= collections_to_write == losses or losses in collections_to_write
-        super().save_tensor(tensor_name, tensor_value, collections_to_write)
 
     def _end_step(self) -> None:
         if self._record is not None and self._awaits_update:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, ref
@@ -49,7 +48,7 @@ class LossCapture(TorchCapture):
         self._steps = StepBounds()
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
-        self._met_loss = self._names_losses = self._are_unnamed_too = False
+        self._met_loss = self._are_unnamed_too = False
         self._thread = 0
         self._handles: list[Any] = []
 
@@ -129,17 +128,6 @@ class LossCapture(TorchCapture):
         return any(collection.matches(name) for collection in self._due for name in wanted)
 
     # How -----------------------------------------------------------------------------------------
-
-    def save_tensor(
-        self,
-        tensor_name: str,
-        tensor_value: Any,
-        collections_to_write: str | Sequence[str] = CollectionKeys.DEFAULT,
-    ) -> None:
-        """Save a tensor of your own, see `OwnTensors.save_tensor`."""
-        losses = CollectionKeys.LOSSES
-        self._names_losses |= collections_to_write == losses or losses in collections_to_write
-        super().save_tensor(tensor_name, tensor_value, collections_to_write)
 
     def _record_loss(self, name: str, value: Tensor) -> None:
         self._names_losses = True

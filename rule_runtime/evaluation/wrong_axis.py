@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.evaluation.loss_mismatches import LossMismatch
 
 if TYPE_CHECKING:
@@ -25,11 +26,14 @@ _CLOSE: Final = 1e-3
 _FAR: Final = 0.01
 
 
-def wrong_axis_of(step: StepView, name: str, worker: str) -> LossMismatch | None:
+def wrong_axis_of(
+    step: StepView, inputs: LossInputs, name: str, worker: str
+) -> LossMismatch | None:
     """Return what is wrong with probabilities, or their logarithms, that a loss of classes gets.
 
     Args:
         step: The step.
+        inputs: The inputs of its losses.
         name: Name of the loss, `X_output_0`.
         worker: The worker.
 
@@ -37,13 +41,20 @@ def wrong_axis_of(step: StepView, name: str, worker: str) -> LossMismatch | None
         None if nothing is, or their values were not saved.
     """
     matched = _OF_CLASSES.match(name)
-    if matched is None:
+    outputs = inputs.of(name, worker, 0)
+    if matched is None or outputs is None:
+        return None
+    is_logarithm = matched["logarithms"] is not None
+    # Whole batches are not read where their extremes tell that they are no probabilities.
+    if outputs.high > (_CLOSE if is_logarithm else 1 + _CLOSE) or (
+        outputs.low < 0 and not is_logarithm
+    ):
         return None
     given = f"{name.removesuffix('_output_0')}_input_0"
     values = step.values((given,), worker).get(given)
     if values is None or values.ndim <= _CLASSES or values.dtype.kind != "f":
         return None
-    shares = np.exp(values.astype(np.float64)) if matched["logarithms"] else values
+    shares = np.exp(values.astype(np.float64)) if is_logarithm else values
     if not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1 + _CLOSE:
         return None
     of_classes = _distance_from_1(shares, _CLASSES)

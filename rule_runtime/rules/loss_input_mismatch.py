@@ -165,7 +165,7 @@ class LossInputMismatch(Rule):
             if mismatch is not None and streaks[key] >= self.patience:
                 found[at] = mismatch
             by_values = raw_overlap_of(step, inputs, name, worker, float(means[at]))
-            by_values = by_values or wrong_axis_of(step, name, worker)
+            by_values = by_values or wrong_axis_of(step, inputs, name, worker)
             if by_values is not None:
                 certain[key] = min(certain.get(key, 0) + 1, _NO_CHANCE)
                 if certain[key] >= _NO_CHANCE:
