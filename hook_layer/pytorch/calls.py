@@ -19,9 +19,10 @@ Nothing is called in a model that torch.jit traces or torch.export exports: that
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, ParamSpec
 from weakref import WeakValueDictionary, ref
 
@@ -33,6 +34,7 @@ from hook_layer.pytorch.values import own_shard
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [
+    "Arguments",
     "ModuleCall",
     "ModuleCallback",
     "optimizer_call",
@@ -53,6 +55,13 @@ with torch.inference_mode(mode=False):
 # New in torch 2.7; torch.export of before is not told from torch.compile.
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _is_exporting: Final = getattr(torch.compiler, "is_exporting", lambda: False)
+
+
+class Arguments(tuple[Any, ...]):  # noqa: SLOT001 - tuples have no slots
+    """Inputs of a module: those by position, and behind them those by keyword."""
+
+    keywords: Mapping[str, Any] = MappingProxyType({})
+    """Those by keyword."""
 
 
 class ModuleCall:
@@ -83,17 +92,17 @@ class ModuleCall:
         self, _: nn.Module, inputs: Any, keywords: dict[str, Any], outputs: Any = None
     ) -> None:
         """Do what torch wants of a hook that is registered `with_kwargs`; it changes nothing."""
-        if keywords:
-            inputs = (*inputs, *keywords.values())
         if torch.compiler.is_compiling():
             if not _is_exporting():
                 _at_compilation(self._key)
                 with_grad = torch.is_grad_enabled()  # is off wherever a compiled graph runs
-                values = (inputs, outputs)
+                values = ((*inputs, *keywords.values()), outputs)
                 detached = [[own_shard(t).detach() for t in tensors_in(v)] for v in values]
                 torch.ops.stepwatch.module_called(_TOKEN, self._key, with_grad, *detached)
         elif not _is_tracing():
-            self._run(inputs, outputs, compiles=_compiler() is not None)
+            arguments = Arguments((*inputs, *keywords.values()))
+            arguments.keywords = keywords
+            self._run(arguments, outputs, compiles=_compiler() is not None)
 
     def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
         """Call the method, if its owner is still there.

@@ -25,8 +25,9 @@ from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
-from hook_layer.pytorch.calls import ModuleCall, tensors_in
+from hook_layer.pytorch.calls import Arguments, ModuleCall, tensors_in
 from hook_layer.pytorch.events import TorchEvents
+from hook_layer.pytorch.loss_shares import mean_of_share
 from hook_layer.pytorch.told_steps import ModeOfPass, ToldSteps
 
 __all__ = ["TrainerEvents"]
@@ -208,7 +209,7 @@ class TrainerEvents(TorchEvents):
             self._agreement.begin_step()
 
     @guarded("losses")
-    def _on_outputs(self, model: nn.Module, _: Any, outputs: Any) -> None:
+    def _on_outputs(self, model: nn.Module, inputs: Any, outputs: Any) -> None:
         """Capture the loss that a model returns as `{RootClass}_loss_output_{i}`."""
         if not self._due or self._steps.is_aside:
             return
@@ -217,6 +218,8 @@ class TrainerEvents(TorchEvents):
         has_name = not isinstance(outputs, dict) or outputs.get("loss") is not None
         if first is not None and first.ndim == 0 and has_name:
             name = f"{self._registered.models[model]}_loss_output_"
+            if isinstance(inputs, Arguments):
+                first = mean_of_share(model, first, inputs.keywords)
             self._capture_all(self._numbered(name, first), member_of=(CollectionKeys.LOSSES,))
 
     @guarded("steps")

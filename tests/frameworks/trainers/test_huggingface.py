@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 from pathlib import Path
@@ -12,6 +13,8 @@ import torch
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
     Trainer,
     TrainerCallback,
     TrainingArguments,
@@ -67,10 +70,24 @@ def examples(num: int) -> list[dict[str, torch.Tensor]]:
     ]
 
 
-def trainer(folder: Path, *callbacks: Any, kind: Any = Trainer, **arguments: Any) -> Any:
+def masked_text(num_hidden: int) -> dict[str, torch.Tensor]:
+    words = torch.randint(0, 30, (6,), generator=torch.Generator().manual_seed(num_hidden))
+    labels = words.clone()
+    labels[:num_hidden] = -100
+    return {"input_ids": words, "labels": labels}
+
+
+def trainer(
+    folder: Path,
+    *callbacks: Any,
+    kind: Any = Trainer,
+    model: Any = None,
+    train_dataset: Any = None,
+    **arguments: Any,
+) -> Any:
     torch.manual_seed(0)
     return kind(
-        BertForSequenceClassification(TINY),
+        model or BertForSequenceClassification(TINY),
         TrainingArguments(
             str(folder),
             **{
@@ -86,7 +103,7 @@ def trainer(folder: Path, *callbacks: Any, kind: Any = Trainer, **arguments: Any
                 **arguments,
             },
         ),
-        train_dataset=examples(16),
+        train_dataset=train_dataset or examples(16),
         eval_dataset=examples(8),
         callbacks=list(callbacks),
     )
@@ -184,6 +201,47 @@ def test_accumulated_gradients_are_one_step(trial: WrittenTrial, folder: Path) -
         gradient = values[f"gradient/{MODEL}_classifier.weight"]
         assert float(abs(gradient).sum()) == pytest.approx(seen[step], rel=1e-5)
         assert {"Loss_output_0", "Loss_output_1"} <= values.keys()
+
+
+class KeepsBatches(Trainer):
+    """Keeps what the model is called with."""
+
+    batches: list[dict[str, Any]]
+
+    def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.batches.append({name: tensor.clone() for name, tensor in inputs.items()})
+        return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_shares_of_an_accumulated_batch_are_saved_as_means(
+    trial: WrittenTrial, folder: Path, compiles: bool
+) -> None:
+    callback = watching(trial)
+    torch.manual_seed(0)
+    size = {"n_embd": 8, "n_layer": 1, "n_head": 1, "bos_token_id": 0, "eos_token_id": 0}
+    without = dict.fromkeys(["resid_pdrop", "embd_pdrop", "attn_pdrop"], 0.0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=30, n_positions=6, **size, **without))
+    untrained = copy.deepcopy(model)
+    runner = trainer(
+        folder,
+        callback,
+        kind=KeepsBatches,
+        model=model,
+        train_dataset=[masked_text(num_hidden) for num_hidden in (0, 1, 2, 3, 4, 0, 1, 5)],
+        gradient_accumulation_steps=2,
+        max_steps=1,
+        torch_compile_backend="aot_eager" if compiles else None,
+    )
+    runner.batches = []
+    runner.train()
+    callback.close()
+    means = [untrained(**batch).loss.item() for batch in runner.batches]
+    values = trial.values(0)
+    saved = [float(values[f"GPT2LMHeadModel_loss_output_{i}"]) for i in range(2)]
+    assert saved == pytest.approx(means, rel=1e-5)
+    shares = [float(values[f"Loss_output_{i}"]) for i in range(2)]
+    assert all(share < 0.8 * mean for share, mean in zip(shares, means, strict=True))
 
 
 def test_a_loss_of_the_scripts_own(trial: WrittenTrial, folder: Path) -> None:

@@ -1,0 +1,85 @@
+"""The loss of a batch that a model divided by more than that batch.
+
+Where gradients are accumulated, a Hugging Face `Trainer` tells the model how many targets all
+batches of the step have, `num_items_in_batch`, and its loss is the sum over one of them divided by
+that number: a share, so that the shares of a step add up to a mean. In evaluation the same model
+returns means. To be compared, a share has to be made the mean that it is a part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+__all__ = ["mean_of_share"]
+
+_IGNORED: Final = -100
+_SHIFTS_LABELS: Final = "ForCausalLMLoss"
+_MOST_NODES: Final = 8
+_COMPILED: Final = "CompiledFunctionBackward"
+
+
+def mean_of_share(model: nn.Module, loss: Tensor, keywords: Mapping[str, Any]) -> Tensor:
+    """Return the mean loss [] over the targets that a batch itself has.
+
+    Args:
+        model: The model that computed the loss.
+        loss: The loss [] that it returned.
+        keywords: What it was called with by name.
+
+    Returns:
+        The loss as it is, unless it was divided by the number of targets of more batches.
+    """
+    told: Any = keywords.get("num_items_in_batch")
+    if not _is_number(told):
+        return loss
+    is_causal = _name_of_loss(model) == _SHIFTS_LABELS
+    targets = _targets(keywords, is_shifted=is_causal)
+    if targets is None or not _is_divided(loss, told, if_compiled=is_causal):
+        return loss
+    own = targets.ne(_IGNORED).sum().clamp(min=1)  # a batch without targets has a loss of 0
+    mean: Tensor = loss.detach() * told / own
+    return mean
+
+
+def _name_of_loss(model: nn.Module) -> str | None:
+    return getattr(getattr(model, "loss_function", None), "__name__", None)
+
+
+def _targets(keywords: Mapping[str, Any], *, is_shifted: bool) -> Tensor | None:
+    shifted, labels = keywords.get("shift_labels"), keywords.get("labels")
+    if is_shifted and isinstance(shifted, Tensor):
+        return shifted
+    if not isinstance(labels, Tensor):
+        return None
+    # The first word is predicted from none ahead of it, and is no target.
+    return labels[..., 1:] if is_shifted else labels
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) or (isinstance(value, Tensor) and value.numel() == 1)
+
+
+def _is_divided(loss: Tensor, told: Any, *, if_compiled: bool) -> bool:
+    """Tell whether the number of targets has a part in the loss: some models ignore it."""
+    waiting = [loss.grad_fn]
+    with suppress(AttributeError, RuntimeError):  # what torch keeps, and how, differs by version
+        for _ in range(_MOST_NODES):
+            node: Any = waiting.pop(0) if waiting else None
+            if node is None:
+                continue
+            if node.name().startswith(_COMPILED):
+                return if_compiled
+            if node.name() == "DivBackward0" and _is_same(node._saved_other, told):  # noqa: SLF001
+                return True
+            waiting += [following for following, _ in node.next_functions]
+    return False
+
+
+def _is_same(divisor: Tensor, told: Any) -> bool:
+    if isinstance(told, Tensor) and told.device == divisor.device:
+        return told.data_ptr() == divisor.data_ptr()  # to compare values would wait for a GPU
+    return bool(float(divisor) == float(told))
