@@ -84,7 +84,7 @@ class HookLifecycle(ResumableHook):
             self._look_for_checkpoint()
             self._save_pending()
             self._closed = True
-            self._detach()
+            self._let_go()
         if self._process_end is not None:
             self._process_end.cancel()
         if self.failures.errors:
@@ -93,6 +93,12 @@ class HookLifecycle(ResumableHook):
         on_termination.forget(self)
         self._claim.release()
         self._close_s = time.perf_counter() - started
+
+    def _let_go(self) -> None:
+        try:
+            self._detach()
+        except Exception as error:  # noqa: BLE001 - the training is not to suffer from it
+            self.failures.failed("close", error)
 
     def __del__(self) -> None:
         # No lock may be taken here, and nothing waited for: the process's end does the rest.

@@ -53,7 +53,8 @@ class RegisteredModules:
                     f"part of this {name} was registered before, the {self.models[part]}: each "
                     f"forward pass would be two steps; register the {name} alone"
                 )
-        self.names.update({part: _plain(path) for path, part in model.named_modules()})
+        parts = ((path, part) for path, part in model.named_modules() if _is_a_key(part))
+        self.names.update({part: _plain(path) for path, part in parts})
         self.names[model] = self.names[module] = self.models[model] = name
         return model
 
@@ -111,6 +112,11 @@ class RegisteredModules:
             for module, name in self.names.items()
             if module not in self.losses and _unwrapped(module) is module and is_wanted(name)
         }
+
+
+def _is_a_key(module: nn.Module) -> bool:
+    # That of torchmetrics changes with what a metric has counted: it would never be found again.
+    return type(module).__hash__ is nn.Module.__hash__
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

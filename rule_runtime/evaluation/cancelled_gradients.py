@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cancelled_biases"]
 
-_BIAS: Final = ".bias"
-_WEIGHT: Final = ".weight"
+_WEIGHT_OF: Final = {".bias": ".weight", "_bias": "_weight", "/biasGrad": "/kernelGrad"}
+"""How weights are called beside their biases: in torch, in MXNet, and in Keras."""
 _ROUNDING: Final = 1e-3
 """Largest size of a sum that cancelled out, relative to the gradient of the weight."""
 
@@ -30,9 +30,9 @@ def cancelled_biases(
 ) -> npt.NDArray[np.bool_]:
     """Tell which rows are gradients of biases that cancel out by construction [R].
 
-    A row is one if it is called `<layer>.bias`, the gradient of `<layer>.weight` of the same worker
-    is not smaller than `least`, the bias fits to that weight, as far as shapes are known, and its
-    gradient is less than a thousandth of the weight's.
+    A row is one if it is called `<layer>.bias` (or as MXNet and Keras call it), the gradient of
+    `<layer>.weight` of the same worker is not smaller than `least`, the bias fits to that weight,
+    as far as shapes are known, and its gradient is less than a thousandth of the weight's.
 
     Args:
         rows: Rows with all gradients of the step.
@@ -44,18 +44,24 @@ def cancelled_biases(
     shapes = rows.shapes
     cancelled = np.zeros(len(rows), dtype=np.bool_)
     for (name, worker), at in where.items():
-        if not name.endswith(_BIAS):
-            continue
-        weight = where.get((name.removesuffix(_BIAS) + _WEIGHT, worker))
+        weight = where.get((_weight_of(name) or "", worker))
         if weight is not None and _fits(shapes[at], shapes[weight]):
             is_small = sizes[at] <= _ROUNDING * sizes[weight]
             cancelled[at] = sizes[weight] >= least and is_small
     return cancelled
 
 
+def _weight_of(name: str) -> str | None:
+    """Return what the weight beside a bias is called; None if this is no bias."""
+    for bias, weight in _WEIGHT_OF.items():
+        if name.endswith(bias):
+            return name.removesuffix(bias) + weight
+    return None
+
+
 def _fits(bias: tuple[int, ...] | None, weight: tuple[int, ...] | None) -> bool:
     """Tell whether a layer with such a weight has such a bias: one number for each output."""
     if bias is None or weight is None:
         return True
-    # A transposed convolution has its outputs on the second axis.
-    return len(bias) == 1 and len(weight) > 1 and bias[0] in weight[:2]
+    # A transposed convolution has its outputs on the second axis, one of Keras on the last.
+    return len(bias) == 1 and len(weight) > 1 and bias[0] in (*weight[:2], weight[-1])

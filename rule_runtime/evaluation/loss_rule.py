@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class LossRule(Rule):
     measure: ClassVar[str]
     remedy: ClassVar[str]
     num_first: ClassVar[int] = 5
+    why_left_out: ClassVar[str] = ""
 
     collections = (CollectionConfig("losses", {"save_interval": "10"}),)
 
@@ -118,6 +120,15 @@ class LossRule(Rule):
         """
         return int(step.mode_step - memory["begin"])
 
+    def left_out(self, step: StepView, losses: Collection[Series]) -> AbstractSet[Series]:  # noqa: ARG002
+        """Return the losses of a step of which nothing is to be judged.
+
+        Args:
+            step: What was saved at the step.
+            losses: Names and workers of its losses of training.
+        """
+        return frozenset()
+
     def check(self, step: StepView, memory: Memory) -> Outcome:
         """Add the losses of the step to those seen before, and judge each of them.
 
@@ -129,12 +140,14 @@ class LossRule(Rule):
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         rows = step.tensors(collections=("losses",))
-        if not len(rows):
-            return NotEvaluated("no loss was saved")
         means = finite_means(rows)
         present = training_losses(step, rows, means)
         if not present:
-            return NotEvaluated(f"the loss {min(rows.names)} is not finite, or none of training")
+            return NotEvaluated(_why_none(rows))
+        left_out = self.left_out(step, present)
+        present = {names: at for names, at in present.items() if names not in left_out}
+        if not present:
+            return NotApplicable(f"the loss {min(rows.names)} need not fall: {self.why_left_out}")
         numbers = {names: float(means[at]) for names, at in present.items()}
         memory.setdefault("begin", step.mode_step)
         num_steps = self.elapsed(step, memory)
@@ -196,6 +209,12 @@ class LossRule(Rule):
         if num_judged:
             return found, ""
         return found, f"only {most} of the {self.num_needed} losses needed were saved so far"
+
+
+def _why_none(rows: TensorRows) -> str:
+    if not len(rows):
+        return "no loss was saved"
+    return f"the loss {min(rows.names)} is not finite, or none of training"
 
 
 def _has_fallen(series: NumberSeries) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MissingGradient"]
 
 _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
+_TRAINED: Final = 0
 _REMEDY: Final = (
     "Look for detach(), no_grad(), .data or a conversion to numpy between this layer and the loss, "
     "for dead units behind it, and for a requires_grad that is off; if it is frozen on purpose, "
@@ -51,11 +52,12 @@ class MissingGradient(Rule):
         worker's collections file names the gradients that are to come, a weight that is not among
         them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
         initialise it (uniform, up to both ends of that distribution) and does not change: what was
-        never trained was frozen too early. And if that of the layer that is called first is among
-        them and has none, it counts however few there are: what is cut off from the loss is cut off
-        from its beginning on, while layers that are not used come later. Where the file does not,
-        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
-        all workers together, as many are followed.
+        never trained was frozen too early. A weight that had a gradient before, and has none now,
+        is left out, too: it was frozen when it was good enough. And if that of the layer that is
+        called first is among them and has none, it counts however few there are: what is cut off
+        from the loss is cut off from its beginning on, while layers that are not used come later.
+        Where the file does not, whoever freezes most of a model names it in `ignore_regex`. Of more
+        than 2,048 weights, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -91,8 +93,8 @@ class MissingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `rows`: fingerprints of at most 2,048 weights, and for how many saved steps each
-                had none.
+            memory: `rows`: fingerprints of at most 2,048 weights, 0 for those that had a gradient
+                before, and for how many saved steps each had none.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")
@@ -106,7 +108,9 @@ class MissingGradient(Rule):
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
         prints = fingerprints([weights.column(name) for name in _PRINTED])
-        bad = self._is_bad(step, weights, gradients, _moved(rows, keys, prints))
+        prints[_was_trained(rows, keys, weights, gradients)] = _TRAINED
+        excused = _moved(rows, keys, prints) | (prints == _TRAINED)
+        bad = self._is_bad(step, weights, gradients, excused)
         streaks = rows.update(keys, prints, bad)
         memory["rows"] = rows.to_json()
         found = streaks >= self.patience
@@ -138,7 +142,7 @@ class MissingGradient(Rule):
         step: StepView,
         weights: TensorRows,
         gradients: TensorRows,
-        moved: npt.NDArray[np.bool_],
+        excused: npt.NDArray[np.bool_],
     ) -> npt.NDArray[np.bool_]:
         """Tell of each weight whether it has no gradient, or one of zero, though it should."""
         # A gradient without finite elements is there all the same: NaN is no zero.
@@ -165,7 +169,7 @@ class MissingGradient(Rule):
             is_known = worker in declares and (absent & own).any()
             if few and not (is_known and _begins_without(step, weights, absent & own, own)):
                 absent &= ~own
-        bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~moved) | zero
+        bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~excused) | zero
         return bad
 
     def _is_ignored(self, step: StepView, weights: TensorRows) -> npt.NDArray[np.bool_]:
@@ -185,6 +189,22 @@ def _is_frozen(
         ],
         dtype=bool,
     )
+
+
+def _was_trained(
+    rows: RowMemory,
+    keys: npt.NDArray[np.uint32],
+    weights: TensorRows,
+    gradients: TensorRows,
+) -> npt.NDArray[np.bool_]:
+    """Tell which weights [R] have a gradient now, or had one at a saved step before."""
+    known = rows.known(keys)
+    before = [known.get(key, (None, 0))[0] == _TRAINED for key in keys.tolist()]
+    named = zip(gradients.names, gradients.workers, gradients.column("l2"), strict=True)
+    arrived = {(name, worker) for name, worker, size in named if size > 0}
+    pairs = zip(weights.names, weights.workers, strict=True)
+    now = [(f"gradient/{name}", worker) in arrived for name, worker in pairs]
+    return np.array([a or b for a, b in zip(before, now, strict=True)], dtype=bool)
 
 
 def _moved(

@@ -9,9 +9,10 @@ import numpy as np
 
 from rule_runtime.evaluation.learned_frequencies import LearnedFrequencies
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
-from rule_runtime.evaluation.outcome import IssueFound, Outcome
+from rule_runtime.evaluation.made_up_targets import of_made_up_targets
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, Outcome
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
-from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.evaluation.selection import evidence
 from rule_runtime.evaluation.unrelated_outputs import added_unrelated
 from rule_runtime.numerics.robust import noise, trend
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
@@ -84,12 +85,12 @@ class PlateauedLoss(LossRule):
         standard deviations of chance, by the permutation test, and these are 0.1 at most, so that a
         share of 1 % of the variance would show; `num_steps` have passed, the latest 20 bins have no
         downward trend, and values are not older than they lie apart. A loss of another name must
-        prove to be of their differences: embeddings are no scores.
+        prove to be of their differences.
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
-        several losses none is judged while one of them lies clearly below its beginning. The losses
-        of EVAL and PREDICT steps and of other data sets than `train` are not judged, nor are
-        metrics that should grow.
+        several losses none is judged while one of them lies clearly below its beginning. Losses of
+        EVAL and PREDICT steps and of other data sets than `train` are not judged, metrics that
+        should grow neither, nor losses of 16 targets or more that are all -1, 0 or 1: adversaries.
 
     Parameters:
         num_steps: Steps after which the loss must have fallen by `min_fall_percent`.
@@ -101,9 +102,9 @@ class PlateauedLoss(LossRule):
         rate; a better initialisation; look for layers without gradient.
 
     Known false alarms:
-        Fine-tuning of a model that is good already; tasks with very little to learn; losses of
-        adversarial training; warm-ups or accumulated gradients so slow that the loss does not move
-        in the first `num_steps` steps.
+        Fine-tuning of a model that is good already; tasks with very little to learn; adversarial
+        training whose targets were not saved; warm-ups or accumulated gradients so slow that the
+        loss does not move in the first `num_steps` steps.
 
     Source:
         Stepwatch, in place of the two-point comparison of LossNotDecreasing.
@@ -122,6 +123,8 @@ class PlateauedLoss(LossRule):
     )
 
     num_first: ClassVar[int] = _NUM_BINS
+    why_left_out: ClassVar[str] = "its targets are all the same, as an adversarial training has it"
+    left_out = staticmethod(of_made_up_targets)
 
     @property
     def num_latest(self) -> int:
@@ -148,7 +151,7 @@ class PlateauedLoss(LossRule):
                 `alike`, bins in a row in which frequencies were all.
         """
         outcome = super().check(step, memory)
-        if isinstance(outcome, IssueFound) or not is_training(step):
+        if isinstance(outcome, (IssueFound, NotApplicable)):
             return outcome
         unrelated = self._unrelated(step, memory)
         if unrelated is not None:

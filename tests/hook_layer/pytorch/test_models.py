@@ -122,6 +122,56 @@ def test_a_parameter_that_is_thawed_while_training(trial: WrittenTrial) -> None:
     assert not any("gradient/Net_second" in name for name in trial.names(2))
 
 
+class CountingMetric(nn.Module):
+    """Has a hash of what it has counted, as metrics of torchmetrics have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.count))
+
+
+class Measured(Net):
+    """A model with a metric among its parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metric = CountingMetric()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.metric(super().forward(x))
+        return result
+
+
+def test_a_part_whose_hash_changes(trial: WrittenTrial) -> None:
+    hook, net = make_hook(trial, include_regex=[".*_output"]), Measured()
+    hook.register_module(net)
+    for _ in range(3):
+        square(net(torch.ones(2, 3))).backward()
+    hook.close()
+    assert not hook.report().errors
+    assert {"first_output_0", "gradient/Measured_first.weight"} <= trial.names(2)
+    assert not net.metric._forward_hooks
+
+
+def test_a_hook_that_cannot_let_go_of_a_model_ends_all_the_same(
+    trial: WrittenTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook, net = make_hook(trial), Net()
+    hook.register_module(net)
+    square(net(torch.ones(2, 3))).backward()
+    monkeypatch.setattr(hook._modules, "stop", lambda: {}["gone"])
+    hook.close()
+    assert hook.report().errors == {"close": 1}
+    assert trial.end_marker() is not None
+
+
 def test_shared_weights(trial: WrittenTrial) -> None:
     hook, net = make_hook(trial), nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
     net[2].weight = net[0].weight

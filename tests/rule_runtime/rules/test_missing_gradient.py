@@ -169,3 +169,15 @@ def test_what_was_frozen_before_it_was_ever_trained(frozen: Any) -> None:
 )
 def test_what_was_trained_may_be_frozen(frozen: Any) -> None:
     assert not found_at(MissingGradient(), frozen_run(frozen))
+
+
+def test_what_had_a_gradient_may_be_frozen_later() -> None:
+    """As the body of a model is, of which adapters are trained from then on."""
+    trial = TrialBuilder()
+    ones = np.ones(3)
+    for step in range(40):
+        gradients = {"gradient/Net_a.weight": ones} if step < 12 else {}
+        weights = {"Net_a.weight": ones * min(step, 12), "Net_b.weight": ones * step}
+        trial.step(step, weights | gradients | {"gradient/Net_b.weight": ones})
+    assert not found_at(MissingGradient(), trial)
+    assert found_at(MissingGradient(), run(num_steps=40, b=1.0))

@@ -153,3 +153,20 @@ def test_each_column_of_labels_has_its_own_frequency(
         trial.step(5 * at, {**tensors, **beside}, mode_step=5 * at)
     found = [step for step in found_at(PlateauedLoss(), trial) if step >= 150]
     assert bool(found) is is_found
+
+
+@pytest.mark.parametrize(("num_alike", "is_found"), [(1, True), (64, False)])
+def test_targets_that_a_script_makes_up_have_no_frequencies(
+    num_alike: int, *, is_found: bool
+) -> None:
+    """As a discriminator's: all are real in one pass, and none is in another."""
+    random, trial = np.random.default_rng(0), TrialBuilder()
+    for step in range(0, 300, 5):
+        targets = random.integers(2, size=(64 // num_alike, 1)).repeat(num_alike, axis=1).ravel()
+        tensors = {
+            "BCELoss_input_0": np.full(64, 0.5) + 0.01 * random.normal(size=64),
+            "BCELoss_input_1": targets.astype(np.float32),
+            "BCELoss_output_0": np.float64(np.log(2) + 0.001 * random.normal()),
+        }
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
+    assert bool(found_at(PlateauedLoss(), trial)) == is_found

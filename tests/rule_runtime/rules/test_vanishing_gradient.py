@@ -130,6 +130,19 @@ def test_a_bias_whose_gradient_cancels_out_by_construction_is_no_issue() -> None
     assert isinstance(layer(0.0, 1e-3, (3, 4, 3, 3)), Passed)  # a transposed convolution
 
 
+@pytest.mark.parametrize(
+    ("bias", "kernel", "shape"),
+    [
+        ("gradients__conv2d/biasGrad", "gradients__conv2d/kernelGrad", (3, 3, 1, 4)),
+        ("gradient__conv0_bias", "gradient__conv0_weight", (4, 1, 3, 3)),
+    ],
+)
+def test_such_a_bias_of_keras_and_mxnet(bias: str, kernel: str, shape: tuple[int, ...]) -> None:
+    small = np.full(4, 1e-10)
+    assert isinstance(outcome_of(**{bias: small, kernel: np.full(shape, 1e-3)}), Passed)
+    assert isinstance(outcome_of(**{bias: small, kernel: np.full(shape, 1e-9)}), IssueFound)
+
+
 def test_a_bias_is_an_issue_where_that_is_not_the_reason() -> None:
     assert isinstance(layer(1e-10, 1e-9), IssueFound)  # nothing arrives at the layer
     assert isinstance(layer(5e-8, 2e-6), IssueFound)  # small, but no mere rounding

@@ -1,0 +1,1 @@
+"""Healthy trainings as tutorials show them, run unchanged: whom do the rules accuse?"""

@@ -1,0 +1,37 @@
+"""Losses of targets that a script made up, as those of an adversarial training."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.evaluation.loss_inputs import LossInputs
+
+if TYPE_CHECKING:
+    from rule_runtime.numerics.series_memory import Series
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["of_made_up_targets"]
+
+_MADE_UP: Final = (-1.0, 0.0, 1.0)
+_FEWEST: Final = 16
+"""Of fewer targets of a batch all are often the same by chance."""
+
+
+def of_made_up_targets(step: StepView, losses: Collection[Series]) -> frozenset[Series]:
+    """Return the losses of a step whose targets are all -1, all 0 or all 1.
+
+    A script puts them in for "real" and "generated". No such loss must fall: its adversary learns,
+    too.
+
+    Args:
+        step: The step.
+        losses: Names and workers of losses.
+    """
+    inputs = LossInputs(step)
+    found = []
+    for name, worker in losses:
+        targets = inputs.of(name, worker, 1)
+        if targets is not None and targets.size >= _FEWEST and targets.low == targets.high:
+            found += [(name, worker)] if targets.low in _MADE_UP else []
+    return frozenset(found)
