@@ -20,6 +20,7 @@ PARTS: Final = (
     "fifth_held_out",
     "sixth_held_out",
     "seventh_held_out",
+    "eighth_held_out",
 )
 HEALTHY: Final = "healthy"
 

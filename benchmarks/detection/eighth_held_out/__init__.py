@@ -1,0 +1,1 @@
+"""Trainings by an eighth author, who read neither rules nor results."""
