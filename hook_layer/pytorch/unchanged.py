@@ -7,9 +7,11 @@ are modules where it computes by torch, are left to Keras's adapter.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
-without a module is known from the backward pass, as always. The mode is the model's own: TRAIN
-after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other
-modules any more.
+without a module is known from the backward pass, as always. Optimisers that train the model, and
+were made ahead of that pass, are registered: so several passes of one step, as of two inputs that
+are compared, or of accumulated gradients, are one. The mode is the model's own: TRAIN after
+`model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other modules
+any more.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import Optimizer
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
+from hook_layer.pytorch.amp import parameters_of
 
 __all__ = ["watch_unchanged"]
 
@@ -60,6 +64,7 @@ class _Search:
     def __init__(self, source: HookSource) -> None:
         self._source = source
         self._losses: WeakSet[nn.Module] = WeakSet()
+        self._optimizers: WeakSet[Optimizer] = WeakSet()
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._num_passes = 0
@@ -72,6 +77,7 @@ class _Search:
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         _call_after(_Loss, "__init__", self._on_loss_made)
+        _call_after(Optimizer, "__init__", self._optimizers.add)
         _call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
         _call_before(nn.Module, "compile", self._on_compile)
@@ -152,6 +158,10 @@ class _Search:
     def _watch(self, hook: Hook, model: nn.Module) -> None:
         self._hook, self._model = hook, ref(model)
         hook.register_module(model)
+        own = {id(parameter) for parameter in model.parameters()}
+        for optimizer in list(self._optimizers):
+            if any(id(parameter) in own for parameter in parameters_of(optimizer)):
+                hook.register_optimizer(optimizer)
         self._set_mode(model)
         for loss in list(self._losses):
             if not self._is_in_model(loss):

@@ -351,3 +351,14 @@ def test_the_first_training_of_xgboost_is_watched(
     told = json.loads(plain.stdout.splitlines()[-1])
     assert saved == pytest.approx(told[0])
     assert {"predictions", "hyperparameters/max_depth"} <= set(trial.tensor_names())
+
+
+def test_passes_of_one_step_of_the_optimiser_are_one_step(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "gradients"})
+    ended = run(["-m", "hook_layer", "--config", config, "pairs_script.py"])
+    assert ended.returncode == 0, ended.stderr
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert trial.steps() == trial.steps(mode=ModeKeys.TRAIN) == [0, 1, 2, 3, 4]
+    assert trial.tensor("gradient/Linear_weight").steps() == [0, 1, 2, 3, 4]
+    assert trial.tensor("Loss_output_1").steps() == [0, 1, 2, 3, 4]
+    assert "each call is a step" not in ended.stderr
