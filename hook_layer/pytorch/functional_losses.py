@@ -2,9 +2,10 @@
 
 While a step is saved the calls of torch's loss functions are kept until a backward pass begins. If
 it starts from what one of them returned, but for a constant, see `hook_layer.pytorch.loss_graph`,
-then that is the loss: not a sum of it and something else to learn, nor the product with a reward,
-of which rules could tell nothing. A constant that is not from 0 to 1, as of accumulation, must stay
-the same: the wrong sign does, a reward does not.
+then that is the loss: not the product with a reward, of which rules could tell nothing. Of a sum
+with something else to learn, as a prior or the overlap of masks, the call stands for the loss if it
+is the only one, and was a third of the sum at first. A constant that is not from 0 to 1, as of
+accumulation, must stay the same: the wrong sign does, a reward does not.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
 of its function as the one that the model was last trained by, if all but the reduction is the same;
@@ -31,6 +32,7 @@ UNNAMED: Final = "Loss"
 """Name of losses that are not the value of one function."""
 _MOST_CALLS: Final = 16
 _ROUNDING: Final = 1e-3
+_MAIN_PART: Final = 1 / 3
 _Call = tuple[WatchedLoss, Mapping[str, Any]]
 
 
@@ -85,6 +87,7 @@ class FunctionalLosses:
         self._trained_by: list[tuple[_Manner, float]] = []
         self._parts: dict[int, Tensor] = {}
         self._constants: dict[tuple[WatchedLoss, int], float] = {}
+        self._is_main: dict[tuple[WatchedLoss, int], bool] = {}
 
     def forget(self) -> None:
         """Forget the calls up to now, and let go of what they compared."""
@@ -166,6 +169,8 @@ class FunctionalLosses:
         if not parts or any(each.versions != _versions(each.loss) for each in parts):
             return None
         self._calls = calls[max(term.at for term in terms) + 1 :]
+        if terms[0].is_partial and not self._is_main_part(loss, parts, terms, scale):
+            return None
         if len(parts) > 1:
             if _is_sum(loss, parts, terms, scale):
                 pairs = zip(parts, terms, strict=True)
@@ -189,6 +194,19 @@ class FunctionalLosses:
         first = function.inputs(given).get(0)
         num_rows = 0 if first is None else (first.shape[0] if first.dim() else 1)
         return _Manner(function, place, reduction, function.options(given), num_rows)
+
+    def _is_main_part(
+        self, loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor | None
+    ) -> bool:
+        """Tell whether one number of one call stands for a loss that has other parts, too."""
+        (part, *others), (term, *_) = parts, terms
+        if others or not part.is_number or (part.manner.reduction != "mean" and term.is_multiplied):
+            return False
+        key = part.manner.function, part.manner.place
+        if key not in self._is_main:
+            whole = abs(_whole(loss, scale))
+            self._is_main[key] = float(part.loss.value) * term.constant >= _MAIN_PART * whole > 0
+        return self._is_main[key]
 
     def _may_multiply(self, manner: _Manner, constant: float) -> bool:
         """Tell whether a constant may be one, and no reward, of which each step has another one."""
@@ -228,8 +246,11 @@ def _is_sum(loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor |
     # Scripts often begin with 0.
     pairs = zip(parts, constants, strict=True)
     total = sum(float(part.loss.value) * constant for part, constant in pairs)
-    whole = float(loss.detach()) / (1.0 if scale is None else float(scale))
-    return isclose(whole, total, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    return isclose(_whole(loss, scale), total, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+
+
+def _whole(loss: Tensor, scale: Tensor | None) -> float:
+    return float(loss.detach()) / (1.0 if scale is None else float(scale))
 
 
 def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:

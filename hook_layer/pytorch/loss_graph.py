@@ -1,7 +1,7 @@
 """The graph of a loss that a backward pass starts from: of which calls of functions it is a sum.
 
 Behind nothing but views, copies, means and sums of elements, products with a constant, and sums and
-differences. What needs no gradient may be added.
+differences. What needs no gradient may be added, and what else there is to learn is told.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ class Term(NamedTuple):
         constant: By what it is multiplied.
         is_multiplied: Whether it is, by the script.
         is_shifted: Whether something that needs no gradient is added to the sum, 0 it may be.
+        is_partial: Whether the sum has parts that are none of the calls.
     """
 
     at: int
     constant: float
     is_multiplied: bool
     is_shifted: bool = False
+    is_partial: bool = False
 
 
 class _UnknownError(Exception):
@@ -58,7 +60,7 @@ class _UnknownError(Exception):
 
 
 def terms_of(loss: Tensor, known: Sequence[_K], scale: Tensor | None = None) -> list[Term]:
-    """Return the calls that a loss is the sum of; nothing if it is anything else, too.
+    """Return the calls that a loss is the sum of; nothing if it is no such sum.
 
     Args:
         loss: What a backward pass is about to start from, one element.
@@ -76,10 +78,10 @@ def terms_of(loss: Tensor, known: Sequence[_K], scale: Tensor | None = None) -> 
 def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
     found: list[Term] = []
     waiting = [(node, 1.0, False)]
-    is_shifted = False
+    is_shifted = is_sum = is_partial = False
     for _ in range(_MOST_NODES):
         if not waiting:
-            return [term._replace(is_shifted=is_shifted) for term in found]
+            return [each._replace(is_shifted=is_shifted, is_partial=is_partial) for each in found]
         node, constant, is_multiplied = waiting.pop()
         if node is None:
             raise _UnknownError
@@ -89,6 +91,7 @@ def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
             continue
         before = [each for each, _ in node.next_functions]
         if node.name() in _SUMS:
+            is_sum = True
             is_shifted |= None in before
             waiting += [
                 (each, constant * sign, is_multiplied or sign != 1)
@@ -96,7 +99,13 @@ def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
                 if each is not None
             ]
             continue
-        factor = _factor(node, scale)
+        try:
+            factor = _factor(node, scale)
+        except _UnknownError:
+            if not is_sum:
+                raise
+            is_partial = True
+            continue
         following = next(each for each in before if each is not None)
         waiting.append((following, constant * (factor or 1.0), is_multiplied or factor is not None))
     raise _UnknownError

@@ -163,9 +163,27 @@ def test_an_average_of_the_script_has_no_name_but_inputs(trial: WrittenTrial, lo
     assert float(values[UNNAMED]) == pytest.approx(float(own.detach()), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda o: F.cross_entropy(o, CLASSES) + 0.1 * o.square().mean(),
+        lambda o: 0.5 * o.exp().sum(1).log().mean() + F.cross_entropy(o, CLASSES) + 1,
+        lambda o: (F.cross_entropy(o, CLASSES) + 1 - o.softmax(1)[:, 0].mean()) / 4,
+    ],
+)
+def test_the_main_part_of_a_sum_stands_for_it(trial: WrittenTrial, loss: Graph) -> None:
+    values = saved(trial, loss)
+    assert set(values) == names_of("CrossEntropyLoss")
+    own = F.cross_entropy(make_net(None)(X), CLASSES)
+    assert float(values["CrossEntropyLoss_output_0"]) == pytest.approx(float(own), rel=1e-6)
+
+
 OTHERS = [
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
-    lambda o: F.cross_entropy(o, CLASSES) + o.square().mean(),
+    lambda o: F.cross_entropy(o, CLASSES) + 100 * o.square().mean(),
+    lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS) + o.square().mean(),
+    lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4 + 0.01 * o.square().mean(),
+    lambda o: o.square().mean() - F.cross_entropy(o, CLASSES),
     lambda o: F.cross_entropy(o, CLASSES) / torch.tensor(0.0),
     lambda o: 1 / F.cross_entropy(o, CLASSES),
     lambda o: F.cross_entropy(o, CLASSES) * o.mean().exp(),

@@ -85,7 +85,10 @@ def test_validation_computes_the_same_with_a_hook(trial: WrittenTrial) -> None:
     ("training", "validation"),
     [
         (lambda o: F.cross_entropy(o, CLASSES), lambda o: F.mse_loss(o, NUMBERS)),
-        (lambda o: F.cross_entropy(o, CLASSES) + o.sum(), lambda o: F.cross_entropy(o, CLASSES)),
+        (
+            lambda o: F.cross_entropy(o, CLASSES) + 99 * o.exp().sum(),
+            lambda o: F.cross_entropy(o, CLASSES),
+        ),
         (lambda o: F.cross_entropy(o, CLASSES) * 0, lambda o: F.cross_entropy(o, CLASSES)),
         (
             lambda o: F.cross_entropy(o, CLASSES),

@@ -38,7 +38,7 @@ def trial_of(steps: Iterable[SavedStep]) -> TrialBuilder:
 
 
 HEALTHY = [(2.3, 2.2), (1.0, 1.1), (0.5, 0.6), (0.2, 0.4), (0.1, 0.4)]
-LEAKING = [(2.3, 1.0), (0.2, 0.003), (0.003, 0.002), (0.001, 0.001), (0.001, 0.001)]
+LEAKING = [(2.3, 1.0), (0.2, 0.0008), (0.0008, 0.0005), (0.0002, 0.0002), (0.0002, 0.0002)]
 
 
 class TestSuspiciouslyGoodContract(RuleContract):
@@ -57,20 +57,20 @@ def test_fires_behind_the_second_pass_that_is_too_good() -> None:
     assert found_at(SuspiciouslyGood(), trial) == [29, 39, 49]
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
     assert found.evidence.mode == "EVAL"
-    assert found.evidence.value == pytest.approx(0.002)
-    assert found.evidence.threshold == pytest.approx(0.0046)
-    assert "of validation is 0.002, below 0.0046" in found.evidence.sentence
+    assert found.evidence.value == pytest.approx(0.0005)
+    assert found.evidence.threshold == pytest.approx(0.00115)
+    assert "of validation is 0.0005, below 0.00115" in found.evidence.sentence
     assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 19
 
 
 def test_validation_behind_training_is_as_it_should_be() -> None:
-    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.001, 0.0016)] * 5)))
-    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.001, 0.0014)] * 5)))
+    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0008)] * 5)))
+    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0007)] * 5)))
 
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [(LOSS, 0.002), ("L1Loss_output_0", 0.0), ("MSELoss_output_0", 0.0)],
+    [(LOSS, 0.0005), ("L1Loss_output_0", 0.0), ("MSELoss_output_0", 0.0)],
 )
 def test_distances_have_no_limit(name: str, limit: float) -> None:
     for factor, fires in ((0.99, limit > 0), (1.01, False)):
@@ -111,7 +111,7 @@ def test_more_losses_than_can_be_followed_do_not_break_it() -> None:
     trial = TrialBuilder()
     for step in range(30):
         mode = ModeKeys.EVAL if step % 2 else ModeKeys.TRAIN
-        losses = {f"{at:02d}_loss_output_0": [1.0 if step < 2 else 0.001] for at in range(40)}
+        losses = {f"{at:02d}_loss_output_0": [1.0 if step < 2 else 0.0001] for at in range(40)}
         trial.step(step, losses, mode=mode)
     assert found_at(SuspiciouslyGood(), trial)
 
