@@ -4,7 +4,7 @@ While a step is saved the calls of torch's loss functions are kept until a backw
 it starts from what one of them returned, but for a constant, see `hook_layer.pytorch.loss_graph`,
 then that is the loss: not the product with a reward, of which rules could tell nothing. Of a sum
 with something else to learn, as a prior or the overlap of masks, the call stands for the loss if it
-is the only one, and was a third of the sum at first. A constant that is not from 0 to 1, as of
+is the only one, and was a fifth of the sum at first. A constant that is not from 0 to 1, as of
 accumulation, must stay the same: the wrong sign does, a reward does not.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
@@ -32,7 +32,7 @@ UNNAMED: Final = "Loss"
 """Name of losses that are not the value of one function."""
 _MOST_CALLS: Final = 16
 _ROUNDING: Final = 1e-3
-_MAIN_PART: Final = 1 / 3
+_MAIN_PART: Final = 1 / 5
 _Call = tuple[WatchedLoss, Mapping[str, Any]]
 
 

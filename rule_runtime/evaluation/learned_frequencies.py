@@ -1,4 +1,8 @@
-"""Whether a model of classes has learned more than how frequent they are."""
+"""Whether a model has learned more than one answer for all rows.
+
+For classes that is how frequent they are, and for numbers their mean, of which the mean square is
+the variance. That of each batch is what its loss is divided by: it scatters like the loss.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +35,8 @@ _NO_SHARE: Final = 0.1
 _LIKE_EVEN: Final = (0.85, 1.3)
 _MATRIX: Final = 2
 _WHOLE: Final = 1e-4
+_FAR_ABOVE: Final = 1.3
+_CONSTANT: Final = 1e-3
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 
 
@@ -45,6 +51,7 @@ class Learned(NamedTuple):
         fall: Median of the first third of the bins, minus that of the last third.
         entropy: The entropy of the labels so far; 0 if one class has nearly all.
         share: What was right in the latest 20 saved steps, of what chance leaves; 0 if not known.
+        is_of_squares: Whether the loss is a mean square, in parts of the variance of its targets.
     """
 
     row: int
@@ -54,6 +61,21 @@ class Learned(NamedTuple):
     fall: float
     entropy: float
     share: float
+    is_of_squares: bool
+
+    @property
+    def told(self) -> str:
+        """The loss, and what it is compared with, in words."""
+        if self.is_of_squares:
+            return (
+                f"is {self.loss:.3g} of the variance of its targets, which their mean would leave: "
+                "outputs tell nothing of them"
+            )
+        fall = 100 * (1 - self.loss / self.entropy)
+        return (
+            f"is {self.loss:.4g}, {fall:.3g} % below the {self.entropy:.4g} that one answer for "
+            "all rows gives: what was learned is how frequent labels are"
+        )
 
     def is_all(self, margin: float) -> bool:
         """Tell whether the frequencies of classes are all that was learned.
@@ -63,6 +85,7 @@ class Learned(NamedTuple):
         """
         return bool(
             self.entropy > 0
+            and (self.loss < _FAR_ABOVE or not self.is_of_squares)
             and self.loss > (1 - margin) * self.entropy
             and 2 * self.error < margin * self.entropy
             and (self.trend > _FALLING or self.fall < _HARDLY * margin * self.entropy)
@@ -97,7 +120,13 @@ class LearnedFrequencies:
         worker = min(of_worker)
         row = of_worker[worker]
         loss = float(finite_means(rows)[row])
-        if not math.isfinite(loss) or not self._has_counted(step, rows.names[row], worker, loss):
+        inputs = LossInputs(step)
+        is_of_squares = inputs.kind(rows.names[row], worker) is LossKind.SQUARES
+        if is_of_squares:
+            loss /= _variance(inputs.of(rows.names[row], worker, 1))
+        if not math.isfinite(loss):
+            return None
+        if not is_of_squares and not self._has_counted(step, rows.names[row], worker, loss):
             return None
         bins = BinnedMeans(memory.get("bin", {}), _BIN_STEPS)
         ended = bins.add(step.mode_step, {("", ""): loss})
@@ -113,7 +142,8 @@ class LearnedFrequencies:
         third = len(means) // 3
         fall = float(np.median(means[:third]) - np.median(means[-third:]))
         loss = float(np.median(means))
-        return Learned(row, loss, error, trend(means), fall, self._entropy(), share)
+        entropy = 1.0 if is_of_squares else self._entropy()
+        return Learned(row, loss, error, trend(means), fall, entropy, share, is_of_squares)
 
     def _has_counted(self, step: StepView, name: str, worker: str, loss: float) -> bool:
         """Add the labels of a step; tell whether the loss can be compared with their entropy."""
@@ -189,3 +219,12 @@ class LearnedFrequencies:
         if not is_known or entropy < _EVEN * math.log(len(counts)):
             return 0.0
         return entropy + (len(counts) - 1) / (2 * num_labels)
+
+
+def _variance(targets: Input | None) -> float:
+    """Return the variance of numbers, without bias; NaN if it tells nothing."""
+    if targets is None or not targets.dtype.startswith("float"):
+        return math.nan
+    if targets.size < _FEWEST_ROWS or not targets.std > _CONSTANT * abs(targets.mean):
+        return math.nan
+    return targets.std**2 * targets.size / (targets.size - 1) or math.nan

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import IssueFound
 from rule_runtime.rules.plateaued_loss import PlateauedLoss
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -170,3 +171,34 @@ def test_targets_that_a_script_makes_up_have_no_frequencies(
         }
         trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
     assert bool(found_at(PlateauedLoss(), trial)) == is_found
+
+
+@pytest.mark.parametrize(
+    ("level", "spread", "is_found"),
+    [
+        (1.0, 5.0, True),
+        (0.97, 5.0, True),
+        (0.9, 5.0, False),  # it knows something of them
+        (1.5, 5.0, False),  # of squares that are weighted, or added up
+        (1.0, 0.001, False),  # hardly anything is to be learned
+    ],
+)
+def test_the_mean_is_not_all_there_is_to_learn_of_numbers(
+    level: float, spread: float, *, is_found: bool
+) -> None:
+    """Batches scatter so much that the loss alone would not tell."""
+    random, trial = np.random.default_rng(0), TrialBuilder()
+    for step in range(0, 400, 5):
+        targets = 3 + spread * random.choice([0.2, 1.0, 3.0]) * random.normal(size=64)
+        tensors = {
+            "MSELoss_input_0": random.normal(3, 0.1, size=64).astype(np.float32),
+            "MSELoss_input_1": targets.astype(np.float32),
+            "MSELoss_output_0": level * targets.var() * (1 + 0.02 * random.normal()),
+        }
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step)
+    found = found_at(PlateauedLoss(), trial)
+    assert bool(found) is is_found
+    if is_found:
+        outcomes = trial.outcomes(PlateauedLoss())
+        outcome = next(each for each in outcomes if isinstance(each, IssueFound))
+        assert "of the variance of its targets" in outcome.evidence.sentence
