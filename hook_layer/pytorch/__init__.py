@@ -96,6 +96,7 @@ from hook_layer.guard import guarded
 from hook_layer.original_api import missing_name
 from hook_layer.original_hook import OriginalHook
 from hook_layer.pytorch.collections import DEFAULTS, Collection
+from hook_layer.pytorch.followed_steps import FollowedSteps
 from hook_layer.pytorch.trainers import TrainerEvents
 from hook_layer.reductions import ReductionConfig
 from hook_layer.report import HookReport
@@ -183,6 +184,10 @@ class Hook(OriginalHook, TrainerEvents):
             HookConfigurationError: It is no optimiser.
         """
         self._steps.add(optimizer)
+
+    def follow_optimizers(self) -> None:
+        """Make a step one of whatever optimisers train the model, see `FollowedSteps`."""
+        self._steps = FollowedSteps()
 
     def record_tensor_value(self, tensor_name: str, tensor_value: Tensor) -> None:
         """Capture the value of a functional loss, e.g. `F.mse_loss(...)`, as `<name>_output_0`."""

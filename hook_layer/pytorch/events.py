@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from weakref import ReferenceType, WeakKeyDictionary, ref
+from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 from torch.optim.optimizer import (
@@ -40,7 +40,7 @@ class TorchEvents(LossCapture):
         self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
         self._with_state: set[int] = set()
-        self._is_ours: WeakKeyDictionary[Optimizer, bool] = WeakKeyDictionary()
+        self._is_ours: dict[int, tuple[ReferenceType[Optimizer], bool]] = {}
 
     def _watch_model(self, model: nn.Module) -> None:
         for cache in (self._wanted_modules, self._nothing_due, self._is_ours):
@@ -154,7 +154,7 @@ class TorchEvents(LossCapture):
     @guarded("steps")
     def _on_optimizer_stepped(self, optimizer: Optimizer, _: bool = False) -> None:
         self._stepping = None
-        if not self._steps.by_optimizer and not self._trains_our_parameters(optimizer):
+        if not self._steps.knows_optimizers and not self._trains_our_parameters(optimizer):
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
             self._step_is_captured()
@@ -200,12 +200,15 @@ class TorchEvents(LossCapture):
             self._capture_all(state_tensors(optimizer, {id(p): name for name, p in named}))
 
     def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
-        known = self._is_ours.get(optimizer)
-        if known is None:
+        key = id(optimizer)
+        known = self._is_ours.get(key)
+        is_ours = known is not None and known[1]
+        if known is None or known[0]() is not optimizer:
             ours = {id(p) for _, p in self._registered.all_named_parameters()}
-            known = any(id(p) in ours for p in parameters_of(optimizer))
-            self._is_ours[optimizer] = known
-        return known
+            is_ours = any(id(p) in ours for p in parameters_of(optimizer))
+            # By number: optimisers of scripts may have no hash.
+            self._is_ours[key] = ref(optimizer), is_ours
+        return is_ours
 
     def _forget_models(self) -> None:
         self._gradients.unwatch()

@@ -4,8 +4,8 @@ While a step is saved the calls of torch's loss functions are kept until a backw
 it starts from what one of them returned, but for a constant, see `hook_layer.pytorch.loss_graph`,
 then that is the loss: not the product with a reward, of which rules could tell nothing. Of a sum
 with something else to learn, as a prior or the overlap of masks, the call stands for the loss if it
-is the only one, and was a fifth of the sum at first. A constant that is not from 0 to 1, as of
-accumulation, must stay the same: the wrong sign does, a reward does not.
+is the only one, was a fifth of the sum at first, and was never more than it. A constant that is not
+from 0 to 1, as of accumulation, must stay the same: the wrong sign does, a reward does not.
 
 Validation has no backward pass. There the loss is the call that has the same place among the calls
 of its function as the one that the model was last trained by, if all but the reduction is the same;
@@ -203,9 +203,10 @@ class FunctionalLosses:
         if others or not part.is_number or (part.manner.reduction != "mean" and term.is_multiplied):
             return False
         key = part.manner.function, part.manner.place
-        if key not in self._is_main:
-            whole = abs(_whole(loss, scale))
-            self._is_main[key] = float(part.loss.value) * term.constant >= _MAIN_PART * whole > 0
+        own, whole = float(part.loss.value) * term.constant, _whole(loss, scale)
+        # What may be negative, as the gain of a policy, is no prior: little of it may be the most.
+        is_most = 0 < own <= (1 + _ROUNDING) * whole
+        self._is_main[key] = self._is_main.get(key, own >= _MAIN_PART * whole) and is_most
         return self._is_main[key]
 
     def _may_multiply(self, manner: _Manner, constant: float) -> bool:

@@ -31,12 +31,14 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 
-__all__ = ["Pass", "StepBounds", "is_recomputing"]
+__all__ = ["WITHOUT_TRAINING", "Pass", "StepBounds", "is_recomputing"]
 
 logger = logging.getLogger("stepwatch")
 
-_WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
+WITHOUT_TRAINING: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
+"""Modes in which no optimiser steps."""
 _PATIENCE: Final = 10  # steps, for each registered optimiser
+_MOST_WRAPPERS: Final = 8
 _ADVISED_AFTER: Final = 5  # steps of an optimiser
 
 
@@ -71,6 +73,11 @@ class StepBounds:
         """Whether a step is one of the optimisers'."""
         return self._by_optimizer
 
+    @property
+    def knows_optimizers(self) -> bool:
+        """Whether it tells by itself which optimisers count."""
+        return self._by_optimizer
+
     def add(self, optimizer: object) -> None:
         """Make a step one of this optimiser, and of the others that were added.
 
@@ -89,9 +96,9 @@ class StepBounds:
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return what the forward pass that is about to begin is to the steps."""
-        self.is_training = mode not in _WITHOUT_TRAINING and self._can_train(model, inputs)
+        self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
         self.is_aside = False
-        if mode in _WITHOUT_TRAINING or not self._by_optimizer:
+        if mode in WITHOUT_TRAINING or not self._by_optimizer:
             self._num_passes += self.is_training
             return Pass.BEGINS
         if not self.is_training:
@@ -103,7 +110,7 @@ class StepBounds:
         """Tell whether a loss that is computed now belongs to no step."""
         if self.is_aside:
             return True
-        if mode in _WITHOUT_TRAINING or not self._by_optimizer:
+        if mode in WITHOUT_TRAINING or not self._by_optimizer:
             return False
         return not torch.is_grad_enabled()
 
@@ -220,6 +227,9 @@ def is_recomputing() -> bool:
 
 def _unwrapped(optimizer: object) -> object:
     # Lightning and Accelerate put wrappers around optimisers, whose steps torch does not see.
-    while (inner := getattr(optimizer, "optimizer", None)) is not None:
+    for _ in range(_MOST_WRAPPERS):
+        inner = getattr(optimizer, "optimizer", None)
+        if inner is optimizer or not (isinstance(inner, Optimizer) or hasattr(inner, "optimizer")):
+            break
         optimizer = inner
     return optimizer

@@ -42,6 +42,11 @@ class ToldSteps(StepBounds):
         return True
 
     @property
+    def knows_optimizers(self) -> bool:
+        """Whether it tells by itself which optimisers count: the trainer has its own."""
+        return True
+
+    @property
     def is_open(self) -> bool:
         """Whether a step goes on."""
         return self._is_open

@@ -7,9 +7,9 @@ are modules where it computes by torch, are left to Keras's adapter.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
-without a module is known from the backward pass, as always. Optimisers that train the model, and
-were made ahead of that pass, are registered: so several passes of one step, as of two inputs that
-are compared, or of accumulated gradients, are one. The mode is the model's own: TRAIN after
+without a module is known from the backward pass, as always. A step is one of the optimisers, if
+any was made ahead of that pass: so several passes of one step, as of two inputs that are compared,
+or of accumulated gradients, are one. The mode is the model's own: TRAIN after
 `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other modules
 any more.
 """
@@ -34,7 +34,6 @@ from torch.optim.optimizer import Optimizer
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.amp import parameters_of
 
 __all__ = ["watch_unchanged"]
 
@@ -64,11 +63,10 @@ class _Search:
     def __init__(self, source: HookSource) -> None:
         self._source = source
         self._losses: WeakSet[nn.Module] = WeakSet()
-        self._optimizers: WeakSet[Optimizer] = WeakSet()
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._num_passes = 0
-        self._has_passed_over = self._has_met_another = False
+        self._has_passed_over = self._has_met_another = self._has_optimizer = False
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -77,7 +75,7 @@ class _Search:
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         _call_after(_Loss, "__init__", self._on_loss_made)
-        _call_after(Optimizer, "__init__", self._optimizers.add)
+        _call_after(Optimizer, "__init__", self._on_optimizer_made)
         _call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
         _call_before(nn.Module, "compile", self._on_compile)
@@ -98,10 +96,13 @@ class _Search:
             self._try(self._look_for_model, module)
 
     def _on_loss_made(self, loss: nn.Module) -> None:
-        self._losses.add(loss)
+        self._try(self._losses.add, loss)
         # One that is made once training goes on is another training's, as in the next fold.
         if self._hook is not None and self._hook.is_active and self._handle is not None:
             self._try(self._hook.register_loss, loss)
+
+    def _on_optimizer_made(self, _: Optimizer) -> None:
+        self._has_optimizer = True
 
     def _on_mode(self, module: nn.Module) -> None:
         if self._hook is not None and module is self._model():
@@ -158,10 +159,8 @@ class _Search:
     def _watch(self, hook: Hook, model: nn.Module) -> None:
         self._hook, self._model = hook, ref(model)
         hook.register_module(model)
-        own = {id(parameter) for parameter in model.parameters()}
-        for optimizer in list(self._optimizers):
-            if any(id(parameter) in own for parameter in parameters_of(optimizer)):
-                hook.register_optimizer(optimizer)
+        if self._has_optimizer:
+            hook.follow_optimizers()
         self._set_mode(model)
         for loss in list(self._losses):
             if not self._is_in_model(loss):

@@ -35,7 +35,9 @@ _NO_SHARE: Final = 0.1
 _LIKE_EVEN: Final = (0.85, 1.3)
 _MATRIX: Final = 2
 _WHOLE: Final = 1e-4
-_FAR_ABOVE: Final = 1.3
+_FAR_ABOVE: Final = 1.1
+_GROUPED: Final = 3.0
+_FEWEST_BATCHES: Final = 5
 _CONSTANT: Final = 1e-3
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 
@@ -69,7 +71,7 @@ class Learned(NamedTuple):
         if self.is_of_squares:
             return (
                 f"is {self.loss:.3g} of the variance of its targets, which their mean would leave: "
-                "outputs tell nothing of them"
+                "outputs tell hardly anything of them"
             )
         fall = 100 * (1 - self.loss / self.entropy)
         return (
@@ -123,7 +125,7 @@ class LearnedFrequencies:
         inputs = LossInputs(step)
         is_of_squares = inputs.kind(rows.names[row], worker) is LossKind.SQUARES
         if is_of_squares:
-            loss /= _variance(inputs.of(rows.names[row], worker, 1))
+            loss /= self._variance(inputs.of(rows.names[row], worker, 1))
         if not math.isfinite(loss):
             return None
         if not is_of_squares and not self._has_counted(step, rows.names[row], worker, loss):
@@ -144,6 +146,25 @@ class LearnedFrequencies:
         loss = float(np.median(means))
         entropy = 1.0 if is_of_squares else self._entropy()
         return Learned(row, loss, error, trend(means), fall, entropy, share, is_of_squares)
+
+    def _variance(self, targets: Input | None) -> float:
+        """Return the variance of numbers, without bias; NaN if it tells nothing.
+
+        So it is where the means of batches differ more than by chance: then each is of a group of
+        its own, as of one subject, and to tell the groups apart may be all there is to learn.
+        """
+        if targets is None or not targets.dtype.startswith("float"):
+            return math.nan
+        if targets.size < _FEWEST_ROWS or not targets.std > _CONSTANT * abs(targets.mean):
+            return math.nan
+        variance = targets.std**2 * targets.size / (targets.size - 1)
+        batches = [*self._memory.get("batches", []), [targets.mean, variance / targets.size]]
+        self._memory["batches"] = batches[-_NUM_LATEST:]
+        means, by_chance = np.array(self._memory["batches"]).T
+        is_few = len(means) < _FEWEST_BATCHES
+        if is_few or float(means.var(ddof=1)) > _GROUPED * float(by_chance.mean()):
+            return math.nan
+        return variance or math.nan
 
     def _has_counted(self, step: StepView, name: str, worker: str, loss: float) -> bool:
         """Add the labels of a step; tell whether the loss can be compared with their entropy."""
@@ -219,12 +240,3 @@ class LearnedFrequencies:
         if not is_known or entropy < _EVEN * math.log(len(counts)):
             return 0.0
         return entropy + (len(counts) - 1) / (2 * num_labels)
-
-
-def _variance(targets: Input | None) -> float:
-    """Return the variance of numbers, without bias; NaN if it tells nothing."""
-    if targets is None or not targets.dtype.startswith("float"):
-        return math.nan
-    if targets.size < _FEWEST_ROWS or not targets.std > _CONSTANT * abs(targets.mean):
-        return math.nan
-    return targets.std**2 * targets.size / (targets.size - 1) or math.nan

@@ -78,7 +78,7 @@ class PlateauedLoss(LossRule):
         BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2,
         so that no class has a weight; where rows have several of them, and `labels` are these, each
         column has its own frequency. MSELoss is compared in the same way, in parts of the variance
-        of the 20 or more targets of each batch, and found from there up to 1.3 of it.
+        of the 20 or more targets of each batch, up to 1.1 of it, unless batches are of groups.
 
         Where values of outputs and targets of an only loss were saved, it is found, too, if they
         have nothing to do with each other: in the latest 3 such steps, not the first one, their

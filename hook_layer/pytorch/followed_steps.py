@@ -1,0 +1,89 @@
+"""Steps of optimisers that nobody registered, as in a script that knows nothing of the hook."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from hook_layer.format.modes import ModeKeys
+from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds
+
+__all__ = ["FollowedSteps"]
+
+_AT_FIRST: Final = 4
+_PATIENCE: Final = 8
+"""How many times the passes of the longest step before are waited for."""
+
+
+class FollowedSteps(StepBounds):
+    """Tells where steps begin and end by whatever optimiser trains the models.
+
+    A step begins with the first forward pass behind the one before, and is complete when all
+    optimisers have stepped that did in the step before, or one of them for the second time: so
+    optimisers may take turns, come later and go. Where none steps for eight times as many passes
+    as the longest step had (4 at least), each pass is a step until one does: a script may update
+    its parameters in ways that torch does not tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._longest = _AT_FIRST
+        self._num_since = 0  # passes since an optimiser completed a step
+        self._stepped_at: dict[int, int] = {}  # of these, by optimiser, in the step that is open
+        self._is_lost = False
+
+    @property
+    def by_optimizer(self) -> bool:
+        """Whether a step is one of the optimisers'."""
+        return not self._is_lost
+
+    @property
+    def knows_optimizers(self) -> bool:
+        """Whether it tells by itself which optimisers count."""
+        return False
+
+    def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
+        """Return what the forward pass that is about to begin is to the steps."""
+        self.is_training = mode not in WITHOUT_TRAINING and self._can_train(model, inputs)
+        self.is_aside = False
+        if mode in WITHOUT_TRAINING:
+            return Pass.BEGINS
+        if not self.is_training and not self._is_lost:
+            self.is_aside = True
+            return Pass.ASIDE
+        self._num_since += 1
+        self._is_lost |= self._num_since > _PATIENCE * self._longest
+        return Pass.CONTINUES if self._is_open and not self._is_lost else Pass.BEGINS
+
+    def leaves_losses_out(self, mode: ModeKeys) -> bool:
+        """Tell whether a loss that is computed now belongs to no step."""
+        if self.is_aside:
+            return True
+        return mode not in WITHOUT_TRAINING and not (self._is_lost or torch.is_grad_enabled())
+
+    def step_begins(self) -> None:
+        """Note that a step began."""
+        super().step_begins()
+        self._stepped_at.clear()
+
+    def optimizer_steps(self, optimizer: Optimizer) -> None:  # noqa: ARG002
+        """Note that an optimiser is about to step: so the pass before was one of training."""
+        self._trains_in_evaluation |= self._was_in_evaluation
+
+    def optimizer_stepped(self, optimizer: Optimizer) -> bool:
+        """Note that an optimiser of our parameters has stepped; does that complete the step?"""
+        key = id(optimizer)
+        self._stepped.add(key)
+        if not (self._is_open or self._is_lost):
+            return False
+        is_again = self._stepped_at.get(key, self._num_since) < self._num_since
+        self._stepped_at[key] = self._num_since
+        is_complete = is_again or self._is_lost or self._stepped_before <= self._stepped
+        if is_complete:
+            self._longest = max(self._longest, self._num_since)
+            self._num_since = 0
+            self._is_lost = self._is_open = False
+        return is_complete
