@@ -75,6 +75,8 @@ class TorchEvents(LossCapture):
             kind = Pass.BEGINS
         if kind is Pass.BEGINS:
             self._try_to_begin_step()
+        elif kind is Pass.BEGINS_ANEW:
+            self._begin_anew()
         if not self.is_active:
             self._warn_if_forked()
             return
@@ -93,14 +95,26 @@ class TorchEvents(LossCapture):
         self._prepare_collections()
         self._is_training_step = self._steps.is_training
         self._begin_step()
-        self._begin_capture()
         self._steps.step_begins()
-        self._num_gradients = 0
-        self._losses_begin()
-        self._with_state.clear()
+        self._begin_capture()
         stepping = None if self._stepping is None else self._stepping()
         if stepping is not None:  # a step with a closure, which the forward pass is part of
             self._capture_optimizer_state(stepping)
+
+    def _begin_capture(self) -> None:
+        super()._begin_capture()
+        self._num_gradients = 0
+        self._losses_begin()
+        self._with_state.clear()
+
+    @guarded("steps")
+    def _begin_anew(self) -> None:
+        """Let go of what was captured of this step."""
+        self._gradients.take()
+        if self._record is not None:
+            self._record.release()
+            self._record.tensors.clear()
+        self._begin_capture()
 
     @guarded("modules")
     def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
@@ -155,6 +169,7 @@ class TorchEvents(LossCapture):
     def _on_optimizer_stepped(self, optimizer: Optimizer, _: bool = False) -> None:
         self._stepping = None
         if not self._steps.knows_optimizers and not self._trains_our_parameters(optimizer):
+            self._steps.others_stepped()
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
             self._step_is_captured()

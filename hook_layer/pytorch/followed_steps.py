@@ -23,7 +23,9 @@ class FollowedSteps(StepBounds):
 
     A step begins with the first forward pass behind the one before, and is complete when all
     optimisers have stepped that did in the step before, or one of them for the second time: so
-    optimisers may take turns, come later and go. Where none steps for eight times as many passes
+    optimisers may take turns, come later and go. Passes behind which only the optimiser of another
+    model has stepped, as of an adversary, were for that one: the next pass begins the step anew.
+    Where none steps for eight times as many passes
     as the longest step had (4 at least), each pass is a step until one does: a script may update
     its parameters in ways that torch does not tell.
     """
@@ -33,7 +35,7 @@ class FollowedSteps(StepBounds):
         self._longest = _AT_FIRST
         self._num_since = 0  # passes since an optimiser completed a step
         self._stepped_at: dict[int, int] = {}  # of these, by optimiser, in the step that is open
-        self._is_lost = False
+        self._is_lost = self._were_for_others = False
 
     @property
     def by_optimizer(self) -> bool:
@@ -54,6 +56,10 @@ class FollowedSteps(StepBounds):
         if not self.is_training and not self._is_lost:
             self.is_aside = True
             return Pass.ASIDE
+        were_for_others, self._were_for_others = self._were_for_others, False
+        if were_for_others and self._is_open and not (self._is_lost or self._stepped_at):
+            self._num_since = 1
+            return Pass.BEGINS_ANEW
         self._num_since += 1
         self._is_lost |= self._num_since > _PATIENCE * self._longest
         return Pass.CONTINUES if self._is_open and not self._is_lost else Pass.BEGINS
@@ -73,10 +79,15 @@ class FollowedSteps(StepBounds):
         """Note that an optimiser is about to step: so the pass before was one of training."""
         self._trains_in_evaluation |= self._was_in_evaluation
 
+    def others_stepped(self) -> None:
+        """Note that an optimiser has stepped that trains none of our parameters."""
+        self._were_for_others = True
+
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
         """Note that an optimiser of our parameters has stepped; does that complete the step?"""
         key = id(optimizer)
         self._stepped.add(key)
+        self._were_for_others = False
         if not (self._is_open or self._is_lost):
             return False
         is_again = self._stepped_at.get(key, self._num_since) < self._num_since

@@ -43,9 +43,13 @@ _ADVISED_AFTER: Final = 5  # steps of an optimiser
 
 
 class Pass(Enum):
-    """What a forward pass is to the steps."""
+    """What a forward pass is to the steps.
+
+    `BEGINS_ANEW`: it begins the step that is open once more, for what came before was for others.
+    """
 
     BEGINS = auto()
+    BEGINS_ANEW = auto()
     CONTINUES = auto()
     ASIDE = auto()
 
@@ -77,6 +81,9 @@ class StepBounds:
     def knows_optimizers(self) -> bool:
         """Whether it tells by itself which optimisers count."""
         return self._by_optimizer
+
+    def others_stepped(self) -> None:
+        """Note that an optimiser has stepped that trains none of our parameters."""
 
     def add(self, optimizer: object) -> None:
         """Make a step one of this optimiser, and of the others that were added.

@@ -51,12 +51,12 @@ class PlateauedLoss(LossRule):
         third of them in a row is compared with the loss at the beginning: the median of the first
         third, or of the first 3 if that is larger. Until `num_steps` steps have passed it must be
         lower by a share of `min_fall_percent` that grows with the steps, from a third of them on;
-        from then on by all of it. A loss below zero is measured by its size.
+        from then on by all of it.
 
         It is quiet as well where nothing can be told: if the Mann-Kendall test finds a downward
         trend (z of -1.64 or below; not counted if the fall is less than half of what is needed and
         there is next to no noise), if the noise of neighbours makes the difference uncertain by
-        half of `min_fall_percent` or more, and if the loss changes its sign. After three times
+        half of `min_fall_percent` or more, and if the loss is below zero. After three times
         `num_steps` only the latest 30 bins need a trend if the fall is less than half of what is
         needed: from its first scores to guessing any model falls. Where weights are
         saved beside the loss, steps are counted from when their movement last grew by half (that
@@ -274,7 +274,7 @@ class PlateauedLoss(LossRule):
         windows = np.lib.stride_tricks.sliding_window_view(means, third)
         now = float(np.median(windows, axis=1).min())
         needed = min(num_steps / self.num_steps, 1.0) * self.min_fall_percent
-        if num_steps < self.num_steps / 3 or means.min() * means.max() <= 0:
+        if num_steps < self.num_steps / 3 or means.min() <= 0:
             return None
         fall = 100 * (start - now) / abs(start)
         scatter = 100 * noise(means) / abs(start)

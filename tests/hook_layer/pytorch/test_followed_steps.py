@@ -106,6 +106,33 @@ def test_one_optimizer_after_the_other(watched: Watched) -> None:
     assert max(numbers) == 2  # at each change one step is waited for in vain
 
 
+def test_passes_for_an_adversary_are_left_out(watched: Watched) -> None:
+    """Ours is a discriminator, through which a generator is trained every other time."""
+    generator = nn.Linear(3, 3)
+    others, own = sgd(generator), sgd(watched.net)
+    for step in range(4):
+        if step % 2:
+            watched.net(generator(X)).mean().backward()
+            others.step()
+            watched.net.zero_grad()
+        watched.backward(times=2)
+        own.step()
+    assert watched.numbers() == [2, 2, 2, 2]
+    values = watched.trial.values(1)
+    assert float(values["Loss_output_0"]) == float(values["Loss_output_1"])
+
+
+def test_the_optimizer_of_another_part_may_step_first(watched: Watched) -> None:
+    head = nn.Linear(2, 1)
+    both = sgd(head), sgd(watched.net)
+    for _ in range(3):
+        head(watched.net(X)).square().mean().backward()
+        for optimizer in both:
+            optimizer.step()
+    assert watched.numbers() == [1, 1, 1]
+    assert "gradient/Net_first.weight" in watched.trial.names(2)
+
+
 def test_an_optimizer_that_never_steps_is_not_waited_for(watched: Watched) -> None:
     optimizer, _ = sgd(watched.net), sgd(watched.net)
     for _ in range(3):

@@ -87,3 +87,13 @@ def test_boosted_trees_that_learn_little_are_left_alone_while_they_learn() -> No
             tensors = {"train-logloss": np.float64(0.69 - fall * step)}
             trial.step(step, tensors, mode_step=step)
         assert bool(found_at(PlateauedLoss(), trial)) is is_found
+
+
+def test_of_a_loss_below_zero_nobody_knows_how_far_it_should_fall() -> None:
+    """As of a critic, or a log-likelihood."""
+    for level, is_found in ((1.0, True), (-1.0, False)):
+        trial, random = TrialBuilder(), np.random.default_rng(0)
+        for step in range(0, 600, 5):
+            loss = np.float64(level + 0.02 * random.normal())
+            trial.step(step, {"Loss_output_0": loss}, mode_step=step)
+        assert bool(found_at(PlateauedLoss(), trial)) is is_found
