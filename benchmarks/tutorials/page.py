@@ -17,7 +17,7 @@ _HEAD = """\
 Scripts that know nothing of Stepwatch, run unchanged by `stepwatch run` with the pack `recommended`
 to their end, every {interval}th step saved. Nothing should be found.
 
-**{accused} of {runs} runs have a finding** ({names} scripts, {seeds} seeds each).
+**{accused} of {runs} runs have a finding** ({names} scripts, {seeds} of each).
 
 {table}
 """
