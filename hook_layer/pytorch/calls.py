@@ -100,9 +100,10 @@ class ModuleCall:
                 detached = [[own_shard(t).detach() for t in tensors_in(v)] for v in values]
                 torch.ops.stepwatch.module_called(_TOKEN, self._key, with_grad, *detached)
         elif not _is_tracing():
-            arguments = Arguments((*inputs, *keywords.values()))
-            arguments.keywords = keywords
-            self._run(arguments, outputs, compiles=_compiler() is not None)
+            if keywords:
+                inputs = Arguments((*inputs, *keywords.values()))
+                inputs.keywords = keywords
+            self._run(inputs, outputs, compiles=_compiler() is not None)
 
     def run(self, inputs: Any, outputs: Any, *, compiles: bool = False) -> None:
         """Call the method, if its owner is still there.

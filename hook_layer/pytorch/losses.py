@@ -11,19 +11,17 @@ from torch import Tensor, nn
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
-from hook_layer.pytorch.steps import StepBounds, is_recomputing
+from hook_layer.pytorch.steps import WITHOUT_TRAINING, StepBounds, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 
 __all__ = ["LossCapture"]
 
 _MOST_INPUTS: Final = 4
-_OF_VALIDATION: Final = (ModeKeys.EVAL, ModeKeys.PREDICT)
 
 
 @dataclass
@@ -94,7 +92,7 @@ class LossCapture(TorchCapture):
         if self._steps.is_training:
             with_inputs = self._asks_for_inputs(call[0].class_name, UNNAMED)
             self._functional.note(call, value, with_inputs=with_inputs)
-        elif self.mode in _OF_VALIDATION and not self._steps.leaves_losses_out(self.mode):
+        elif self.mode in WITHOUT_TRAINING and not self._steps.leaves_losses_out(self.mode):
             with_inputs = self._asks_for_inputs(call[0].class_name)
             found = self._functional.of_validation(call, value, with_inputs=with_inputs)
             if found is not None:

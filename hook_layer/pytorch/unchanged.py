@@ -9,9 +9,8 @@ for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
 without a module is known from the backward pass, as always. A step is one of the optimisers, if
 any was made ahead of that pass: so several passes of one step, as of two inputs that are compared,
-or of accumulated gradients, are one. The mode is the model's own: TRAIN after
-`model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at other modules
-any more.
+or of accumulated gradients, are one. The mode is the model's own: TRAIN after `model.train()`, EVAL
+after `model.eval()`. Once training goes on, nothing looks at other modules any more.
 """
 
 from __future__ import annotations
