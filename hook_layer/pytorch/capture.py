@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
+from hook_layer.pytorch.host_copy import HostCopy, new_buffer
 from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.reductions import Reduction
@@ -50,10 +51,7 @@ class BufferPool:
                 buffer = free.pop()
                 self._bytes -= buffer.nbytes
                 return buffer
-        # A buffer made in inference mode could not be written to in training, and torch has a
-        # default device that a script may set.
-        with torch.inference_mode(mode=False):
-            return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
+        return new_buffer(shape, dtype, pinned=pinned)
 
     def give_back(self, buffer: Tensor, *, pinned: bool) -> None:
         """Take a buffer back that nobody uses any more."""
@@ -69,34 +67,25 @@ class BufferPool:
 class _LargeSnapshot:
     """A copy on the host, possibly still on its way from a device."""
 
-    __slots__ = ("_buffer", "_event", "_pool", "nbytes")
+    __slots__ = ("_copy", "_is_pinned", "_pool", "nbytes")
 
     def __init__(self, value: Tensor, pool: BufferPool) -> None:
-        pinned = value.device.type == "cuda"
-        buffer = pool.take(value.shape, value.dtype, pinned=pinned)
-        buffer.copy_(value, non_blocking=pinned)
-        self.nbytes = buffer.nbytes
-        self._buffer: Tensor | None = buffer
+        self._is_pinned = value.is_cuda
         self._pool = pool
-        self._event: Any = None
-        if pinned:
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record(torch.cuda.current_stream(value.device))
+        buffer = pool.take(value.shape, value.dtype, pinned=self._is_pinned)
+        self._copy: HostCopy | None = HostCopy(value, buffer)
+        self.nbytes = buffer.nbytes
 
     def array(self) -> NDArray[Any]:
-        if self._buffer is None:
+        if self._copy is None:
             raise RuntimeError("the snapshot was released")
-        if self._event is not None:
-            self._event.synchronize()
-        array: NDArray[Any] = self._buffer.numpy()
-        return array
+        return self._copy.array()
 
     def release(self) -> None:
-        buffer, self._buffer = self._buffer, None
-        if buffer is not None:
-            if self._event is not None:
-                self._event.synchronize()
-            self._pool.give_back(buffer, pinned=self._event is not None)
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.wait()
+            self._pool.give_back(copy.buffer, pinned=self._is_pinned)
 
 
 class _SmallSnapshot:

@@ -1,20 +1,22 @@
-"""The summaries of many tensors on one accelerator, in a handful of calls for all of them.
+"""The summaries of many tensors on one accelerator, without waiting for it.
 
-The flattened tensors are laid side by side. Their whole rows of `ROW` elements are reduced as one
-matrix; what is left of each tensor behind its last whole row makes a second, padded matrix. The
-rows' partial results come to the host in one copy, where they are combined in float64 by the
-formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating Formulae and a Pairwise
-Algorithm for Computing Sample Variances", 1979), so that a std never is the difference of two
-nearly equal numbers. NaN and Inf among the elements, and squares that overflow or vanish, show in
-the partial results; such tensors are summarised once more, each by itself.
+The flattened tensors are laid side by side, each filled up to whole rows of `ROW` elements, and
+reduced as one matrix in a few kernels, however many tensors there are. The rows' partial results
+are on their way to the host when training goes on; the writer's thread waits for them. It combines
+them in float64 by the formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating
+Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979), so that a std never is the
+difference of two nearly equal numbers.
 
-Shapes: T tensors, R whole rows of all of them, P = R + T rows of partial results.
+Nobody can look at an element twice, as the optimiser may have changed it by the time that the
+results arrive. So the kernels leave NaN and Inf out at once, and scale each row by a power of two,
+that neither squares nor sums overflow or vanish.
+
+Shapes: T tensors, P rows of all of them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -23,12 +25,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hook_layer.statistics import SMALLEST_SQUARED, statistics_row
+from hook_layer.pytorch.host_copy import HostCopy
+from hook_layer.statistics import statistics_row
 
-__all__ = ["ROW", "device_statistics"]
+__all__ = ["ROW", "DeviceStatistics", "device_statistics"]
 
 ROW: Final = 8192
-_MAX_ELEMENTS: Final = 1 << 25  # laid side by side at a time
+_MAX_ROWS: Final = 1024  # reduced at a time: what that needs of a device's memory is bounded
+_COLUMNS: Final = 9
 _COMPUTED_IN_FLOAT32: Final = frozenset(
     getattr(torch, name) for name in ("float16", "bfloat16", "float32", "bool", "uint8", "int8")
 )
@@ -40,159 +44,160 @@ def device_statistics(tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
     Args:
         tensors: Flat tensors [size] of real numbers or booleans, none empty.
     """
-    sizes = [tensor.numel() for tensor in tensors]
-    windows = _windows(sizes)
-    partials = torch.cat([_partials(tensors[start:stop]) for start, stop in windows])
-    host = partials.cpu().numpy().astype(np.float64)
-    rows: list[tuple[float, ...]] = []
-    position = 0
-    for start, stop in windows:
-        end = position + sum(size // ROW + 1 for size in sizes[start:stop])
-        rows += _combined(np.array(sizes[start:stop]), host[position:end])
-        position = end
-    pairs = zip(rows, tensors, strict=True)
-    return [row if _is_sound(row) else _exact_statistics(tensor) for row, tensor in pairs]
+    return DeviceStatistics(tensors).rows()
 
 
-def _partials(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the partial results of all whole rows, then of all rests, [P, 6]."""
-    device = tensors[0].device
-    mps = device.type == "mps"  # has no float64
-    work = torch.float32 if mps or tensors[0].dtype in _COMPUTED_IN_FLOAT32 else torch.float64
-    wide = torch.float32 if mps else torch.float64
-    sizes = [tensor.numel() for tensor in tensors]
-    ends = [size // ROW * ROW for size in sizes]
-    whole = [tensor[:end].view(-1, ROW) for tensor, end in zip(tensors, ends, strict=True)]
-    # Where nothing is left, the last element stands in for min and max, and counts in no sum.
-    firsts = [min(end, size - 1) for end, size in zip(ends, sizes, strict=True)]
-    rests = [tensor[first:] for tensor, first in zip(tensors, firsts, strict=True)]
-    lengths = _lengths(tuple(sizes), device)
-    present = lengths.clamp(min=1)
-    column = torch.arange(ROW, device=device)
-    index = (torch.cumsum(present, 0) - present)[:, None] + torch.minimum(
-        column, present[:, None] - 1
-    )
-    rest = torch.cat(rests).to(work)[index]
-    partials = [_reduced(rest, wide, present, column >= lengths[:, None])]
-    if any(len(rows) for rows in whole):
-        partials.insert(0, _reduced(torch.cat(whole).to(work), wide, ROW))
-    return torch.cat(partials)
+class DeviceStatistics:
+    """Statistics on their way from a device.
+
+    Args:
+        tensors: Flat tensors [size] of real numbers or booleans, of one device and type, none
+            empty. They may be changed once this is made.
+    """
+
+    __slots__ = ("_copy", "_num_rows", "_sizes")
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._sizes = [tensor.numel() for tensor in tensors]
+        self._num_rows = [-(-size // ROW) for size in self._sizes]
+        partials = [_partials(group) for group in _groups(tensors)]
+        self._copy = HostCopy(partials[0] if len(partials) == 1 else torch.cat(partials))
+
+    def rows(self) -> list[tuple[float, ...]]:
+        """Return the statistics, a row for each tensor; waits for the device."""
+        partials = self._copy.array().astype(np.float64)
+        return _combined(self._sizes, self._num_rows, partials)
+
+
+def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Divide the tensors' elements, in their order, into lists of at most `_MAX_ROWS` rows."""
+    group: list[Tensor] = []
+    free = _MAX_ROWS
+    for tensor in tensors:
+        start, size = 0, tensor.numel()
+        while start < size:
+            stop = min(size, start + free * ROW)
+            group.append(tensor if stop - start == size else tensor[start:stop])
+            free -= -(-(stop - start) // ROW)
+            start = stop
+            if not free:
+                yield group
+                group, free = [], _MAX_ROWS
+    if group:
+        yield group
+
+
+def _partials(parts: Sequence[Tensor]) -> Tensor:
+    """Return the partial results of all rows, [P, 10]."""
+    first = parts[0]
+    sizes = tuple(part.numel() for part in parts)
+    mps = first.device.type == "mps"  # has no float64
+    work = torch.float32 if mps or first.dtype in _COMPUTED_IN_FLOAT32 else torch.float64
+    if len(parts) == 1 and (sizes[0] <= ROW or sizes[0] % ROW == 0):
+        return _reduced(first.to(work).view(-1, min(sizes[0], ROW)), None)
+    filling, lengths, columns = _layout(sizes, first.device, first.dtype)
+    pieces = [piece for pair in zip(parts, filling, strict=True) for piece in pair]
+    return _reduced(torch.cat(pieces).to(work).view(-1, ROW), columns < lengths)
 
 
 @lru_cache(maxsize=64)
-def _lengths(sizes: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return how many elements are left of each tensor behind its whole rows, [T]."""
-    with torch.inference_mode(mode=False):  # used again, possibly in training
-        return (torch.tensor(sizes, device="cpu") % ROW).to(device)
-
-
-def _reduced(
-    values: Tensor, wide: torch.dtype, lengths: Tensor | int, padding: Tensor | None = None
-) -> Tensor:
-    """Return the partial results of the rows of a matrix, which is written to.
-
-    Args:
-        values: The elements, [rows, ROW].
-        wide: Type of the results.
-        lengths: How many elements of a row count.
-        padding: Those that do not.
+def _layout(
+    sizes: tuple[int, ...], device: torch.device, dtype: torch.dtype
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return how tensors are laid side by side.
 
     Returns:
-        Min, max, sum, l1, the value near the mean from which deviations are measured, and the sum
-        of their squares, [rows, 6].
+        For each tensor zeros [up to ROW - 1] that fill it up to whole rows; how many elements of
+        each row are its tensor's, [P, 1]; the numbers of the elements of a row, [ROW].
     """
-    low, high = torch.aminmax(values, dim=1)
-    if padding is not None:
-        values.masked_fill_(padding, 0)
-    total = values.sum(dim=1, dtype=wide)
-    absolute = values.abs().sum(dim=1)
-    center = (total / lengths).to(values.dtype)
-    values.sub_(center[:, None])
-    if padding is not None:
-        values.masked_fill_(padding, 0)
-    columns = [low, high, total, absolute, center, values.square_().sum(dim=1)]
-    return torch.stack([column.to(wide) for column in columns], dim=1)
+    lasts = [(size - 1) % ROW + 1 for size in sizes]
+    lengths: list[int] = []
+    for size, last in zip(sizes, lasts, strict=True):
+        lengths += [ROW] * ((size - 1) // ROW) + [last]
+    with torch.inference_mode(mode=False):  # used again, possibly in training
+        zeros = torch.zeros(ROW, dtype=dtype, device=device)
+        of_rows = torch.tensor(lengths, device="cpu").to(device, non_blocking=True)[:, None]
+        return [zeros[last:] for last in lasts], of_rows, torch.arange(ROW, device=device)
 
 
-def _combined(sizes: NDArray[np.int64], partials: NDArray[np.float64]) -> list[tuple[float, ...]]:
-    """Combine the partial results of tensors, whole rows before rests, to a row for each."""
-    num_whole = sizes // ROW
-    tensor_numbers = np.arange(len(sizes))
-    owners = np.concatenate([np.repeat(tensor_numbers, num_whole), tensor_numbers])
-    order = np.argsort(owners, kind="stable")
-    counts = np.concatenate([np.full(int(num_whole.sum()), ROW), sizes % ROW])[order]
-    low, high, total, absolute, center, squares = partials[order].T
-    starts = np.cumsum(num_whole + 1) - num_whole - 1
+def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
+    """Return the partial results of the rows of a matrix.
+
+    Args:
+        values: The elements, [P, up to ROW].
+        inside: Which of them count, [P, up to ROW]; None: all.
+
+    Returns:
+        Of each row the number of finite elements, that of NaN, min and max of the finite ones, and
+        a factor; and of the finite elements times this factor their sum, what is lacking from it by
+        rounding, about their mean, l1, and the sum of the squares of the deviations from that mean,
+        [P, 10].
+    """
+    work = values.dtype
+    wide = work if values.device.type == "mps" else torch.float64
+    finite = (values - values).eq_(0).bool()
+    if inside is not None:
+        finite &= inside
+    count = finite.sum(1, dtype=work)
+    num_nan = values.ne(values).sum(1, dtype=work)
+    low = values.where(finite, torch.inf).amin(1)
+    high = values.where(finite, -torch.inf).amax(1)
+    limit = 126 if work == torch.float32 else 1022
+    exponent = torch.maximum(high, -low).frexp()[1].clamp_(-limit, limit)
+    factor = exponent.neg_().to(work).exp2_()
+    scaled = values.where(finite, 0).mul_(factor[:, None])
+    absolute = scaled.abs().sum(1)
+    exact = scaled.sum(1, dtype=wide)
+    total = exact.to(work)
+    rest = (exact - total).to(work)
+    mean = total / count.clamp(min=1)
+    squared = scaled.sub_(mean[:, None]).mul_(finite).square_().sum(1)
+    columns = [count, num_nan, low, high, factor, total, rest, mean, absolute, squared]
+    return torch.stack(columns, dim=1)
+
+
+def _combined(
+    sizes: Sequence[int], num_rows: Sequence[int], partials: NDArray[np.float64]
+) -> list[tuple[float, ...]]:
+    """Combine the rows' partial results to a row of statistics for each tensor.
+
+    Args:
+        sizes: Numbers of the tensors' elements, [T].
+        num_rows: How many rows each tensor has, [T].
+        partials: What `_reduced` returns of all of them, in this order, [P, 10].
+    """
+    starts: NDArray[np.int64] = np.cumsum(num_rows) - np.array(num_rows)
+    count, num_nan, low, high, factor, total, rest, mean, absolute, squared = partials.T
+    counts, num_nans = np.add.reduceat(count, starts), np.add.reduceat(num_nan, starts)
+    lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
     with np.errstate(all="ignore"):
-        mean = np.add.reduceat(total, starts) / sizes
-        away = center - np.repeat(mean, num_whole + 1)
-        moved = squares + 2 * away * (total - counts * center) + counts * np.square(away)
-        variance = np.maximum(np.add.reduceat(np.where(counts, moved, 0), starts), 0) / sizes
-        columns = [
-            np.minimum.reduceat(low, starts),
-            np.maximum.reduceat(high, starts),
-            mean,
-            np.sqrt(variance),
-            np.add.reduceat(absolute, starts),
-            np.sqrt((variance + np.square(mean)) * sizes),
-        ]
-    rows = np.stack(columns, axis=1).tolist()
-    return [_row(int(size), *row) for size, row in zip(sizes, rows, strict=True)]
-
-
-def _row(size: int, *numbers: float) -> tuple[float, ...]:
-    names = ("low", "high", "mean", "std", "l1", "l2")
-    return statistics_row(size, 0, 0, **dict(zip(names, numbers, strict=True)))
-
-
-def _is_sound(row: tuple[float, ...]) -> bool:
-    """Tell whether all elements are finite, and their squares are neither Inf nor lost."""
-    magnitude = max(-row[3], row[4])
-    return all(map(math.isfinite, row)) and (magnitude == 0 or magnitude >= SMALLEST_SQUARED)
-
-
-def _exact_statistics(flat: Tensor) -> tuple[float, ...]:
-    """Return the statistics of the finite elements, [size], in float64 and three passes."""
-    if flat.device.type == "mps":  # has no float64
-        flat = flat.cpu()
-    values = flat.to(torch.float64)
-    finite = torch.isfinite(values)
-    bounds = [
-        torch.isnan(values).sum(),
-        finite.sum(),
-        torch.where(finite, values, math.inf).min(),
-        torch.where(finite, values, -math.inf).max(),
+        # In units of about the tensor's largest element nothing overflows or vanishes.
+        largest = np.maximum(np.maximum(highs, -lows), np.finfo(np.float64).tiny)
+        unit = np.exp2(np.floor(np.log2(largest)))
+        scale = 1 / factor / np.repeat(unit, num_rows)
+        means = np.add.reduceat(scale * (total + rest), starts) / counts
+        offset = scale * mean - np.repeat(means, num_rows)
+        moved = scale * (total + rest - count * mean)
+        squares = np.square(scale) * squared + offset * (2 * moved + count * offset)
+        variances = np.maximum(np.add.reduceat(squares, starts), 0) / counts
+        variances[lows == highs] = 0
+        columns = {
+            "low": lows,
+            "high": highs,
+            "mean": means * unit,
+            "std": np.sqrt(variances) * unit,
+            "l1": np.add.reduceat(scale * absolute, starts) * unit,
+            "l2": np.sqrt((variances + np.square(means)) * counts) * unit,
+        }
+    columns = {name: np.where(counts, column, np.nan) for name, column in columns.items()}
+    num_infs = np.array(sizes) - counts - num_nans
+    return [
+        statistics_row(size, int(nan), int(inf), **dict(zip(columns, row, strict=True)))
+        for size, nan, inf, *row in zip(
+            sizes,
+            num_nans,
+            num_infs,
+            *(column.tolist() for column in columns.values()),
+            strict=True,
+        )
     ]
-    num_nan, count, low, high = torch.stack([b.to(torch.float64) for b in bounds]).tolist()
-    num_inf = flat.numel() - int(num_nan) - int(count)
-    if count == 0:
-        return statistics_row(flat.numel(), int(num_nan), num_inf)
-    # Scaled, so that neither the squares of huge values overflow nor those of tiny ones vanish.
-    scale = max(abs(low), abs(high)) or 1.0
-    values = torch.where(finite, values, 0.0).div_(scale)
-    sums = [values.sum(), values.abs().sum(), values.square().sum()]
-    total, absolute, squares = torch.stack(sums).tolist()
-    mean = total / count
-    deviations = float(torch.where(finite, values - mean, 0.0).square().sum())
-    return statistics_row(
-        flat.numel(),
-        int(num_nan),
-        num_inf,
-        low=low,
-        high=high,
-        mean=mean * scale,
-        std=math.sqrt(deviations / count) * scale,
-        l1=absolute * scale,
-        l2=math.sqrt(squares) * scale,
-    )
-
-
-def _windows(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Split the tensors into runs of bounded size together."""
-    windows, start, held = [], 0, 0
-    for position, size in enumerate(sizes):
-        if position > start and held + size > _MAX_ELEMENTS:
-            windows.append((start, position))
-            start, held = position, 0
-        held += size
-    return [*windows, (start, len(sizes))]

@@ -1,8 +1,8 @@
 """The summaries of many torch tensors at once.
 
 Of tensors in the host's memory numpy computes them, in place (`hook_layer.statistics`), or later
-where a copy is made anyway. Tensors on an accelerator are reduced there, all together
-(`hook_layer.pytorch.device_statistics`).
+where a copy is made anyway. Tensors on an accelerator are reduced there, all together, and only the
+writer waits for the results (`hook_layer.pytorch.device_statistics`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,51 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
-from hook_layer.pytorch.device_statistics import device_statistics
+from hook_layer.pytorch.device_statistics import DeviceStatistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
-__all__ = ["torch_statistics"]
+__all__ = ["TorchStatistics", "torch_statistics"]
+
+
+class TorchStatistics:
+    """Statistics that are known, or come of snapshots or from devices when they are asked for.
+
+    Args:
+        entries: For each tensor its row, or its snapshot.
+        on_devices: Which tensors have theirs on the way from a device, and these.
+    """
+
+    __slots__ = ("_entries", "_known", "_on_devices")
+
+    def __init__(
+        self,
+        entries: list[tuple[float, ...] | Snapshot],
+        on_devices: Sequence[tuple[Sequence[int], DeviceStatistics]],
+    ) -> None:
+        self._entries = entries
+        self._on_devices = on_devices
+        self._known: TensorStatistics | None = None
+
+    def rows(self) -> NDArray[np.float64]:
+        """Return the statistics, [tensors, STATISTICS_COLUMNS]; waits for the devices."""
+        if self._known is None:
+            for positions, statistics in self._on_devices:
+                for position, row in zip(positions, statistics.rows(), strict=True):
+                    self._entries[position] = row
+            self._known, self._entries, self._on_devices = TensorStatistics(self._entries), [], ()
+        return self._known.rows()
 
 
 def torch_statistics(
     tensors: Sequence[Tensor], copies: Sequence[Snapshot | None] | None = None
-) -> TensorStatistics:
+) -> TorchStatistics:
     """Return the statistics of tensors as they are now, in the order of the tensors.
 
     Args:
@@ -44,11 +74,11 @@ def torch_statistics(
         else:
             flat = _flat(tensor)
             groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
+    on_devices = []
     for group in groups.values():
-        found = device_statistics([flat for _, flat in group])
-        for (position, _), row in zip(group, found, strict=True):
-            rows[position] = row
-    return TensorStatistics(rows)
+        positions, flats = zip(*group, strict=True)
+        on_devices.append((positions, DeviceStatistics(flats)))
+    return TorchStatistics(rows, on_devices)
 
 
 def _host_statistics(tensor: Tensor) -> tuple[float, ...]:

@@ -1,0 +1,52 @@
+"""Copies of tensors in the host's memory, for which nobody waits until they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["HostCopy", "new_buffer"]
+
+
+def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
+    """Return memory of the host, with any content."""
+    # A buffer made in inference mode could not be written to in training, and torch has a
+    # default device that a script may set.
+    with torch.inference_mode(mode=False):
+        return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
+
+
+class HostCopy:
+    """A copy of a tensor, possibly still on its way from a device.
+
+    Args:
+        value: A tensor apart from autograd; it may be changed or freed once this is made.
+        buffer: Where the copy goes: memory as `new_buffer` gives it, pinned for CUDA's tensors.
+    """
+
+    __slots__ = ("_event", "buffer")
+
+    def __init__(self, value: Tensor, buffer: Tensor | None = None) -> None:
+        is_cuda = value.is_cuda
+        if buffer is None:
+            buffer = new_buffer(value.shape, value.dtype, pinned=is_cuda)
+        self.buffer = buffer.copy_(value, non_blocking=is_cuda)
+        self._event: Any = None
+        if is_cuda:
+            # One that does not block would keep a core busy that a data loader may need.
+            self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            self._event.record(torch.cuda.current_stream(value.device))
+
+    def wait(self) -> None:
+        """Wait until the copy is there."""
+        if self._event is not None:
+            self._event.synchronize()
+
+    def array(self) -> NDArray[Any]:
+        """Return the elements, which share the buffer's memory; waits for the device."""
+        self.wait()
+        array: NDArray[Any] = self.buffer.numpy()
+        return array
