@@ -35,6 +35,7 @@ GROUPS = {
     "evaluator-batches": "benchmarks.evaluating:batches",
     "imports": "benchmarks.judging:imports",
     "memory": "benchmarks.reading:memory",
+    "accelerator": "benchmarks.accelerator:accelerator",
 }
 """Functions that measure some rows, given a `Scale`."""
 _QUIET = 0.1

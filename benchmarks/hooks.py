@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from benchmarks.measuring import empty
 from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig
 
-__all__ = ["Attachment", "Kind", "ours", "peers"]
+__all__ = ["Attachment", "Kind", "of_hook", "ours", "peers"]
 
 Kind: TypeAlias = Literal["statistics", "raw", "losses"]
 TENSORS = ["weights", "gradients", "biases"]
@@ -53,20 +53,23 @@ def ours(kind: Kind, folder: Path) -> Attachment:
     if kind == "statistics":
         options["reduction_config"] = ReductionConfig(save_raw_tensor=False)
     hook = Hook(folder, save_config=SaveConfig(save_interval=1), **options)
-    return _of_hook(hook, hook.flush, folder, every=1)
+    return of_hook(hook, hook.flush, folder, every=1)
 
 
-def peers(kind: Kind, folder: Path) -> dict[str, Attachment]:
-    """Return the others that can do it, by name."""
+def peers(kind: Kind, folder: Path, only: Collection[str] | None = None) -> dict[str, Attachment]:
+    """Return the others that can do it, by name; of these `only` some."""
     makers: dict[str, Callable[[Kind, Path], Attachment]] = {"smdebug": _smdebug}
     if kind == "raw":
         makers |= {"file.write": _file_write, "safetensors": _safetensors}
     else:
         makers |= {"TensorBoard": _tensorboard, "wandb": _wandb}
-    return {name: make(kind, folder / name) for name, make in makers.items()}
+    chosen = makers.keys() if only is None else makers.keys() & set(only)
+    return {name: make(kind, folder / name) for name, make in makers.items() if name in chosen}
 
 
-def _of_hook(hook: Any, settle: Callable[[], object], folder: Path, *, every: int) -> Attachment:
+def of_hook(hook: Any, settle: Callable[[], object], folder: Path, *, every: int) -> Attachment:
+    """Return what attaches a hook like ours, given what waits until it has written."""
+
     def attach(model: nn.Module, loss: nn.Module) -> None:
         hook.register_module(model)
         hook.register_loss(loss)
@@ -91,7 +94,7 @@ def _smdebug(kind: Kind, folder: Path) -> Attachment:
             reductions=["min", "max", "mean", "std"], norms=["l2"]
         )
     hook = smd.Hook(str(folder), save_config=smd.SaveConfig(save_interval=1), **options)
-    return _of_hook(hook, _nothing, folder, every=_EVERY[kind])
+    return of_hook(hook, _nothing, folder, every=_EVERY[kind])
 
 
 def _tensorboard(kind: Kind, folder: Path) -> Attachment:

@@ -58,12 +58,14 @@ class Contender:
         settle: Waits for what goes on behind the steps.
         tidy: Removes what was written.
         every: It takes part in each `every`-th round only, as it takes long.
+        finish: Waits for the steps themselves, where these only queue their work.
     """
 
     step: Callable[[], None]
     settle: Callable[[], object] = lambda: None
     tidy: Callable[[], object] = lambda: None
     every: int = 1
+    finish: Callable[[], object] = lambda: None
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -85,7 +87,12 @@ def in_turns(works: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
 
 
 def added_per_step(
-    plain: Contender, contenders: Mapping[str, Contender], *, rounds: int, steps: int
+    plain: Contender,
+    contenders: Mapping[str, Contender],
+    *,
+    rounds: int,
+    steps: int,
+    durations: list[float] | None = None,
 ) -> dict[str, tuple[Measured, Measured]]:
     """Return what contenders add to a step of the plain training: wall and CPU time, ms.
 
@@ -98,6 +105,7 @@ def added_per_step(
         contenders: Its twins with something added, by name.
         rounds: How many blocks of each.
         steps: How many steps a block has.
+        durations: Gets the wall times of the plain training's steps, ms.
     """
     for contender in (plain, *contenders.values()):
         _block(contender, _WARM_UP, ())
@@ -115,6 +123,8 @@ def added_per_step(
             )
             added[name].append((wall, cpu))
             before = after
+            if durations is not None:
+                durations.append(after[0])
     return {
         name: (Measured.of(wall for wall, _ in pairs), Measured.of(cpu for _, cpu in pairs))
         for name, pairs in added.items()
@@ -161,6 +171,7 @@ def _block(contender: Contender, steps: int, children: Sequence[Any]) -> tuple[f
     cpu, wall = _cpu_s(children), time.perf_counter()
     for _ in range(steps):
         contender.step()
+    contender.finish()
     wall = time.perf_counter() - wall
     contender.settle()
     cpu = _cpu_s(children) - cpu

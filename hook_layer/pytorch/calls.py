@@ -93,8 +93,7 @@ class ModuleCall:
     ) -> None:
         """Do what torch wants of a hook that is registered `with_kwargs`; it changes nothing."""
         if torch.compiler.is_compiling():
-            if not _is_exporting():
-                _at_compilation(self._key)
+            if _at_compilation(self._key):
                 with_grad = torch.is_grad_enabled()  # is off wherever a compiled graph runs
                 values = ((*inputs, *keywords.values()), outputs)
                 detached = [[own_shard(t).detach() for t in tensors_in(v)] for v in values]
@@ -132,6 +131,9 @@ class ModuleCall:
 
 
 def _note_compilation(key: str) -> bool:
+    """Tell the owner of a call that it is being compiled, and return whether it is to be seen."""
+    if _is_exporting():
+        return False
     call = _calls.get(key)
     if call is not None:
         call.note_compilation()
@@ -191,7 +193,7 @@ def uncompiled(function: Callable[_P, None]) -> Callable[_P, None]:
     return call
 
 
-# It is run while the graph is made, not in the graph.
+# It is run while the graph is made, not in the graph: in one, `is_exporting` of torch 2.11 is True.
 _at_compilation: Final[Callable[[str], bool]] = torch.compiler.assume_constant_result(  # type: ignore[no-untyped-call]
     _note_compilation
 )
