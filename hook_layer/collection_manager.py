@@ -41,12 +41,14 @@ class TensorPlan:
 
     Attributes:
         raw: Whether its value is.
+        raw_max_elements: Unless it has more elements than this; None: whatever it has.
         reductions: The reductions that are.
         shape: Whether its shape is.
         summaries: What TensorBoard shows of it; None: nothing.
     """
 
     raw: bool
+    raw_max_elements: int | None = None
     reductions: tuple[Reduction, ...] = ()
     shape: bool = False
     summaries: SummaryPlan | None = None
@@ -211,8 +213,10 @@ class CollectionManager(CollectionSet):
         reductions: dict[Reduction, None] = {}
         for config in configs:
             reductions.update(dict.fromkeys(config.requested()))
+        limits = [config.raw_max_elements for config in configs if config.save_raw_tensor]
         return TensorPlan(
-            raw=any(config.save_raw_tensor for config in configs),
+            raw=bool(limits),
+            raw_max_elements=_largest(limits),
             reductions=tuple(reductions),
             shape=any(config.save_shape for config in configs),
             summaries=_summaries_for(collections) if self.has_summaries else None,
@@ -227,6 +231,12 @@ class CollectionManager(CollectionSet):
             save_config=SaveConfig(configs).to_json_dict(),
             save_histogram=_has_histograms(collection),
         )
+
+
+def _largest(limits: Sequence[int | None]) -> int | None:
+    """Return the limit within all of these; None: one has none, or there are none."""
+    numbers = [limit for limit in limits if limit is not None]
+    return max(numbers) if numbers and len(numbers) == len(limits) else None
 
 
 def _has_histograms(collection: Collection) -> bool:

@@ -14,6 +14,7 @@ silently.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -73,6 +74,7 @@ class StepRecorder:
         self._is_captured = self._saw_late_tensors = False
         self._modes_seen: set[ModeKeys] = set()
         self._num_late = 0
+        self._warned_of_size: set[str] = set()
         self._lock = threading.RLock()
 
     def _hand_over(self, record: StepRecord) -> None:
@@ -175,7 +177,7 @@ class StepRecorder:
         captured = {name: tensor for name, tensor in described.items() if tensor is not None}
         for name, tensor in list(captured.items()):
             value, plan = tensors[name]
-            if plan.raw:
+            if plan.raw and self._may_be_stored(name, tensor, plan):
                 tensor.raw = self._snapshot(backend, name, value)
                 if tensor.raw is None:
                     del captured[name]
@@ -189,6 +191,22 @@ class StepRecorder:
         if self._with_statistics:
             self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
         return captured
+
+    def _may_be_stored(self, name: str, tensor: CapturedTensor, plan: TensorPlan) -> bool:
+        """Tell whether a tensor's value is within the limit of its collections."""
+        limit = plan.raw_max_elements
+        if limit is None or (num_elements := math.prod(tensor.shape)) <= limit:
+            return True
+        if name not in self._warned_of_size:
+            self._warned_of_size.add(name)
+            logger.info(
+                "%.200s has %d elements, more than raw_max_elements=%d of its collections: its "
+                "values are not saved, its statistics are",
+                name,
+                num_elements,
+                limit,
+            )
+        return False
 
     def _described(self, backend: TensorBackend, name: str, value: Any) -> CapturedTensor | None:
         try:

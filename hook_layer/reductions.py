@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hook_layer.configuration.json_values import (
     as_flag,
+    as_integer,
     as_object,
     as_texts,
     known_keys,
@@ -35,7 +36,8 @@ _NAMES: Final = tuple(
     for name in (*_REDUCTIONS, *_NORMS, *(norm + _NORM_SUFFIX for norm in _NORMS))
 )
 _FLAGS: Final = ("save_raw_tensor", "save_shape")
-_FIELDS: Final = ("reductions", *_FLAGS)
+_LIMIT: Final = "raw_max_elements"
+_FIELDS: Final = ("reductions", *_FLAGS, _LIMIT)
 
 
 class ReductionConfig:
@@ -50,9 +52,11 @@ class ReductionConfig:
         save_raw_tensor: Whether the value itself is stored too. With no reductions and False, only
             the statistics that every index file carries are stored.
         save_shape: Whether the shape is stored (tensors with statistics always have one).
+        raw_max_elements: Of a tensor with more elements than this the value is not stored, but
+            everything else is; None for no such limit. The original has none.
 
     Raises:
-        HookConfigurationError: A name is unknown, or a flag no boolean.
+        HookConfigurationError: A name is unknown, a flag no boolean, or the limit no whole number.
     """
 
     def __init__(  # noqa: PLR0917 - the original's arguments
@@ -63,6 +67,8 @@ class ReductionConfig:
         abs_norms: Sequence[str] | None = None,
         save_raw_tensor: bool = False,
         save_shape: bool = False,
+        *,
+        raw_max_elements: int | None = None,
     ) -> None:
         self.reductions = _names("reductions", reductions, _REDUCTIONS)
         self.abs_reductions = _names("abs_reductions", abs_reductions, _REDUCTIONS)
@@ -70,6 +76,8 @@ class ReductionConfig:
         self.abs_norms = _names("abs_norms", abs_norms, _NORMS)
         self.save_raw_tensor = _flag("save_raw_tensor", save_raw_tensor)
         self.save_shape = _flag("save_shape", save_shape)
+        limit = raw_max_elements
+        self.raw_max_elements = None if limit is None else as_integer(_LIMIT, limit, minimum=0)
 
     def requested(self) -> list[Reduction]:
         """Return the reductions in the order in which they are stored."""
@@ -84,11 +92,13 @@ class ReductionConfig:
             *(f"{_ABSOLUTE_PREFIX}{name}" for name in self.abs_reductions),
             *(f"{_ABSOLUTE_PREFIX}{name}{_NORM_SUFFIX}" for name in self.abs_norms),
         ]
-        return {
+        members = {
             "save_raw_tensor": self.save_raw_tensor,
             "reductions": ",".join(names),
             "save_shape": self.save_shape,
         }
+        limit = self.raw_max_elements
+        return members if limit is None else {**members, _LIMIT: limit}
 
     def to_file_dict(self) -> dict[str, Any]:
         """Return `to_json_dict()` without the median, for which the original refuses the file."""
@@ -128,6 +138,7 @@ class ReductionConfig:
             abs_reductions=lists.get((True, False)),
             norms=lists.get((False, True)),
             abs_norms=lists.get((True, True)),
+            raw_max_elements=members.get(_LIMIT),
             **flags,
         )
 

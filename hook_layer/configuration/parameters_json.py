@@ -44,7 +44,7 @@ _PREFIXES: Final = {mode: f"{mode.name.lower()}." for mode in ModeKeys}
 
 SAVE_KEYS: Final = tuple(prefix + key for prefix in ("", *_PREFIXES.values()) for key in _READ)
 """When: for all modes, and for one."""
-REDUCTION_KEYS: Final = ("reductions", "save_raw_tensor", "save_shape")
+REDUCTION_KEYS: Final = ("reductions", "save_raw_tensor", "save_shape", "raw_max_elements")
 """In which form."""
 
 
@@ -97,7 +97,7 @@ def read_reduction_config(
     """Return what is stored of a tensor, or None if the parameters say nothing of it.
 
     With `reductions` the value itself is stored only if `save_raw_tensor` says so. Without them
-    the other two keys change what counts anyway.
+    the other keys change what counts anyway.
 
     Args:
         path: Where the parameters stand, for messages.
@@ -105,7 +105,7 @@ def read_reduction_config(
         base: What counts anyway; None: the value itself is stored.
 
     Raises:
-        HookConfigurationError: A reduction is unknown, or a flag no boolean.
+        HookConfigurationError: A reduction is unknown, a flag no boolean, or a limit no number.
     """
     said = {key: given[key] for key in REDUCTION_KEYS if key in given}
     if not said:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+import torch
 from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
@@ -57,7 +58,7 @@ class TorchCapture(TorchWorker):
         self._num_met: dict[str, int] = {}
         self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
         self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
-        self._warned_of_many_calls = False
+        self._warned_of_many_calls = self._warned_of_recording = False
         self._num_checked = 0
 
     def _on_backward_end(self) -> None:
@@ -251,6 +252,9 @@ class TorchCapture(TorchWorker):
             )
 
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
+        if _is_recorded(next(iter(tensors.values()))[0]):
+            self._warn_of_recording()
+            return {}
         whole = {}
         for name, (value, plan) in tensors.items():
             shard = own_shard(value) if isinstance(value, Tensor) else value
@@ -264,7 +268,23 @@ class TorchCapture(TorchWorker):
             whole[name] = (shard, plan)
         return super()._captured(whole)
 
+    def _warn_of_recording(self) -> None:
+        if not self._warned_of_recording:
+            self._warned_of_recording = True
+            logger.warning(
+                "a CUDA graph is being recorded: of what only the device repeats nothing is saved"
+            )
+
     def _backend_of(self, value: Any) -> TensorBackend:
         if isinstance(value, Tensor):
             return self._torch_backend
         return super()._backend_of(value)
+
+
+def _is_recorded(value: Any) -> bool:
+    """Tell whether what is done with a tensor goes into a CUDA graph, in place of being done.
+
+    A graph that copies to the host would do so at each replay, into memory that is long given back.
+    """
+    is_cuda = isinstance(value, Tensor) and value.is_cuda
+    return is_cuda and torch.cuda.is_current_stream_capturing()

@@ -12,6 +12,7 @@ __all__ = ["merged", "steps_of"]
 _MODES: Final = ("", "train.", "eval.", "predict.", "global.")
 _FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
 _LISTS: Final = {"include_regex": "|", "reductions": ","}
+_LIMIT: Final = "raw_max_elements"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 
 Given = Sequence[Mapping[str, str]]
@@ -24,7 +25,8 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
     The order of what is given does not matter. The smallest `save_interval` wins, in each mode by
     itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
     and `save_steps` are joined; steps that an interval has anyway need no list; a flag is True if
-    anybody needs it, so a value is stored if anybody asks for it by `save_raw_tensor`.
+    anybody needs it, so a value is stored if anybody asks for it by `save_raw_tensor`. The largest
+    `raw_max_elements` counts, where all have one.
 
     Args:
         collections: What is asked for; a name may come up more than once.
@@ -59,6 +61,9 @@ def _joined(name: str, given: Given) -> dict[str, str]:
             result[key] = _LISTS[key].join(sorted(set(values)))
         elif key in _FLAGS:
             result[key] = str(any(value.strip().casefold() in _TRUE for value in values))
+        elif key == _LIMIT:
+            if len(values) == len(given):
+                result[key] = str(max(map(int, values)))
         elif not _is_of_steps(key):
             if len(set(values)) > 1:
                 asked = " and as ".join(sorted(set(values)))

@@ -17,6 +17,7 @@ from rule_runtime.evaluation.rule import Rule
 __all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
+_MAX_ELEMENTS: Final = 1 << 24  # of activations that are stored: 64 MiB of each
 PATTERNS: Final[Mapping[str, str]] = {
     "weights": (
         "^(?!gradient|feature_importance|hyperparameters).*"
@@ -92,11 +93,12 @@ class Pack:
         return replace(self, save_interval=save_interval, activations_interval=None)
 
     def _rarer(self, config: CollectionConfig) -> dict[str, str]:
-        """Return the parameters with the interval of activations, if their values are saved."""
+        """Return the parameters with what activations have, if their values are saved."""
         parameters = dict(config.parameters)
         has_values = parameters.get("save_raw_tensor") == "True"
         if self.activations_interval and has_values and _OF_ACTIVATIONS.match(config.name):
             parameters["save_interval"] = str(self.activations_interval)
+            parameters["raw_max_elements"] = str(_MAX_ELEMENTS)
         return parameters
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:

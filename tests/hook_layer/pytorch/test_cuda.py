@@ -1,0 +1,318 @@
+"""What only a CUDA device shows; elsewhere these tests are skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hook_layer.testing.written_trial import WrittenTrial
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+from torch import nn  # noqa: E402
+
+import hook_layer.pytorch as smd  # noqa: E402
+from hook_layer.pytorch.device_statistics import ROW, device_statistics  # noqa: E402
+
+NUM_STEPS = 6
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True))
+        self.embedding = nn.Embedding(12, 36, sparse=False)
+        self.fc = nn.Linear(8 * 36 + 36, 5)
+
+    def forward(self, images: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        seen = self.features(images).flatten(1)
+        result: torch.Tensor = self.fc(torch.cat([seen, self.embedding(words)], 1))
+        return result
+
+
+class Training:
+    """A training of a few steps on the device."""
+
+    def __init__(
+        self, hook: smd.Hook | None = None, *, registers: bool = True, **options: Any
+    ) -> None:
+        torch.manual_seed(0)
+        self.net = Net().cuda()
+        self.criterion = nn.CrossEntropyLoss()
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3, **options)
+        self.hook = hook
+        if registers:
+            self.register()
+        self.images = torch.randn(NUM_STEPS, 16, 1, 8, 8, device="cuda")
+        self.words = torch.randint(12, (NUM_STEPS, 16), device="cuda")
+        self.labels = torch.randint(5, (NUM_STEPS, 16), device="cuda")
+        self.dtype: torch.dtype | None = None
+        self.scaler = torch.amp.GradScaler("cuda", enabled=False)
+
+    def register(self) -> None:
+        if self.hook is not None:
+            self.hook.register_module(self.net)
+            self.hook.register_loss(self.criterion)
+            self.hook.register_optimizer(self.optimizer)
+
+    def loss(self, step: int) -> torch.Tensor:
+        autocast = torch.autocast("cuda", self.dtype) if self.dtype else nullcontext()
+        with autocast:
+            outputs = self.net(self.images[step], self.words[step])
+            loss: torch.Tensor = self.criterion(outputs, self.labels[step])
+        return loss
+
+    def step(self, step: int) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        loss = self.loss(step)
+        self.scaler.scale(loss).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return loss
+
+
+def make_hook(trial: WrittenTrial, *, raw: bool = False, **options: Any) -> smd.Hook:
+    hook = smd.Hook(
+        trial.uri,
+        save_config=smd.SaveConfig(save_interval=1),
+        include_collections=["weights", "gradients", "biases", "losses", "outputs"],
+        reduction_config=smd.ReductionConfig(save_raw_tensor=raw),
+        **options,
+    )
+    hook.get_collection("outputs").include(".*_output_.*")
+    return hook
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Make torch raise wherever the host would wait for the device."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["statistics", "values"])
+def test_training_never_waits_for_the_device(trial: WrittenTrial, raw: bool) -> None:
+    hook = make_hook(trial, raw=raw)
+    training = Training(hook, fused=True)
+    training.step(0)  # cuDNN and cuBLAS may set themselves up
+    torch.cuda.synchronize()
+    with no_waiting():
+        for step in range(1, NUM_STEPS):
+            training.step(step)
+    hook.close()
+    assert not hook.report().errors, hook.report()
+    for step in range(NUM_STEPS):
+        names = trial.names(step)
+        assert {"Net_fc.weight", "gradient/Net_fc.weight", "CrossEntropyLoss_output_0"} < names
+        assert any(name.endswith("features.2_output_0") for name in names), names
+
+
+def test_values_and_statistics_are_those_of_the_step(trial: WrittenTrial) -> None:
+    """The optimiser writes to the weights while the copies are on their way."""
+    hook = make_hook(trial, raw=True)
+    training = Training(hook)
+    twin = Training()
+    expected = []
+    for step in range(NUM_STEPS):
+        weight = twin.net.fc.weight.detach().cpu().numpy().copy()
+        twin.step(step)
+        gradient = twin.net.fc.weight.grad
+        assert gradient is not None
+        expected.append((weight, gradient.cpu().numpy().copy()))
+    torch.cuda._sleep(20_000_000)  # the host runs ahead, by some hundredths of a second
+    for step in range(NUM_STEPS):
+        training.step(step)
+    hook.close()
+    for step, (weight, gradient) in enumerate(expected):
+        values, statistics = trial.values(step), trial.statistics(step)
+        np.testing.assert_allclose(values["Net_fc.weight"], weight, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(values["gradient/Net_fc.weight"], gradient, rtol=1e-3, atol=1e-6)
+        for name in ("Net_fc.weight", "gradient/Net_fc.weight", "Net_features.1.weight"):
+            own = values[name].astype(np.float64)
+            for column, number in (("mean", own.mean()), ("std", own.std()), ("max", own.max())):
+                assert statistics[name][column] == pytest.approx(number, rel=1e-5, abs=1e-9)
+
+
+def test_training_gives_the_same_numbers_with_and_without_a_hook(trial: WrittenTrial) -> None:
+    results = []
+    for hook in (None, make_hook(trial)):
+        training = Training(hook)
+        losses = [training.step(step).detach().clone() for step in range(NUM_STEPS)]
+        results.append([*losses, *(p.detach().clone() for p in training.net.parameters())])
+        if hook is not None:
+            hook.close()
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_gradients_of_a_scaled_loss(trial: WrittenTrial, fused: bool) -> None:
+    hook = make_hook(trial, raw=True)
+    training = Training(hook, fused=fused)
+    training.dtype = torch.float16
+    training.scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+    for step in range(NUM_STEPS):
+        training.step(step)
+    hook.close()
+    twin = Training()
+    twin.loss(0).backward()
+    gradient = twin.net.fc.weight.grad
+    assert gradient is not None
+    saved = trial.values(0)
+    np.testing.assert_allclose(
+        saved["gradient/Net_fc.weight"], gradient.cpu().numpy(), rtol=0.1, atol=1e-3
+    )
+    assert 0.5 < float(saved["CrossEntropyLoss_output_0"]) < 5
+    assert not hook.report().errors, hook.report()
+
+
+def compiled_whole(training: Training) -> Callable[[int], object]:
+    training.net.compile()
+    return training.step
+
+
+def compiled_with_graphs(training: Training) -> Callable[[int], object]:
+    training.net.compile(mode="reduce-overhead")
+
+    def step(number: int) -> object:
+        torch.compiler.cudagraph_mark_step_begin()
+        return training.step(number)
+
+    return step
+
+
+def graphed_callable(training: Training) -> Callable[[int], object]:
+    torch.cuda.make_graphed_callables(training.net, (training.images[0], training.words[0]))
+    training.register()
+    return training.step
+
+
+def captured_step(training: Training) -> Callable[[int], object]:
+    """The whole step in one graph, as CUDA's users do by hand."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            training.step(0)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    training.optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = training.loss(0)
+        loss.backward()
+        training.optimizer.step()
+
+    def step(number: int) -> object:
+        training.images[0].copy_(training.images[number])
+        graph.replay()
+        return loss
+
+    return step
+
+
+WAYS = [compiled_whole, compiled_with_graphs, graphed_callable, captured_step]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[way.__name__ for way in WAYS])
+def test_compiled_and_captured_trainings_go_on_undisturbed(
+    trial: WrittenTrial, way: Callable[[Training], Callable[[int], object]]
+) -> None:
+    options: dict[str, Any] = {"capturable": True} if way is captured_step else {}
+    hook = make_hook(trial)
+    weights = []
+    for own in (hook, None):
+        # torch makes a graph of no module that has hooks; they may come later.
+        training = Training(own, registers=way is not graphed_callable, **options)
+        step = way(training)
+        for number in range(NUM_STEPS):
+            step(number)
+        torch.cuda.synchronize()
+        weights.append([p.detach().clone() for p in training.net.parameters()])
+        if own is not None:
+            own.close()
+    for one, two in zip(*weights, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4)
+    assert not hook.report().errors, hook.report()
+    assert trial.indexes()
+
+
+def test_a_device_without_memory_left_costs_statistics_but_not_the_training(
+    trial: WrittenTrial,
+) -> None:
+    hook = make_hook(trial)
+    training = Training(hook)
+    big = nn.Linear(8192, 4096, device="cuda")
+    hook.register_module(big)
+    taken = []
+    training.step(0)
+    torch.cuda.empty_cache()
+    limit = torch.cuda.memory_reserved() + (64 << 20)
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction(limit / total)
+    try:
+        for step in range(1, NUM_STEPS):
+            taken.append(big(torch.ones(1, 8192, device="cuda")).sum().item())
+            training.step(step)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    hook.close()
+    assert len(set(taken)) == 1
+    assert "gradient/Net_fc.weight" in trial.names(NUM_STEPS - 1)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool"]
+)
+def test_statistics_of_all_types(dtype: str) -> None:
+    torch.manual_seed(1)
+    kind = getattr(torch, dtype)
+    for size in (1, 7, ROW, 3 * ROW + 5, 1030 * ROW + 1):
+        values = (10 * torch.randn(size, device="cuda")).to(kind)
+        if kind.is_floating_point and size > 3:
+            values[1], values[2] = float("nan"), float("inf")
+        flat = values.cpu().double().numpy()
+        finite = flat[np.isfinite(flat)]
+        row = device_statistics([values, values[:1]])[0]
+        assert row[:3] == (size, np.isnan(flat).sum(), np.isinf(flat).sum())
+        expected = [finite.min(), finite.max(), finite.mean(), finite.std()]
+        np.testing.assert_allclose(row[3:7], expected, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(row[8], np.abs(finite).sum(), rtol=2e-5)
+        np.testing.assert_allclose(row[9], np.sqrt(np.square(finite).sum()), rtol=2e-5)
+
+
+def test_huge_tiny_and_nearly_equal_elements() -> None:
+    torch.manual_seed(1)
+    noise = torch.randn(5 * ROW + 3, device="cuda", dtype=torch.float64)
+    for values in (3e38 * noise.tanh(), 1e-42 * noise, 1e3 + 1e-2 * noise, 0.1 + 0 * noise):
+        single = values.float()
+        exact = single.cpu().double().numpy()
+        row = device_statistics([single])[0]
+        expected = [exact.mean(), exact.std(), np.abs(exact).sum()]
+        np.testing.assert_allclose(
+            [row[5], row[6], row[8]], expected, rtol=1e-4, atol=1e-6 * np.abs(exact).max()
+        )
+
+
+def test_a_stream_of_the_scripts_own(trial: WrittenTrial) -> None:
+    hook = make_hook(trial, raw=True)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        training = Training(hook)
+        stream.wait_stream(torch.cuda.default_stream())
+        for step in range(NUM_STEPS):
+            torch.cuda._sleep(2_000_000)
+            training.step(step)
+    hook.close()
+    values, statistics = trial.values(3), trial.statistics(3)
+    own = values["gradient/Net_fc.weight"]
+    assert statistics["gradient/Net_fc.weight"]["l2"] == pytest.approx(
+        float(np.linalg.norm(own)), rel=1e-5
+    )
