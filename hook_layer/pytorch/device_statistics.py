@@ -1,7 +1,8 @@
 """The summaries of many tensors on one accelerator, without waiting for it.
 
 The flattened tensors are laid side by side, each filled up to whole rows of `ROW` elements, and
-reduced as one matrix in a few kernels, however many tensors there are. The rows' partial results
+reduced as one matrix by a few dozen kernels, however many tensors there are, or, on CUDA, by one
+(`hook_layer.pytorch.fused_statistics`). The rows' partial results
 are on their way to the host when training goes on; the writer's thread waits for them. It combines
 them in float64 by the formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating
 Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979), so that a std never is the
@@ -25,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hook_layer.pytorch.fused_statistics import fused_partials
 from hook_layer.pytorch.host_copy import HostCopy
 from hook_layer.statistics import statistics_row
 
@@ -59,9 +61,12 @@ class DeviceStatistics:
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._sizes = [tensor.numel() for tensor in tensors]
-        self._num_rows = [-(-size // ROW) for size in self._sizes]
-        partials = [_partials(group) for group in _groups(tensors)]
-        self._copy = HostCopy(partials[0] if len(partials) == 1 else torch.cat(partials))
+        fused = fused_partials(tensors)
+        if fused is None:
+            partials = torch.cat([_partials(group) for group in _groups(tensors)])
+            fused = partials, [-(-size // ROW) for size in self._sizes]
+        partials, self._num_rows = fused
+        self._copy = HostCopy(partials)
 
     def rows(self) -> list[tuple[float, ...]]:
         """Return the statistics, a row for each tensor; waits for the device."""

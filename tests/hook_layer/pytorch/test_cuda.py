@@ -18,6 +18,7 @@ if not torch.cuda.is_available():
 from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
+from hook_layer.pytorch import fused_statistics  # noqa: E402
 from hook_layer.pytorch.device_statistics import ROW, device_statistics  # noqa: E402
 
 NUM_STEPS = 6
@@ -268,10 +269,22 @@ def test_a_device_without_memory_left_costs_statistics_but_not_the_training(
     assert "gradient/Net_fc.weight" in trial.names(NUM_STEPS - 1)
 
 
+@pytest.fixture(params=["one kernel", "several passes"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """How statistics are computed: by Triton's kernel, or without one."""
+    if request.param == "one kernel":
+        pytest.importorskip("triton")
+        yield request.param
+        assert not fused_statistics._Fusion.is_broken
+    else:
+        monkeypatch.setattr(fused_statistics._Fusion, "is_broken", True)
+        yield request.param
+
+
 @pytest.mark.parametrize(
     "dtype", ["float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool"]
 )
-def test_statistics_of_all_types(dtype: str) -> None:
+def test_statistics_of_all_types(dtype: str, way: str) -> None:
     torch.manual_seed(1)
     kind = getattr(torch, dtype)
     for size in (1, 7, ROW, 3 * ROW + 5, 1030 * ROW + 1):
@@ -288,7 +301,31 @@ def test_statistics_of_all_types(dtype: str) -> None:
         np.testing.assert_allclose(row[9], np.sqrt(np.square(finite).sum()), rtol=2e-5)
 
 
-def test_huge_tiny_and_nearly_equal_elements() -> None:
+def test_many_tensors_at_once(way: str) -> None:
+    torch.manual_seed(1)
+    sizes = [1, 3, 1023, 1025, ROW, 50_000, 3_000_001, 12, 12]
+    tensors = [torch.randn(size, device="cuda") + at for at, size in enumerate(sizes)]
+    for tensor, row in zip(tensors, device_statistics(tensors), strict=True):
+        exact = tensor.cpu().double().numpy()
+        expected = [exact.size, 0, 0, exact.min(), exact.max(), exact.mean(), exact.std()]
+        np.testing.assert_allclose(row[:7], expected, rtol=1e-5, atol=1e-9)
+
+
+def test_without_a_compiler_statistics_come_another_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> None:
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(fused_statistics, "_kernel", broken)
+    monkeypatch.setattr(fused_statistics._Fusion, "is_broken", False)
+    caplog.set_level("INFO", logger="stepwatch")
+    for _ in range(2):
+        assert device_statistics([torch.ones(5, device="cuda")])[0][:6] == (5, 0, 0, 1, 1, 1)
+    assert caplog.text.count("Failed to find C compiler") == 1
+
+
+def test_huge_tiny_and_nearly_equal_elements(way: str) -> None:
     torch.manual_seed(1)
     noise = torch.randn(5 * ROW + 3, device="cuda", dtype=torch.float64)
     for values in (3e38 * noise.tanh(), 1e-42 * noise, 1e3 + 1e-2 * noise, 0.1 + 0 * noise):

@@ -1,0 +1,107 @@
+"""The summaries of many tensors on a CUDA device by one kernel, which reads every element once.
+
+`hook_layer.pytorch.device_statistics` needs a few dozen passes for the same: as many calls, and as
+many times the device's time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["fused_partials"]
+
+logger = logging.getLogger("stepwatch")
+
+_BLOCK: Final = 1024  # elements; more of them would not fit into a multiprocessor's registers
+_WARPS: Final = 4
+_MOST_PIECES: Final = 2048  # of all tensors together, and one more for each
+_TYPES: Final = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+
+
+class _Fusion:
+    """Whether kernels can be used in this process: they are compiled, with a C compiler."""
+
+    is_broken = False
+
+
+def fused_partials(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]] | None:
+    """Return partial results of tensors by the kernel, if it can be used for them.
+
+    Args:
+        tensors: Flat tensors [size] of one device and type, none empty.
+
+    Returns:
+        The partial results of pieces of the tensors, [P, 10], float64, and of how many pieces each
+        tensor consists; None: another way must do.
+    """
+    first = tensors[0]
+    if not first.is_cuda or first.dtype not in _TYPES or _Fusion.is_broken:
+        return None
+    try:
+        return _launched(tensors)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it lacks to compile: there is another way
+        _Fusion.is_broken = True
+        logger.info(
+            "statistics take longer than they could: Triton does not work here (%s: %.200s)",
+            type(error).__name__,
+            error,
+        )
+        return None
+
+
+def _launched(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    kernel, types = _kernel()
+    first = tensors[0]
+    owners, offsets, lengths, num_pieces = _pieces(tuple(tensor.numel() for tensor in tensors))
+    pointers = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+    table = np.stack([pointers[owners] + offsets * first.element_size(), lengths], axis=1)
+    with torch.inference_mode(mode=False), torch.cuda.device(first.device):
+        pieces = torch.from_numpy(table).pin_memory().to(first.device, non_blocking=True)
+        results = torch.empty((len(table), 10), dtype=torch.float64, device=first.device)
+        kernel[(len(table),)](
+            pieces, results, KIND=types[first.dtype], BLOCK=_BLOCK, num_warps=_WARPS
+        )
+    return results, num_pieces
+
+
+@cache
+def _kernel() -> tuple[Any, dict[torch.dtype, Any]]:
+    """Return the kernel, and Triton's names of types."""
+    from triton import language  # noqa: PLC0415 - is not everywhere, and takes long to import
+
+    from hook_layer.pytorch.triton_kernels import summarise  # noqa: PLC0415
+
+    return summarise, {kind: getattr(language, name) for kind, name in _TYPES.items()}
+
+
+@lru_cache(maxsize=64)
+def _pieces(
+    sizes: tuple[int, ...],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], list[int]]:
+    """Divide tensors into pieces of about the same size.
+
+    Returns:
+        Of each piece the number of its tensor, its first element and its number of elements, [P];
+        and of each tensor the number of its pieces.
+    """
+    most = max(-(-sum(sizes) // (_MOST_PIECES * _BLOCK)), 4) * _BLOCK
+    num_pieces = [-(-size // most) for size in sizes]
+    owners: NDArray[np.int64] = np.repeat(np.arange(len(sizes)), num_pieces)
+    begins: NDArray[np.int64] = np.repeat(np.cumsum(num_pieces) - num_pieces, num_pieces)
+    offsets: NDArray[np.int64] = (np.arange(len(owners), dtype=np.int64) - begins) * most
+    lengths: NDArray[np.int64] = np.minimum(np.array(sizes)[owners] - offsets, most)
+    return owners, offsets, lengths, num_pieces
