@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.pytorch.fused_statistics import fused_partials
-from hook_layer.pytorch.host_copy import HostCopy
+from hook_layer.pytorch.host_copy import HostCopy, usable_anywhere
 from hook_layer.statistics import statistics_row
 
 __all__ = ["ROW", "DeviceStatistics", "device_statistics"]
@@ -119,7 +119,7 @@ def _layout(
     lengths: list[int] = []
     for size, last in zip(sizes, lasts, strict=True):
         lengths += [ROW] * ((size - 1) // ROW) + [last]
-    with torch.inference_mode(mode=False):  # used again, possibly in training
+    with usable_anywhere():  # used again, possibly in training
         zeros = torch.zeros(ROW, dtype=dtype, device=device)
         of_rows = torch.tensor(lengths, device="cpu").to(device, non_blocking=True)[:, None]
         return [zeros[last:] for last in lasts], of_rows, torch.arange(ROW, device=device)

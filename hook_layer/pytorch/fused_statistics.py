@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -69,7 +70,8 @@ def _launched(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
     owners, offsets, lengths, num_pieces = _pieces(tuple(tensor.numel() for tensor in tensors))
     pointers = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
     table = np.stack([pointers[owners] + offsets * first.element_size(), lengths], axis=1)
-    with torch.inference_mode(mode=False), torch.cuda.device(first.device):
+    is_current = first.device.index == torch.cuda.current_device()
+    with nullcontext() if is_current else torch.cuda.device(first.device):
         pieces = torch.from_numpy(table).pin_memory().to(first.device, non_blocking=True)
         results = torch.empty((len(table), 10), dtype=torch.float64, device=first.device)
         kernel[(len(table),)](

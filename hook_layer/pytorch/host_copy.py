@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["HostCopy", "new_buffer"]
+__all__ = ["HostCopy", "new_buffer", "usable_anywhere"]
+
+_NOTHING: Final = nullcontext()
+
+
+def usable_anywhere() -> AbstractContextManager[object]:
+    """Let the tensors that are made meanwhile be no inference tensors."""
+    # To enter and leave that mode takes longer than to look.
+    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING
 
 
 def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
     """Return memory of the host, with any content."""
     # A buffer made in inference mode could not be written to in training, and torch has a
     # default device that a script may set.
-    with torch.inference_mode(mode=False):
+    with usable_anywhere():
         return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
 
 
