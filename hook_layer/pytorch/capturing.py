@@ -85,6 +85,7 @@ class TorchCapture(TorchWorker):
         """Note that a step began, and what is due in it."""
         self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
         self._gradients.new_step()
+        self._torch_backend.new_step()
         self._met_models.clear()
         self._num_met.clear()
         self._num_checked = 0

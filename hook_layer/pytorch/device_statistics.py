@@ -57,7 +57,7 @@ class DeviceStatistics:
             empty. They may be changed once this is made.
     """
 
-    __slots__ = ("_copy", "_num_rows", "_sizes")
+    __slots__ = ("_copy", "_known", "_num_rows", "_sizes")
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._sizes = [tensor.numel() for tensor in tensors]
@@ -66,12 +66,16 @@ class DeviceStatistics:
             partials = torch.cat([_partials(group) for group in _groups(tensors)])
             fused = partials, [-(-size // ROW) for size in self._sizes]
         partials, self._num_rows = fused
-        self._copy = HostCopy(partials)
+        self._copy: HostCopy | None = HostCopy(partials)
+        self._known: list[tuple[float, ...]] = []
 
     def rows(self) -> list[tuple[float, ...]]:
         """Return the statistics, a row for each tensor; waits for the device."""
-        partials = self._copy.array().astype(np.float64)
-        return _combined(self._sizes, self._num_rows, partials)
+        if self._copy is not None:
+            partials = self._copy.array().astype(np.float64)
+            self._known = _combined(self._sizes, self._num_rows, partials)
+            self._copy = None
+        return self._known
 
 
 def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -8,7 +8,9 @@ writer waits for the results (`hook_layer.pytorch.device_statistics`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -17,68 +19,107 @@ from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
 from hook_layer.pytorch.device_statistics import DeviceStatistics
-from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
+from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, num_writes, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
-__all__ = ["TorchStatistics", "torch_statistics"]
+__all__ = ["KnownStatistics", "TorchStatistics", "torch_statistics"]
+
+_Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceRow:
+    """Statistics on their way from a device: which of them."""
+
+    batch: DeviceStatistics
+    number: int
 
 
 class TorchStatistics:
     """Statistics that are known, or come of snapshots or from devices when they are asked for.
 
     Args:
-        entries: For each tensor its row, or its snapshot.
-        on_devices: Which tensors have theirs on the way from a device, and these.
+        entries: For each tensor where its row comes from.
     """
 
-    __slots__ = ("_entries", "_known", "_on_devices")
+    __slots__ = ("_entries", "_known")
 
-    def __init__(
-        self,
-        entries: list[tuple[float, ...] | Snapshot],
-        on_devices: Sequence[tuple[Sequence[int], DeviceStatistics]],
-    ) -> None:
+    def __init__(self, entries: Sequence[_Entry]) -> None:
         self._entries = entries
-        self._on_devices = on_devices
         self._known: TensorStatistics | None = None
 
     def rows(self) -> NDArray[np.float64]:
         """Return the statistics, [tensors, STATISTICS_COLUMNS]; waits for the devices."""
         if self._known is None:
-            for positions, statistics in self._on_devices:
-                for position, row in zip(positions, statistics.rows(), strict=True):
-                    self._entries[position] = row
-            self._known, self._entries, self._on_devices = TensorStatistics(self._entries), [], ()
+            entries = [
+                entry.batch.rows()[entry.number] if isinstance(entry, _DeviceRow) else entry
+                for entry in self._entries
+            ]
+            self._known, self._entries = TensorStatistics(entries), ()
         return self._known.rows()
 
 
+class KnownStatistics:
+    """Statistics of tensors that were met before in a step, as long as nobody writes to them.
+
+    The output of a layer is the input of the next one, and the output of those it is a part of.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[ReferenceType[Tensor], int, _Entry]] = {}
+
+    def find(self, tensor: Tensor) -> _Entry | None:
+        """Return what `note` was told of this tensor, if it is as it was then."""
+        found = self._found.get(id(tensor))
+        if found is None or found[0]() is not tensor or found[1] != num_writes(tensor):
+            return None
+        return found[2]
+
+    def note(self, tensor: Tensor, entry: _Entry) -> None:
+        """Remember where the statistics of a tensor come from."""
+        if not tensor.is_inference():  # whoever writes to such a tensor leaves no trace
+            self._found[id(tensor)] = ref(tensor), num_writes(tensor), entry
+
+    def forget(self) -> None:
+        """Forget all of them."""
+        self._found.clear()
+
+
 def torch_statistics(
-    tensors: Sequence[Tensor], copies: Sequence[Snapshot | None] | None = None
+    tensors: Sequence[Tensor],
+    copies: Sequence[Snapshot | None] | None = None,
+    known: KnownStatistics | None = None,
 ) -> TorchStatistics:
     """Return the statistics of tensors as they are now, in the order of the tensors.
 
     Args:
         tensors: Any shapes, types and devices.
         copies: For each tensor its snapshot, where there is one.
+        known: Those met before.
     """
-    rows: list[tuple[float, ...] | Snapshot] = [NO_STATISTICS] * len(tensors)
+    known = KnownStatistics() if known is None else known
+    entries: list[_Entry] = [NO_STATISTICS] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
     for position, tensor in enumerate(tensors):
         copy = None if copies is None else copies[position]
         if tensor.is_complex():
             continue
         if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
-            rows[position] = copy
+            entries[position] = copy
+        elif (found := known.find(tensor)) is not None:
+            entries[position] = found
         elif tensor.is_cpu or tensor.numel() == 0:
-            rows[position] = _host_statistics(tensor)
+            entries[position] = row = _host_statistics(tensor)
+            known.note(tensor, row)
         else:
             flat = _flat(tensor)
             groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
-    on_devices = []
     for group in groups.values():
-        positions, flats = zip(*group, strict=True)
-        on_devices.append((positions, DeviceStatistics(flats)))
-    return TorchStatistics(rows, on_devices)
+        batch = DeviceStatistics([flat for _, flat in group])
+        for number, (position, _) in enumerate(group):
+            entries[position] = of_device = _DeviceRow(batch, number)
+            known.note(tensors[position], of_device)
+    return TorchStatistics(entries)
 
 
 def _host_statistics(tensor: Tensor) -> tuple[float, ...]:
