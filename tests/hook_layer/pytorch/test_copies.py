@@ -129,6 +129,7 @@ def test_a_model_outlives_its_hook(trial: WrittenTrial) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch trains in no fork beside CUDA")
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_forked_child_captures_nothing(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture

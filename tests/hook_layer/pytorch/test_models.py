@@ -299,6 +299,7 @@ def test_a_module_that_is_called_several_times(trial: WrittenTrial, calls: int) 
             np.testing.assert_array_equal(values[f"cell_input_{2 * i + 1}"], states[i - 1])
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the wrapper would use the accelerator")
 def test_a_model_in_data_parallel(trial: WrittenTrial) -> None:
     """The wrapper calls the model itself where there is no accelerator."""
     net = Net()
