@@ -63,5 +63,7 @@ def _fits(bias: tuple[int, ...] | None, weight: tuple[int, ...] | None) -> bool:
     """Tell whether a layer with such a weight has such a bias: one number for each output."""
     if bias is None or weight is None:
         return True
+    if 1 < len(bias) < len(weight):  # Keras' attention has outputs by head
+        return bias == weight[-len(bias) :]
     # A transposed convolution has its outputs on the second axis, one of Keras on the last.
     return len(bias) == 1 and len(weight) > 1 and bias[0] in (*weight[:2], weight[-1])

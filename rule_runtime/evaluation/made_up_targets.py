@@ -22,16 +22,20 @@ def of_made_up_targets(step: StepView, losses: Collection[Series]) -> frozenset[
     """Return the losses of a step whose targets are all -1, all 0 or all 1.
 
     A script puts them in for "real" and "generated". No such loss must fall: its adversary learns,
-    too.
+    too. Beside one of them a loss of which no inputs are known is left out as well: the sum of two.
 
     Args:
         step: The step.
         losses: Names and workers of losses.
     """
     inputs = LossInputs(step)
-    found = []
+    found: list[Series] = []
+    unknown: list[Series] = []
     for name, worker in losses:
         targets = inputs.of(name, worker, 1)
-        if targets is not None and targets.size >= _FEWEST and targets.low == targets.high:
+        if targets is None:
+            unknown.append((name, worker))
+        elif targets.size >= _FEWEST and targets.low == targets.high:
             found += [(name, worker)] if targets.low in _MADE_UP else []
-    return frozenset(found)
+    adversaries = {worker for _, worker in found}
+    return frozenset(found) | {each for each in unknown if each[1] in adversaries}

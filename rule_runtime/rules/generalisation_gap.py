@@ -63,7 +63,8 @@ class GeneralisationGap(ValidationRule):
         each step. It fires if, `patience` passes in a row, this lies above the median of the latest
         5 saved training losses by more than `gap_percent` of the loss at the beginning (the first
         training loss, or the median of the first 5 if that is larger) and by more than four times
-        the noise of the latest 20, and is more than `ratio` times as large. Measured by the
+        the noise of the latest 20, and is more than `ratio` times as large, and training has not
+        risen above its beginning (as a part of a loss may that the others push up). Measured by the
         beginning, and not by the training loss of now as Overfit does: that goes towards zero in
         many a good training. Boosted trees always fit their training data better: 1.25 times the
         gap is allowed while validation is within 2 % of its best. It fires as well if nothing is
@@ -238,6 +239,7 @@ class GeneralisationGap(ValidationRule):
         gap = 100 * distance / scale
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
         is_far &= not validation.beside.get(f"outlier/{validation.name}")
+        is_far &= training.now <= training.start
         if validation.of_trees and validation.now <= _NO_MORE * validation.lowest:
             is_far &= gap > _TIMES_AS_FAR * self.gap_percent
         told = f"the loss of validation is {validation.now:.3g} and that of training "

@@ -8,7 +8,7 @@ import numpy as np
 
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
-from rule_runtime.numerics.robust import noise, spread
+from rule_runtime.numerics.robust import noise, spread, trend
 from rule_runtime.numerics.series_memory import NumberSeries
 
 __all__ = ["LossDiverging"]
@@ -19,6 +19,9 @@ _LATEST: Final = 8
 _BEST: Final = 10
 _NUM_NOISE: Final = 3.0
 _NUM_SCATTER: Final = 4.0
+_NUM_ENDS: Final = 3
+_RECOVERING: Final = 0.1
+_FALLING: Final = -1.5
 
 
 class LossDiverging(LossRule):
@@ -38,7 +41,9 @@ class LossDiverging(LossRule):
         larger; of logarithms, so that heavy tails do not count). Back again: the latest 8 are all
         larger than the best 10 in a row among the latest 30, and the medians differ by more than
         `rise_percent` of the loss at the beginning (the first one, or the median of the first 5 if
-        that is larger) and by more than three times the noise.
+        that is larger) and by more than three times the noise; unless it comes down again, as
+        behind the beginning of a second training of the same model: by a tenth of the rise from the
+        first 3 of these 8 to the last 3, and by the test of Mann and Kendall (z below -1.5).
 
         A negative loss is compared with the beginning only, without logarithms; a loss that changes
         its sign, or a negative one that begins within the noise about zero, is not judged. With
@@ -57,7 +62,8 @@ class LossDiverging(LossRule):
 
     Known false alarms:
         Losses whose weight or temperature is raised on purpose; one loss of an adversarial or
-        variational training if the others are not saved; curricula that become harder.
+        variational training if the others are not saved; curricula that become harder; the error
+        of a value function in reinforcement learning, which grows with the returns.
 
     Source:
         Stepwatch; the relative threshold is that of "diverging loss" in TheDeepChecker (2022).
@@ -118,6 +124,9 @@ class LossDiverging(LossRule):
         rise = now - then
         is_apart = latest.min() > best.max() and rise > _NUM_NOISE * noise(series.latest)
         if not is_apart or rise <= self.rise_percent / 100 * series.start:
+            return None
+        fall = float(np.median(latest[:_NUM_ENDS]) - np.median(latest[-_NUM_ENDS:]))
+        if fall > _RECOVERING * rise and trend(latest) < _FALLING:
             return None
         return self._finding(now, then, series.start)
 

@@ -97,6 +97,8 @@ class VanishingGradient(Rule):
         vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
             vanished &= ~cancelled_biases(rows, abs_mean, least=self.threshold)
+        elif self.patience == 1:
+            return Passed()
         streaks = self._streaks(rows, vanished, memory)
         found = vanished & (streaks >= self.patience)
         if not found.any():

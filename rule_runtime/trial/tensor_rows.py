@@ -125,6 +125,8 @@ class TensorRows:
         if block is None:
             return self._reader.computed(file, names, name)
         vector = _known(block.values, block.columns, rows, name)
+        if not np.count_nonzero(np.isnan(vector)):  # nothing lacks where nothing is NaN
+            return vector
         size = _known(block.values, block.columns, rows, "size")
         unknown = np.isnan(size)
         if np.count_nonzero(unknown):
@@ -170,7 +172,8 @@ def _known(
 ) -> npt.NDArray[np.float64]:
     if name not in columns or not len(values):
         return np.full(len(rows), np.nan)
-    vector: npt.NDArray[np.float64] = values[:, columns.index(name)][rows]
-    if np.count_nonzero(rows < 0):
-        vector[rows < 0] = np.nan
+    vector: npt.NDArray[np.float64] = values[rows, columns.index(name)]
+    lacking = rows < 0
+    if np.count_nonzero(lacking):
+        vector[lacking] = np.nan
     return vector

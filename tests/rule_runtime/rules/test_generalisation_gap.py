@@ -62,6 +62,15 @@ def test_and_must_be_a_part_of_the_loss(validation: float, fires: bool) -> None:
     assert bool(found_at(GeneralisationGap(), trial)) is fires
 
 
+@pytest.mark.parametrize(("training", "fires"), [(0.21, False), (0.02, True)])
+def test_a_part_of_a_loss_that_the_others_push_up_is_left_alone(
+    training: float, *, fires: bool
+) -> None:
+    """The divergence of a variational training begins at zero."""
+    trial = trial_of(passes([(0.04, 0.1)] + [(training, 0.57)] * 4))
+    assert bool(found_at(GeneralisationGap(), trial)) is fires
+
+
 def test_a_pass_is_averaged() -> None:
     steps = []
     for saved in passes([(2.0, 1.0)] * 5):

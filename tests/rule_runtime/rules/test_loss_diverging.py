@@ -34,6 +34,15 @@ def test_fires_on_a_loss_that_fell_and_rises_again() -> None:
     assert "rose to 1.8" in found.evidence.sentence
 
 
+def test_a_second_training_of_the_same_model_is_no_divergence() -> None:
+    """With a new head it begins as high as the first one, and falls as that did."""
+    random = np.random.default_rng(0)
+    second = [2.2 * 0.93**at * random.lognormal(0, 0.08) for at in range(40)]
+    assert not found_at(LossDiverging(), run_of_losses([*FALLING, *second]))
+    stuck = [max(loss, 1.8) for loss in second]
+    assert found_at(LossDiverging(), run_of_losses([*FALLING, *stuck]))
+
+
 @pytest.mark.parametrize(("rise", "fires"), [(0.51, True), (0.49, False), (0.5, False)])
 def test_the_rise_is_measured_by_the_loss_at_the_beginning_and_strict(
     rise: float, fires: bool

@@ -143,6 +143,14 @@ def test_such_a_bias_of_keras_and_mxnet(bias: str, kernel: str, shape: tuple[int
     assert isinstance(outcome_of(**{bias: small, kernel: np.full(shape, 1e-9)}), IssueFound)
 
 
+def test_the_bias_of_keys_in_attention() -> None:
+    """A softmax is the same for any shift of its input; Keras' layer has outputs by head."""
+    bias, kernel = "gradients/attention/key/biasGrad", "gradients/attention/key/kernelGrad"
+    weight = np.full((6, 2, 4), 1e-3)
+    assert isinstance(outcome_of(**{bias: np.full((2, 4), 1e-10), kernel: weight}), Passed)
+    assert isinstance(outcome_of(**{bias: np.full((2, 5), 1e-10), kernel: weight}), IssueFound)
+
+
 def test_a_bias_is_an_issue_where_that_is_not_the_reason() -> None:
     assert isinstance(layer(1e-10, 1e-9), IssueFound)  # nothing arrives at the layer
     assert isinstance(layer(5e-8, 2e-6), IssueFound)  # small, but no mere rounding
