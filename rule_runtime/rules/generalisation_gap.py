@@ -63,8 +63,7 @@ class GeneralisationGap(ValidationRule):
         each step. It fires if, `patience` passes in a row, this lies above the median of the latest
         5 saved training losses by more than `gap_percent` of the loss at the beginning (the first
         training loss, or the median of the first 5 if that is larger) and by more than four times
-        the noise of the latest 20, and is more than `ratio` times as large, and training has not
-        risen above its beginning (as a part of a loss may that the others push up). Measured by the
+        the noise of the latest 20, and is more than `ratio` times as large. Measured by the
         beginning, and not by the training loss of now as Overfit does: that goes towards zero in
         many a good training. Boosted trees always fit their training data better: 1.25 times the
         gap is allowed while validation is within 2 % of its best. It fires as well if nothing is
@@ -80,7 +79,8 @@ class GeneralisationGap(ValidationRule):
         not more than the noise below the training loss, and the latter has not risen by 1.25 times
         its noise (median of the latest 10 against the 10 before); of boosted trees, from 40 rounds
         on, if it lies above the smallest by a quarter of what the training loss fell, which also
-        measures likelihoods that have no zero.
+        measures likelihoods that have no zero. Neither is said of a loss that is larger in training
+        than at the beginning, as a part of a loss may be that the others push up.
 
         It fires if validation was never better than one answer for all rows: from 150 steps and 3
         passes on, no pass was below 99 % of what that gives, the median of the latest 3 is above 97
@@ -239,16 +239,20 @@ class GeneralisationGap(ValidationRule):
         gap = 100 * distance / scale
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
         is_far &= not validation.beside.get(f"outlier/{validation.name}")
-        is_far &= training.now <= training.start
+        has_risen = training.now > training.start
         if validation.of_trees and validation.now <= _NO_MORE * validation.lowest:
             is_far &= gap > _TIMES_AS_FAR * self.gap_percent
         told = f"the loss of validation is {validation.now:.3g} and that of training "
         told += f"{training.now:.3g}: "
-        if is_far and (training.now <= 0 or validation.now > self.ratio * training.now):
+        if (
+            is_far
+            and not has_risen
+            and (training.now <= 0 or validation.now > self.ratio * training.now)
+        ):
             told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
         constant = constant_answer(validation, training)
-        if has_turned(validation, training, scale):
+        if not has_risen and has_turned(validation, training, scale):
             told += f"it was {validation.lowest:.3g} at its best, and has risen since"
         elif is_learned_by_heart(validation, training):
             told += f"it was {validation.first:.3g} at first and has never been much below"
