@@ -101,10 +101,12 @@ class ReductionConfig:
         return members if limit is None else {**members, _LIMIT: limit}
 
     def to_file_dict(self) -> dict[str, Any]:
-        """Return `to_json_dict()` without the median, for which the original refuses the file."""
-        names = str(self.to_json_dict()["reductions"]).split(",")
+        """Return `to_json_dict()` without what the original would refuse the file for."""
+        members = self.to_json_dict()
+        members.pop(_LIMIT, None)
+        names = str(members["reductions"]).split(",")
         known = [name for name in names if name.removeprefix(_ABSOLUTE_PREFIX) != _MEDIAN]
-        return {**self.to_json_dict(), "reductions": ",".join(known)}
+        return {**members, "reductions": ",".join(known)}
 
     def to_json(self) -> str:
         """Return `to_json_dict()` as a string."""

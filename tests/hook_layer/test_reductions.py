@@ -61,11 +61,21 @@ def test_norms_are_understood_in_both_spellings() -> None:
         ({"reductions": "mean"}, "must be a list"),
         ({"save_raw_tensor": "True"}, "'True'"),
         ({"save_shape": 1}, "save_shape=1"),
+        ({"raw_max_elements": 0.5}, "raw_max_elements=0.5"),
+        ({"raw_max_elements": -1}, "at least 0"),
     ],
 )
 def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ReductionConfig(**arguments)
+
+
+def test_a_limit_is_read_back_and_not_written_for_the_original() -> None:
+    config = ReductionConfig(save_raw_tensor=True, raw_max_elements=100)
+    assert ReductionConfig.from_json(config.to_json()) == config
+    assert ReductionConfig.from_dict({"raw_max_elements": "100"}) != ReductionConfig()
+    assert "raw_max_elements" not in config.to_file_dict()
+    assert "raw_max_elements" not in ReductionConfig().to_json_dict()
 
 
 def test_the_original_would_refuse_a_collections_file_with_a_median() -> None:

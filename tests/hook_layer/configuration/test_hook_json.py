@@ -148,6 +148,10 @@ def test_no_regular_expression_is_not_one_that_matches_everything(
             ReductionConfig(["mean"], save_raw_tensor=True),
         ),
         ({"reductions": ""}, ReductionConfig()),
+        (
+            {"raw_max_elements": "10"},
+            ReductionConfig(save_raw_tensor=True, raw_max_elements=10),
+        ),
     ],
 )
 def test_what_is_stored(path: Path, parameters: Any, expected: ReductionConfig) -> None:

@@ -244,6 +244,41 @@ def test_statistics_only(trial: WrittenTrial) -> None:
     assert row["std"] == pytest.approx(before.std(), rel=1e-6)
 
 
+def test_values_of_large_tensors_are_left_out_where_a_limit_says_so(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="stepwatch")
+    config = smd.ReductionConfig(["mean"], save_raw_tensor=True, raw_max_elements=144)
+    hook = every_step(trial, include_collections=TENSORS, reduction_config=config)
+    training = Training(hook)
+    for _ in range(2):
+        training.step()
+    hook.close()
+    values = trial.values(1)
+    assert "Net_fc.weight" not in values  # 1,440 elements
+    assert {"Net_conv.weight", "Net_fc.bias"} < set(values)  # 36, 10
+    mean = trial.statistics(1)["Net_fc.weight"]["mean"]
+    (reduced,) = [v for name, v in values.items() if "fc.weight" in name and "gradient" not in name]
+    assert reduced == pytest.approx(mean, rel=1e-4)
+    assert caplog.text.count("Net_fc.weight has 1440 elements, more than") == 2  # and its gradient
+
+
+def test_a_limit_of_one_collection_does_not_count_where_another_has_none(
+    trial: WrittenTrial,
+) -> None:
+    hook = every_step(trial, include_collections=["limited", "whole"])
+    for name, limit in (("limited", 1), ("whole", None)):
+        hook.get_collection(name).include("fc.weight$" if limit is None else "weight$")
+        hook.get_collection(name).reduction_config = smd.ReductionConfig(
+            save_raw_tensor=True, raw_max_elements=limit
+        )
+    training = Training(hook)
+    training.step()
+    hook.close()
+    weights = {name for name in trial.values(0) if name.endswith("weight")}
+    assert weights == {"Net_fc.weight", "gradient/Net_fc.weight"}
+
+
 def test_without_statistics(trial: WrittenTrial) -> None:
     hook = every_step(trial, statistics=False)
     Training(hook).step()

@@ -43,6 +43,8 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"save_raw_tensor": "False"}, {}, {"save_raw_tensor": "False"}),
         ({"reductions": "mean"}, {"reductions": "l2"}, {"reductions": "l2,mean"}),
         ({"tensors": "x"}, {"tensors": "x"}, {"tensors": "x"}),
+        ({"raw_max_elements": "9"}, {"raw_max_elements": "10"}, {"raw_max_elements": "10"}),
+        ({"raw_max_elements": "9"}, {}, {}),
     ],
 )
 def test_what_satisfies_both(

@@ -63,6 +63,7 @@ def test_what_the_recommended_pack_has_saved() -> None:
     for name in ("relu_output", "tanh_input", "sigmoid_input"):
         assert configs[name]["save_raw_tensor"] == "True"
         assert configs[name]["save_interval"] == "100"
+        assert int(configs[name]["raw_max_elements"]) == 1 << 24
     assert {"biases", "labels", "loss_inputs", "module_io"} <= set(configs)
 
 
