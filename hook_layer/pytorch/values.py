@@ -50,10 +50,10 @@ def own_shard(tensor: Tensor) -> Tensor:
     What one computes of a DTensor may wait for the other workers. This does not.
     """
     kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
-    if kind in _WHOLE or not hasattr(kind, "to_local"):
+    if kind in _WHOLE or getattr(kind, "to_local", None) is None:
         return tensor
     with torch.no_grad():
-        shard: Tensor = kind.to_local(tensor)
+        shard: Tensor = tensor.to_local()  # type: ignore[attr-defined]
     return shard
 
 
