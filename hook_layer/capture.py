@@ -71,7 +71,13 @@ class Snapshot(Protocol):
 
 
 class StatisticsBatch(Protocol):
-    """Statistics of several tensors, computed together."""
+    """Statistics of several tensors, computed together.
+
+    Attributes:
+        nbytes: Memory of the host that they hold until they are there.
+    """
+
+    nbytes: int
 
     def rows(self) -> NDArray[np.float64]:
         """Return the statistics, [tensors, STATISTICS_COLUMNS]; waits for the device."""
@@ -171,7 +177,8 @@ class StepRecord:
         for tensor in self.tensors.values():
             for snapshot in tensor.snapshots:
                 held += snapshot.nbytes
-        return held
+        batches = {id(t.statistics): t.statistics for t in self.tensors.values()}
+        return held + sum(batch.nbytes for batch in batches.values() if batch is not None)
 
     def release(self) -> None:
         """Give back the memory of all snapshots."""
@@ -205,6 +212,7 @@ class TensorStatistics:
     """
 
     __slots__ = ("_entries", "_rows")
+    nbytes = 0
 
     def __init__(self, entries: Sequence[tuple[float, ...] | Snapshot]) -> None:
         self._entries = entries

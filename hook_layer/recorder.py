@@ -200,8 +200,8 @@ class StepRecorder:
         if name not in self._warned_of_size:
             self._warned_of_size.add(name)
             logger.info(
-                "%.200s has %d elements, more than raw_max_elements=%d of its collections: its "
-                "values are not saved, its statistics are",
+                "values of %.200s are not saved: it has %d elements, more than raw_max_elements=%d "
+                "of its collections",
                 name,
                 num_elements,
                 limit,

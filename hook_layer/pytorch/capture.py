@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
 from hook_layer.pytorch.host_copy import HostCopy, new_buffer
-from hook_layer.pytorch.statistics import KnownStatistics, torch_statistics
+from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.reductions import Reduction
 
@@ -113,11 +113,6 @@ class TorchBackend:
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
-        self._known = KnownStatistics()
-
-    def new_step(self) -> None:
-        """Forget which tensors were met."""
-        self._known.forget()
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
@@ -129,7 +124,7 @@ class TorchBackend:
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Compute the statistics of several tensors, or leave them to the writer."""
-        return torch_statistics(values, copies, self._known)
+        return torch_statistics(values, copies)
 
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""

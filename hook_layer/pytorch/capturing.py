@@ -85,7 +85,6 @@ class TorchCapture(TorchWorker):
         """Note that a step began, and what is due in it."""
         self._due_key = (self.collection_manager.version, *(c.name for c in self._due))
         self._gradients.new_step()
-        self._torch_backend.new_step()
         self._met_models.clear()
         self._num_met.clear()
         self._num_checked = 0
@@ -253,7 +252,7 @@ class TorchCapture(TorchWorker):
             )
 
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
-        if _is_recorded(next(iter(tensors.values()))[0]):
+        if _is_recorded(value for value, _ in tensors.values()):
             self._warn_of_recording()
             return {}
         whole = {}
@@ -282,10 +281,10 @@ class TorchCapture(TorchWorker):
         return super()._backend_of(value)
 
 
-def _is_recorded(value: Any) -> bool:
-    """Tell whether what is done with a tensor goes into a CUDA graph, in place of being done.
+def _is_recorded(values: Iterable[Any]) -> bool:
+    """Tell whether what is done with tensors goes into a CUDA graph, in place of being done.
 
     A graph that copies to the host would do so at each replay, into memory that is long given back.
     """
-    is_cuda = isinstance(value, Tensor) and value.is_cuda
-    return is_cuda and torch.cuda.is_current_stream_capturing()
+    are_on_cuda = any(isinstance(value, Tensor) and value.is_cuda for value in values)
+    return are_on_cuda and torch.cuda.is_current_stream_capturing()

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.pytorch.fused_statistics import fused_partials
-from hook_layer.pytorch.host_copy import HostCopy, usable_anywhere
+from hook_layer.pytorch.host_copy import HostCopy
 from hook_layer.statistics import statistics_row
 
 __all__ = ["ROW", "DeviceStatistics", "device_statistics"]
@@ -57,7 +57,7 @@ class DeviceStatistics:
             empty. They may be changed once this is made.
     """
 
-    __slots__ = ("_copy", "_known", "_num_rows", "_sizes")
+    __slots__ = ("_copy", "_known", "_num_rows", "_sizes", "nbytes")
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._sizes = [tensor.numel() for tensor in tensors]
@@ -67,6 +67,7 @@ class DeviceStatistics:
             fused = partials, [-(-size // ROW) for size in self._sizes]
         partials, self._num_rows = fused
         self._copy: HostCopy | None = HostCopy(partials)
+        self.nbytes = partials.nbytes
         self._known: list[tuple[float, ...]] = []
 
     def rows(self) -> list[tuple[float, ...]]:
@@ -104,29 +105,22 @@ def _partials(parts: Sequence[Tensor]) -> Tensor:
     work = torch.float32 if mps or first.dtype in _COMPUTED_IN_FLOAT32 else torch.float64
     if len(parts) == 1 and (sizes[0] <= ROW or sizes[0] % ROW == 0):
         return _reduced(first.to(work).view(-1, min(sizes[0], ROW)), None)
-    filling, lengths, columns = _layout(sizes, first.device, first.dtype)
-    pieces = [piece for pair in zip(parts, filling, strict=True) for piece in pair]
-    return _reduced(torch.cat(pieces).to(work).view(-1, ROW), columns < lengths)
+    lasts, lengths = _layout(sizes)
+    zeros = torch.zeros(ROW, dtype=first.dtype, device=first.device)
+    filled = [part for pair in zip(parts, (zeros[n:] for n in lasts), strict=True) for part in pair]
+    own = torch.tensor(lengths, device="cpu").to(first.device, non_blocking=True)
+    inside = torch.arange(ROW, device=first.device) < own[:, None]
+    return _reduced(torch.cat(filled).to(work).view(-1, ROW), inside)
 
 
 @lru_cache(maxsize=64)
-def _layout(
-    sizes: tuple[int, ...], device: torch.device, dtype: torch.dtype
-) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Return how tensors are laid side by side.
-
-    Returns:
-        For each tensor zeros [up to ROW - 1] that fill it up to whole rows; how many elements of
-        each row are its tensor's, [P, 1]; the numbers of the elements of a row, [ROW].
-    """
+def _layout(sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
+    """Return how many elements are in each tensor's last row, and how many in each row of all."""
     lasts = [(size - 1) % ROW + 1 for size in sizes]
     lengths: list[int] = []
     for size, last in zip(sizes, lasts, strict=True):
         lengths += [ROW] * ((size - 1) // ROW) + [last]
-    with usable_anywhere():  # used again, possibly in training
-        zeros = torch.zeros(ROW, dtype=dtype, device=device)
-        of_rows = torch.tensor(lengths, device="cpu").to(device, non_blocking=True)[:, None]
-        return [zeros[last:] for last in lasts], of_rows, torch.arange(ROW, device=device)
+    return lasts, lengths
 
 
 def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
@@ -152,8 +146,8 @@ def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
     low = values.where(finite, torch.inf).amin(1)
     high = values.where(finite, -torch.inf).amax(1)
     limit = 126 if work == torch.float32 else 1022
-    exponent = torch.maximum(high, -low).frexp()[1].clamp_(-limit, limit)
-    factor = exponent.neg_().to(work).exp2_()
+    largest = torch.maximum(high, -low).clamp_(min=0)
+    factor = largest.log2_().floor_().clamp_(-limit, limit).neg_().exp2_()
     scaled = values.where(finite, 0).mul_(factor[:, None])
     absolute = scaled.abs().sum(1)
     exact = scaled.sum(1, dtype=wide)
@@ -182,7 +176,7 @@ def _combined(
     with np.errstate(all="ignore"):
         # In units of about the tensor's largest element nothing overflows or vanishes.
         largest = np.maximum(np.maximum(highs, -lows), np.finfo(np.float64).tiny)
-        unit = np.exp2(np.floor(np.log2(largest)))
+        unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)
         scale = 1 / factor / np.repeat(unit, num_rows)
         means = np.add.reduceat(scale * (total + rest), starts) / counts
         offset = scale * mean - np.repeat(means, num_rows)

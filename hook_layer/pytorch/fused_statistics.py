@@ -23,12 +23,8 @@ logger = logging.getLogger("stepwatch")
 
 _BLOCK: Final = 1024  # elements; more of them would not fit into a multiprocessor's registers
 _WARPS: Final = 4
-_MOST_PIECES: Final = 2048  # of all tensors together, and one more for each
-_TYPES: Final = {
-    torch.float32: "float32",
-    torch.float16: "float16",
-    torch.bfloat16: "bfloat16",
-}
+_MOST_PIECES: Final = 1024  # of all tensors together, and one more for each
+_TYPES: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 
 class _Fusion:
@@ -41,7 +37,7 @@ def fused_partials(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]] | None
     """Return partial results of tensors by the kernel, if it can be used for them.
 
     Args:
-        tensors: Flat tensors [size] of one device and type, none empty.
+        tensors: Flat tensors [size] of one device and type, none empty, none a lazy negative.
 
     Returns:
         The partial results of pieces of the tensors, [P, 10], float64, and of how many pieces each
@@ -49,6 +45,8 @@ def fused_partials(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]] | None
     """
     first = tensors[0]
     if not first.is_cuda or first.dtype not in _TYPES or _Fusion.is_broken:
+        return None
+    if not all(map(_is_readable, tensors)):
         return None
     try:
         return _launched(tensors)
@@ -64,30 +62,34 @@ def fused_partials(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]] | None
         return None
 
 
+def _is_readable(tensor: Tensor) -> bool:
+    """Tell whether the elements are where the tensor's address says; not those of a subclass."""
+    return type(tensor) is Tensor and tensor.is_contiguous() and tensor.data_ptr() != 0
+
+
 def _launched(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
-    kernel, types = _kernel()
+    kernel = _kernel()
     first = tensors[0]
     owners, offsets, lengths, num_pieces = _pieces(tuple(tensor.numel() for tensor in tensors))
-    pointers = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
-    table = np.stack([pointers[owners] + offsets * first.element_size(), lengths], axis=1)
+    away = np.array([tensor.data_ptr() - first.data_ptr() for tensor in tensors], np.int64)
+    table = np.stack([away[owners] // first.element_size() + offsets, lengths], axis=1)
     is_current = first.device.index == torch.cuda.current_device()
     with nullcontext() if is_current else torch.cuda.device(first.device):
         pieces = torch.from_numpy(table).pin_memory().to(first.device, non_blocking=True)
         results = torch.empty((len(table), 10), dtype=torch.float64, device=first.device)
-        kernel[(len(table),)](
-            pieces, results, KIND=types[first.dtype], BLOCK=_BLOCK, num_warps=_WARPS
-        )
+        kernel[(len(table),)](first, pieces, results, BLOCK=_BLOCK, num_warps=_WARPS)
     return results, num_pieces
 
 
 @cache
-def _kernel() -> tuple[Any, dict[torch.dtype, Any]]:
-    """Return the kernel, and Triton's names of types."""
-    from triton import language  # noqa: PLC0415 - is not everywhere, and takes long to import
+def _kernel() -> Any:
+    from triton import JITFunction  # noqa: PLC0415 - is not everywhere, and takes long to import
 
     from hook_layer.pytorch.triton_kernels import summarise  # noqa: PLC0415
 
-    return summarise, {kind: getattr(language, name) for kind, name in _TYPES.items()}
+    if not isinstance(summarise, JITFunction):
+        raise TypeError("TRITON_INTERPRET is set: its interpreter cannot read a device's memory")
+    return summarise
 
 
 @lru_cache(maxsize=64)

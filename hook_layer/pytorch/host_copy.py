@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
 from typing import Any, Final
 
 import torch
@@ -12,6 +15,8 @@ from torch import Tensor
 __all__ = ["HostCopy", "new_buffer", "usable_anywhere"]
 
 _NOTHING: Final = nullcontext()
+_RELAXED: Final = 2
+"""`cudaStreamCaptureModeRelaxed`, and HIP's."""
 
 
 def usable_anywhere() -> AbstractContextManager[object]:
@@ -26,6 +31,44 @@ def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor
     # default device that a script may set.
     with usable_anywhere():
         return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
+
+
+@contextmanager
+def _not_disturbing_recordings() -> Iterator[None]:
+    """Let this thread use CUDA without making fail what another one records.
+
+    While a thread records a graph, in the mode that is the default, CUDA takes it for an error of
+    the recording if any thread waits for an event, unless that thread says that it knows.
+    """
+    exchange = _exchange_of_modes()
+    if exchange is None:
+        yield
+        return
+    mode = ctypes.c_int(_RELAXED)
+    exchange(ctypes.byref(mode))
+    try:
+        yield
+    finally:
+        exchange(ctypes.byref(mode))  # it holds what was there before
+
+
+@cache
+def _exchange_of_modes() -> Callable[..., int] | None:
+    """Return `cudaThreadExchangeStreamCaptureMode` of the library that torch uses, if found."""
+    version = torch.version.cuda
+    if version is None:
+        names, function = ["libamdhip64.so"], "hipThreadExchangeStreamCaptureMode"
+    else:
+        major = version.partition(".")[0]
+        names = [f"libcudart.so.{major}", f"libcudart.so.{major}.0", f"cudart64_{major}.dll"]
+        function = "cudaThreadExchangeStreamCaptureMode"
+    for name in names:
+        try:
+            found: Callable[..., int] = getattr(ctypes.CDLL(name), function)
+        except (OSError, AttributeError):
+            continue
+        return found
+    return None
 
 
 class HostCopy:
@@ -50,9 +93,10 @@ class HostCopy:
             self._event.record(torch.cuda.current_stream(value.device))
 
     def wait(self) -> None:
-        """Wait until the copy is there."""
+        """Wait until the copy is there; another thread may be recording a CUDA graph meanwhile."""
         if self._event is not None:
-            self._event.synchronize()
+            with _not_disturbing_recordings():
+                self._event.synchronize()
 
     def array(self) -> NDArray[Any]:
         """Return the elements, which share the buffer's memory; waits for the device."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from weakref import ReferenceType, ref
 
 import numpy as np
 import torch
@@ -19,10 +18,10 @@ from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
 from hook_layer.pytorch.device_statistics import DeviceStatistics
-from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, num_writes, plain
+from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
-__all__ = ["KnownStatistics", "TorchStatistics", "torch_statistics"]
+__all__ = ["TorchStatistics", "torch_statistics"]
 
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
 
@@ -42,10 +41,12 @@ class TorchStatistics:
         entries: For each tensor where its row comes from.
     """
 
-    __slots__ = ("_entries", "_known")
+    __slots__ = ("_entries", "_known", "nbytes")
 
     def __init__(self, entries: Sequence[_Entry]) -> None:
         self._entries = entries
+        rows = [entry for entry in entries if isinstance(entry, _DeviceRow)]
+        self.nbytes = sum({id(row.batch): row.batch.nbytes for row in rows}.values())
         self._known: TensorStatistics | None = None
 
     def rows(self) -> NDArray[np.float64]:
@@ -59,45 +60,15 @@ class TorchStatistics:
         return self._known.rows()
 
 
-class KnownStatistics:
-    """Statistics of tensors that were met before in a step, as long as nobody writes to them.
-
-    The output of a layer is the input of the next one, and the output of those it is a part of.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[int, tuple[ReferenceType[Tensor], int, _Entry]] = {}
-
-    def find(self, tensor: Tensor) -> _Entry | None:
-        """Return what `note` was told of this tensor, if it is as it was then."""
-        found = self._found.get(id(tensor))
-        if found is None or found[0]() is not tensor or found[1] != num_writes(tensor):
-            return None
-        return found[2]
-
-    def note(self, tensor: Tensor, entry: _Entry) -> None:
-        """Remember where the statistics of a tensor come from."""
-        if not tensor.is_inference():  # whoever writes to such a tensor leaves no trace
-            self._found[id(tensor)] = ref(tensor), num_writes(tensor), entry
-
-    def forget(self) -> None:
-        """Forget all of them."""
-        self._found.clear()
-
-
 def torch_statistics(
-    tensors: Sequence[Tensor],
-    copies: Sequence[Snapshot | None] | None = None,
-    known: KnownStatistics | None = None,
+    tensors: Sequence[Tensor], copies: Sequence[Snapshot | None] | None = None
 ) -> TorchStatistics:
     """Return the statistics of tensors as they are now, in the order of the tensors.
 
     Args:
         tensors: Any shapes, types and devices.
         copies: For each tensor its snapshot, where there is one.
-        known: Those met before.
     """
-    known = KnownStatistics() if known is None else known
     entries: list[_Entry] = [NO_STATISTICS] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
     for position, tensor in enumerate(tensors):
@@ -106,19 +77,15 @@ def torch_statistics(
             continue
         if copy is not None and (tensor.is_cpu or tensor.numel() == 1):
             entries[position] = copy
-        elif (found := known.find(tensor)) is not None:
-            entries[position] = found
         elif tensor.is_cpu or tensor.numel() == 0:
-            entries[position] = row = _host_statistics(tensor)
-            known.note(tensor, row)
+            entries[position] = _host_statistics(tensor)
         else:
-            flat = _flat(tensor)
+            flat = _flat(tensor).resolve_neg().contiguous()
             groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
     for group in groups.values():
         batch = DeviceStatistics([flat for _, flat in group])
         for number, (position, _) in enumerate(group):
-            entries[position] = of_device = _DeviceRow(batch, number)
-            known.note(tensors[position], of_device)
+            entries[position] = _DeviceRow(batch, number)
     return TorchStatistics(entries)
 
 

@@ -9,27 +9,31 @@ __all__ = ["summarise"]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def summarise(pieces, results, KIND: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def summarise(base, pieces, results, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     """Summarise a piece of a tensor, of which each element is read once.
 
-    Sums are float64. Deviations are from the mean of the piece's first block, so that a std of
-    float32 is no difference of nearly equal numbers.
+    Sums are float64. Deviations are from the mean of the first block with finite elements, so that
+    a std of float32 is no difference of nearly equal numbers.
 
     Args:
-        pieces: Address and number of elements of each piece, [P, 2], int64.
+        base: Address from which those of the pieces are measured, and their type.
+        pieces: Where each piece begins, in elements from there, and how many it has, [P, 2], int64.
         results: Gets what `hook_layer.pytorch.device_statistics` combines, [P, 10], float64.
-        KIND: Type of the elements.
         BLOCK: How many elements are looked at together.
     """
     number = tl.program_id(0).to(tl.int64)
-    address = tl.load(pieces + 2 * number)
+    values = base + tl.load(pieces + 2 * number)
     length = tl.load(pieces + 2 * number + 1)
-    values = address.to(tl.pointer_type(KIND))
     columns = tl.arange(0, BLOCK)
-    first = tl.load(values + columns, mask=columns < length, other=0.0).to(tl.float64)
-    known = (columns < length) & (first - first == 0.0)
-    pivot = tl.sum(tl.where(known, first, 0.0), 0)
-    pivot = pivot / tl.maximum(tl.sum(known.to(tl.float64), 0), 1.0)
+    pivot = tl.full((), 0.0, tl.float64)
+    num_known = tl.full((), 0, tl.int32)
+    for start in range(0, length, BLOCK):
+        if num_known == 0:
+            ahead = start + columns < length
+            first = tl.load(values + start + columns, mask=ahead, other=0.0).to(tl.float64)
+            known = ahead & (first - first == 0.0)
+            num_known = tl.sum(known.to(tl.int32), 0)
+            pivot = tl.sum(tl.where(known, first, 0.0), 0) / tl.maximum(num_known, 1)
     count = tl.zeros([BLOCK], tl.int32)
     num_nan = tl.zeros([BLOCK], tl.int32)
     low = tl.full([BLOCK], float("inf"), tl.float64)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["SAVED_AS_FLOAT32", "host_array", "num_writes", "own_shard", "plain"]
+__all__ = ["SAVED_AS_FLOAT32", "host_array", "own_shard", "plain"]
 
 SAVED_AS_FLOAT32: Final = frozenset(
     getattr(torch, name)
@@ -55,8 +55,3 @@ def own_shard(tensor: Tensor) -> Tensor:
     with torch.no_grad():
         shard: Tensor = tensor.to_local()  # type: ignore[attr-defined]
     return shard
-
-
-def num_writes(tensor: Tensor) -> int:
-    """Return how often a tensor was written to; 0 of inference tensors, which do not count it."""
-    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public way

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.autograd import Variable
 
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, skip_compilation, uncompiled
-from hook_layer.pytorch.values import num_writes
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["GradientWatch", "ModuleWatch"]
@@ -149,12 +148,17 @@ class _Version:
 
     def __init__(self, tensor: Tensor | None) -> None:
         self._tensor = None if tensor is None else ref(tensor)
-        self._number = 0 if tensor is None else num_writes(tensor)
+        self._number = 0 if tensor is None else _num_writes(tensor)
 
     def is_of(self, tensor: Tensor) -> bool:
         """Tell whether it is this tensor, and nobody wrote to it since."""
         is_same = self._tensor is not None and self._tensor() is tensor
-        return is_same and num_writes(tensor) == self._number
+        return is_same and _num_writes(tensor) == self._number
+
+
+def _num_writes(tensor: Tensor) -> int:
+    # Inference tensors do not count them.
+    return 0 if tensor.is_inference() else tensor._version  # noqa: SLF001 - no public way
 
 
 class ModuleWatch:

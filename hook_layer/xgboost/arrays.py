@@ -43,6 +43,7 @@ class _Statistics:
     """Statistics that are computed when they are asked for, of each array once."""
 
     __slots__ = ("_arrays", "_rows")
+    nbytes = 0
 
     def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
         self._arrays = arrays

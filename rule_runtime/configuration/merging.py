@@ -26,7 +26,7 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
     itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
     and `save_steps` are joined; steps that an interval has anyway need no list; a flag is True if
     anybody needs it, so a value is stored if anybody asks for it by `save_raw_tensor`. The largest
-    `raw_max_elements` counts, where all have one.
+    `raw_max_elements` counts, where all who ask for values have one.
 
     Args:
         collections: What is asked for; a name may come up more than once.
@@ -62,8 +62,7 @@ def _joined(name: str, given: Given) -> dict[str, str]:
         elif key in _FLAGS:
             result[key] = str(any(value.strip().casefold() in _TRUE for value in values))
         elif key == _LIMIT:
-            if len(values) == len(given):
-                result[key] = str(max(map(int, values)))
+            result |= _limit(name, given)
         elif not _is_of_steps(key):
             if len(set(values)) > 1:
                 asked = " and as ".join(sorted(set(values)))
@@ -73,6 +72,20 @@ def _joined(name: str, given: Given) -> dict[str, str]:
             result[key] = values[0]
     result |= _steps(name, given)
     return dict(sorted(result.items()))
+
+
+def _limit(name: str, given: Given) -> dict[str, str]:
+    """Return the limit that is enough for everybody who asks for values; nothing: there is none."""
+    limits = [
+        parameters.get(_LIMIT)
+        for parameters in given
+        if parameters.get("save_raw_tensor", "True").strip().casefold() in _TRUE
+    ]
+    numbers = [limit for limit in limits if limit is not None]
+    wrong = [number for number in numbers if not number.strip().isdecimal()]
+    if wrong:
+        raise ValueError(f"collection {name}: {_LIMIT}={wrong[0]!r} is no number of elements")
+    return {_LIMIT: max(numbers, key=int)} if numbers and len(numbers) == len(limits) else {}
 
 
 def _is_of_steps(key: str) -> bool:

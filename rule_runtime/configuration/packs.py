@@ -17,7 +17,6 @@ from rule_runtime.evaluation.rule import Rule
 __all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
-_MAX_ELEMENTS: Final = 1 << 24  # of activations that are stored: 64 MiB of each
 PATTERNS: Final[Mapping[str, str]] = {
     "weights": (
         "^(?!gradient|feature_importance|hyperparameters).*"
@@ -46,6 +45,8 @@ class Pack:
             rule asks for by itself.
         activations_interval: Steps between two at which values of activations and of the inputs of
             models are saved, which are most of what a run stores; None for `save_interval`.
+        raw_max_elements: Of activations and inputs with more elements no values are stored; None
+            for no limit.
         statistics_only: Whether values are stored only where a rule asks for them by
             `save_raw_tensor`.
         stops: Names of those rules whose findings are reason enough to stop a job.
@@ -56,6 +57,7 @@ class Pack:
     parameters: Mapping[str, Mapping[str, object]]
     save_interval: int | None = None
     activations_interval: int | None = None
+    raw_max_elements: int | None = None
     statistics_only: bool = False
     stops: frozenset[str] = frozenset()
 
@@ -98,7 +100,8 @@ class Pack:
         has_values = parameters.get("save_raw_tensor") == "True"
         if self.activations_interval and has_values and _OF_ACTIVATIONS.match(config.name):
             parameters["save_interval"] = str(self.activations_interval)
-            parameters["raw_max_elements"] = str(_MAX_ELEMENTS)
+        if self.raw_max_elements and has_values and _OF_ACTIVATIONS.match(config.name):
+            parameters["raw_max_elements"] = str(self.raw_max_elements)
         return parameters
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
@@ -184,6 +187,7 @@ _RECOMMENDED: Final = Pack(
     },
     save_interval=10,
     activations_interval=100,
+    raw_max_elements=1 << 24,
     statistics_only=True,
     stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from torch import nn  # noqa: E402
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.pytorch import fused_statistics  # noqa: E402
 from hook_layer.pytorch.device_statistics import ROW, device_statistics  # noqa: E402
+from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
+from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
 
 NUM_STEPS = 6
 
@@ -245,6 +248,21 @@ def test_compiled_and_captured_trainings_go_on_undisturbed(
     assert trial.indexes()
 
 
+def test_who_waits_for_a_copy_does_not_disturb_what_another_thread_records() -> None:
+    copy = HostCopy(torch.ones(1 << 20, device="cuda"))
+    x = torch.ones(4, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        waiting = threading.Thread(target=copy.wait)
+        waiting.start()
+        waiting.join()
+        y = x * 2
+    graph.replay()
+    torch.cuda.synchronize()
+    assert y.tolist() == [2.0] * 4
+    assert copy.array()[0] == 1
+
+
 def test_a_device_without_memory_left_costs_statistics_but_not_the_training(
     trial: WrittenTrial,
 ) -> None:
@@ -299,6 +317,56 @@ def test_statistics_of_all_types(dtype: str, way: str) -> None:
         np.testing.assert_allclose(row[3:7], expected, rtol=2e-5, atol=2e-6)
         np.testing.assert_allclose(row[8], np.abs(finite).sum(), rtol=2e-5)
         np.testing.assert_allclose(row[9], np.sqrt(np.square(finite).sum()), rtol=2e-5)
+
+
+def test_tensors_in_any_order_of_memory(way: str) -> None:
+    torch.manual_seed(1)
+    whole = torch.randn(64, 3, 20, 20, device="cuda")
+    whole[:, 1:] += 100
+    views = [
+        whole[:, 0],
+        whole[:, :1].contiguous(memory_format=torch.channels_last),
+        whole[..., 0],
+        whole.view(-1)[::2],
+        whole.to(memory_format=torch.channels_last)[:, 2],
+        whole[0, 0].diagonal(),
+        torch.ones(1, device="cuda").expand(200_000),
+        torch._neg_view(whole),
+        torch.nn.Parameter(whole[:, 1]),
+        whole.to_sparse(),
+    ]
+    for view, row in zip(views, torch_statistics(views).rows(), strict=True):
+        exact = view.detach().to_dense().resolve_neg().cpu().double().numpy()
+        expected = [exact.size, exact.min(), exact.max(), exact.mean(), exact.std()]
+        found = [row[0], *row[3:7]]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_subclass_without_memory_of_its_own_is_never_read_by_address(way: str) -> None:
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    inner = torch.randn(3000, device="cuda")
+    with suppress(RuntimeError, TypeError):  # as the class has it
+        torch_statistics([TwoTensor(inner, inner.clone())]).rows()
+    torch.cuda.synchronize()
+    assert torch.ones(1, device="cuda").item() == 1  # an illegal access would have ended it all
+
+
+def test_a_piece_that_begins_with_nothing_finite(way: str) -> None:
+    torch.manual_seed(1)
+    values = 1e6 + 0.05 * torch.randn(9000, device="cuda")
+    values[:5000] = float("nan")
+    exact = values[5000:].cpu().double().numpy()
+    row = device_statistics([values])[0]
+    assert row[:3] == (9000, 5000, 0)
+    np.testing.assert_allclose(row[5:7], [exact.mean(), exact.std()], rtol=1e-6)
+
+
+def test_the_largest_numbers_there_are() -> None:
+    largest = torch.finfo(torch.float64).max
+    values = torch.tensor([-largest, 0.0], dtype=torch.float64, device="cuda")
+    row = device_statistics([values])[0]
+    np.testing.assert_allclose(row[5:8], [-largest / 2, largest / 2, largest / 2])
 
 
 def test_many_tensors_at_once(way: str) -> None:

@@ -45,6 +45,11 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"tensors": "x"}, {"tensors": "x"}, {"tensors": "x"}),
         ({"raw_max_elements": "9"}, {"raw_max_elements": "10"}, {"raw_max_elements": "10"}),
         ({"raw_max_elements": "9"}, {}, {}),
+        (
+            {"raw_max_elements": "9", "save_raw_tensor": "True"},
+            {"save_raw_tensor": "False"},
+            {"raw_max_elements": "9", "save_raw_tensor": "True"},
+        ),
     ],
 )
 def test_what_satisfies_both(
@@ -67,6 +72,7 @@ def test_what_satisfies_both(
             {"save_interval": "10", "start_step": "5"},
             "collection c: save_steps=0 and save_interval=10 are both asked for",
         ),
+        ({"raw_max_elements": "1e6"}, {}, "collection c: raw_max_elements='1e6' is no number"),
         (
             {"train.save_steps": "5"},
             {"save_interval": "10"},

@@ -67,6 +67,12 @@ def test_what_the_recommended_pack_has_saved() -> None:
     assert {"biases", "labels", "loss_inputs", "module_io"} <= set(configs)
 
 
+def test_values_of_huge_activations_are_left_out_however_often_it_is_saved() -> None:
+    for config in PACKS["recommended"].with_interval(50).collections():
+        is_limited = config.name in ("relu_output", "tanh_input", "sigmoid_input", "input_values")
+        assert ("raw_max_elements" in config.parameters) is is_limited, config
+
+
 @pytest.mark.parametrize("name", PACKS)
 def test_the_hook_takes_what_a_pack_asks_for(name: str, tmp_path: Path) -> None:
     collections = [config.to_json() for config in PACKS[name].collections()]
