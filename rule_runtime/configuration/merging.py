@@ -79,7 +79,7 @@ def _limit(name: str, given: Given) -> dict[str, str]:
     limits = [
         parameters.get(_LIMIT)
         for parameters in given
-        if parameters.get("save_raw_tensor", "True").strip().casefold() in _TRUE
+        if _LIMIT in parameters or parameters.get("save_raw_tensor", "").casefold() in _TRUE
     ]
     numbers = [limit for limit in limits if limit is not None]
     wrong = [number for number in numbers if not number.strip().isdecimal()]

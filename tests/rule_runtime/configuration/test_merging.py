@@ -44,7 +44,12 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"reductions": "mean"}, {"reductions": "l2"}, {"reductions": "l2,mean"}),
         ({"tensors": "x"}, {"tensors": "x"}, {"tensors": "x"}),
         ({"raw_max_elements": "9"}, {"raw_max_elements": "10"}, {"raw_max_elements": "10"}),
-        ({"raw_max_elements": "9"}, {}, {}),
+        (
+            {"raw_max_elements": "9"},
+            {"save_interval": "10"},
+            {"raw_max_elements": "9", "save_interval": "10"},
+        ),
+        ({"raw_max_elements": "9"}, {"save_raw_tensor": "True"}, {"save_raw_tensor": "True"}),
         (
             {"raw_max_elements": "9", "save_raw_tensor": "True"},
             {"save_raw_tensor": "False"},
