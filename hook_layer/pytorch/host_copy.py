@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, Final
 
@@ -12,24 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["HostCopy", "new_buffer", "usable_anywhere"]
+__all__ = ["HostCopy", "new_buffer"]
 
-_NOTHING: Final = nullcontext()
 _RELAXED: Final = 2
 """`cudaStreamCaptureModeRelaxed`, and HIP's."""
-
-
-def usable_anywhere() -> AbstractContextManager[object]:
-    """Let the tensors that are made meanwhile be no inference tensors."""
-    # To enter and leave that mode takes longer than to look.
-    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else _NOTHING
 
 
 def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
     """Return memory of the host, with any content."""
     # A buffer made in inference mode could not be written to in training, and torch has a
-    # default device that a script may set.
-    with usable_anywhere():
+    # default device that a script may set. To leave that mode takes longer than to look.
+    is_inference = torch.is_inference_mode_enabled()
+    with torch.inference_mode(mode=False) if is_inference else nullcontext():
         return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
 
 

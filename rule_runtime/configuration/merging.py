@@ -60,7 +60,7 @@ def _joined(name: str, given: Given) -> dict[str, str]:
         if key in _LISTS:
             result[key] = _LISTS[key].join(sorted(set(values)))
         elif key in _FLAGS:
-            result[key] = str(any(value.strip().casefold() in _TRUE for value in values))
+            result[key] = str(any(map(_is_true, values)))
         elif key == _LIMIT:
             result |= _limit(name, given)
         elif not _is_of_steps(key):
@@ -79,13 +79,17 @@ def _limit(name: str, given: Given) -> dict[str, str]:
     limits = [
         parameters.get(_LIMIT)
         for parameters in given
-        if _LIMIT in parameters or parameters.get("save_raw_tensor", "").casefold() in _TRUE
+        if _LIMIT in parameters or _is_true(parameters.get("save_raw_tensor", ""))
     ]
     numbers = [limit for limit in limits if limit is not None]
     wrong = [number for number in numbers if not number.strip().isdecimal()]
     if wrong:
         raise ValueError(f"collection {name}: {_LIMIT}={wrong[0]!r} is no number of elements")
     return {_LIMIT: max(numbers, key=int)} if numbers and len(numbers) == len(limits) else {}
+
+
+def _is_true(value: str) -> bool:
+    return value.strip().casefold() in _TRUE
 
 
 def _is_of_steps(key: str) -> bool:
