@@ -173,10 +173,12 @@ def _described(members: dict[str, Any], document: Document) -> _Description:
 
 def _checksums(value: object, rows: int, document: Document) -> tuple[int | None, ...]:
     checksums = document.items(value, "statistics.crc32c")
-    present = [checksum for checksum in checksums if checksum is not None]
-    if present and not (
-        set(map(type, present)) == {int} and min(present) >= 0 and max(present) <= _MAX_CRC32C
-    ):
+    kinds = set(map(type, checksums))
+    present = checksums
+    if type(None) in kinds:
+        present = [checksum for checksum in checksums if checksum is not None]
+    is_sound = kinds <= {int, type(None)}
+    if not is_sound or (present and not (min(present) >= 0 and max(present) <= _MAX_CRC32C)):
         document.fail("statistics.crc32c: not all are null or a number of 32 bits")
     if len(checksums) != rows:
         document.fail("statistics: tensors and crc32c are not equally long")

@@ -182,6 +182,8 @@ def _json_copy(value: Any) -> Any:
         return value
     if kind is list and _PLAIN.issuperset(map(type, value)):  # long ones hold numbers only
         return value.copy()
+    if kind is dict and not value:
+        return {}
     if isinstance(value, Mapping):
         for key in value:
             if type(key) is not str:

@@ -65,6 +65,8 @@ class WorkerTrack:
         Args:
             sequence: Its number.
         """
+        if sequence > self.highest:
+            return False
         at = bisect_left(self.seen, (sequence + 1,)) - 1
         return at >= 0 and self.seen[at][0] <= sequence <= self.seen[at][1]
 
@@ -76,6 +78,10 @@ class WorkerTrack:
             skipped: How many numbers right before it never come, as it says.
         """
         first, last = sequence - skipped, sequence
+        if self.seen and first == self.highest + 1:  # the usual case: the next one
+            self.seen[-1] = (self.seen[-1][0], last)
+            self.lost += skipped
+            return
         begin = bisect_left(self.seen, first - 1, key=lambda pair: pair[1])
         end = bisect_left(self.seen, last + 2, lo=begin, key=lambda pair: pair[0])
         touched = self.seen[begin:end]
@@ -114,7 +120,8 @@ class WorkerTrack:
         Args:
             unreadable: Steps of its files that exist and cannot be parsed.
         """
-        self._bridge(unreadable)
+        if unreadable:
+            self._bridge(unreadable)
         contiguous = self.contiguous
         steps = [step for step, sequence in self.pending.items() if 0 < sequence <= contiguous]
         self.passed_step = max([self.passed_step, *steps])
@@ -122,7 +129,7 @@ class WorkerTrack:
     def _bridge(self, unreadable: Collection[int]) -> None:
         """Close holes that are explained by files which exist and cannot be parsed."""
         steps = {sequence: step for step, sequence in self.pending.items()}
-        while unreadable and self.has_hole:
+        while self.has_hole:
             before = self.contiguous
             at = bisect_left(self.seen, before + 1, key=lambda pair: pair[0])
             after = self.seen[at][0]
