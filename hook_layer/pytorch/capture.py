@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
 from hook_layer.capture import Snapshot, StatisticsBatch
+from hook_layer.pytorch.device_statistics import DeviceBatches
 from hook_layer.pytorch.host_copy import HostCopy, new_buffer
 from hook_layer.pytorch.statistics import torch_statistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
@@ -113,6 +114,7 @@ class TorchBackend:
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
+        self._batches = DeviceBatches()
 
     def describe(self, value: Tensor) -> tuple[str, tuple[int, ...]]:
         """Return type name and shape, e.g. `("bfloat16", (8, 3))`."""
@@ -124,7 +126,15 @@ class TorchBackend:
         self, values: Sequence[Tensor], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
         """Compute the statistics of several tensors, or leave them to the writer."""
-        return torch_statistics(values, copies)
+        return torch_statistics(values, copies, self._batches)
+
+    def send_statistics(self) -> bool:
+        """Send what devices computed to the host, in one copy; it waited there for others.
+
+        Returns:
+            False if a CUDA graph that is being recorded makes that impossible: they are lost.
+        """
+        return self._batches.send()
 
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""

@@ -251,6 +251,11 @@ class TorchCapture(TorchWorker):
                 prefix,
             )
 
+    @guarded("statistics")
+    def _send_statistics(self) -> None:
+        if not self._torch_backend.send_statistics():
+            self._warn_of_recording()
+
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
         if _is_recorded(value for value, _ in tensors.values()):
             self._warn_of_recording()

@@ -1,10 +1,10 @@
-"""The summaries of many tensors on one accelerator, without waiting for it.
+"""The summaries of many tensors on accelerators, without waiting for them.
 
 The flattened tensors are laid side by side, each filled up to whole rows of `ROW` elements, and
 reduced as one matrix by a few dozen kernels, however many tensors there are, or, on CUDA, by one
-(`hook_layer.pytorch.fused_statistics`). The rows' partial results
-are on their way to the host when training goes on; the writer's thread waits for them. It combines
-them in float64 by the formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating
+(`hook_layer.pytorch.fused_statistics`). The rows' partial results stay on the device until those of
+a whole step can go to the host in one piece, for which the writer's thread waits. It combines them
+in float64 by the formula of Chan, Golub and LeVeque for sums of squared deviations ("Updating
 Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979), so that a std never is the
 difference of two nearly equal numbers.
 
@@ -17,9 +17,11 @@ Shapes: T tensors, P rows of all of them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -27,10 +29,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.pytorch.fused_statistics import fused_partials
-from hook_layer.pytorch.host_copy import HostCopy
-from hook_layer.statistics import statistics_row
+from hook_layer.pytorch.host_copy import HostCopy, not_disturbing_recordings
+from hook_layer.statistics import NO_STATISTICS, statistics_row
 
-__all__ = ["ROW", "DeviceStatistics", "device_statistics"]
+__all__ = ["ROW", "DeviceBatches", "DeviceStatistics", "device_statistics"]
 
 ROW: Final = 8192
 _MAX_ROWS: Final = 1024  # reduced at a time: what that needs of a device's memory is bounded
@@ -46,37 +48,124 @@ def device_statistics(tensors: Sequence[Tensor]) -> list[tuple[float, ...]]:
     Args:
         tensors: Flat tensors [size] of real numbers or booleans, none empty.
     """
-    return DeviceStatistics(tensors).rows()
+    batch, first, _ = DeviceBatches().add(tensors)
+    return batch.rows()[first:]
 
 
 class DeviceStatistics:
-    """Statistics on their way from a device.
+    """Statistics on their way from a device, of the tensors of several calls.
 
     Args:
-        tensors: Flat tensors [size] of real numbers or booleans, of one device and type, none
-            empty. They may be changed once this is made.
+        stream: The stream of CUDA in which they are computed; None on other devices.
     """
 
-    __slots__ = ("_copy", "_known", "_num_rows", "_sizes", "nbytes")
+    __slots__ = (
+        "_copy",
+        "_is_sent",
+        "_known",
+        "_lock",
+        "_num_rows",
+        "_partials",
+        "_sizes",
+        "_stream",
+    )
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._sizes = [tensor.numel() for tensor in tensors]
-        fused = fused_partials(tensors)
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+        self._sizes: list[int] = []
+        self._num_rows: list[int] = []
+        self._partials: list[Tensor] = []
+        self._is_sent = False
+        self._copy: HostCopy | None = None
+        self._known: list[tuple[float, ...]] | None = None
+
+    def add(self, tensors: Sequence[Tensor]) -> tuple[int, int] | None:
+        """Start the statistics of tensors.
+
+        Args:
+            tensors: Flat tensors [size] of real numbers or booleans, of one device and type, none
+                empty. They may be changed at once.
+
+        Returns:
+            The row of the first of them, and the bytes that they take up; None if it is too late.
+        """
+        sizes = [tensor.numel() for tensor in tensors]
+        fused = fused_partials(tensors, self._stream)
         if fused is None:
             partials = torch.cat([_partials(group) for group in _groups(tensors)])
-            fused = partials, [-(-size // ROW) for size in self._sizes]
-        partials, self._num_rows = fused
-        self._copy: HostCopy | None = HostCopy(partials)
-        self.nbytes = partials.nbytes
-        self._known: list[tuple[float, ...]] = []
+            fused = partials, [-(-size // ROW) for size in sizes]
+        with self._lock:
+            if self._is_sent:
+                return None
+            first = len(self._sizes)
+            self._sizes += sizes
+            self._num_rows += fused[1]
+            self._partials.append(fused[0])
+        return first, fused[0].nbytes
+
+    def send(self) -> bool:
+        """Send what was added to the host; return False if a CUDA graph makes that impossible."""
+        with self._lock:
+            if self._is_sent:
+                return True
+            self._is_sent = True
+            partials, self._partials = self._partials, []
+            if not partials:
+                return True
+            stream = nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+            with not_disturbing_recordings(), stream:
+                if partials[0].is_cuda and torch.cuda.is_current_stream_capturing():
+                    return False  # it would be sent at each replay, and never before
+                self._copy = HostCopy(torch.cat(partials))
+            return True
 
     def rows(self) -> list[tuple[float, ...]]:
         """Return the statistics, a row for each tensor; waits for the device."""
-        if self._copy is not None:
-            partials = self._copy.array().astype(np.float64)
-            self._known = _combined(self._sizes, self._num_rows, partials)
+        if self._known is None:
+            self.send()
+            if self._copy is None:
+                self._known = [NO_STATISTICS] * len(self._sizes)
+            else:
+                partials = self._copy.array().astype(np.float64, copy=False)
+                self._known = _combined(self._sizes, self._num_rows, partials)
             self._copy = None
         return self._known
+
+
+class DeviceBatches:
+    """What is on its way from devices, and was not sent yet."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[torch.device, int], DeviceStatistics] = {}
+
+    def add(self, tensors: Sequence[Tensor]) -> tuple[DeviceStatistics, int, int]:
+        """Start the statistics of tensors.
+
+        Args:
+            tensors: As `DeviceStatistics.add` wants them.
+
+        Returns:
+            The batch that they are in, the row of the first of them there, and the bytes that they
+            take up.
+        """
+        device = tensors[0].device
+        stream: Any = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        key = device, 0 if stream is None else stream.cuda_stream
+        while True:
+            batch = self._open.get(key)
+            if batch is None:
+                batch = self._open[key] = DeviceStatistics(stream)
+            added = batch.add(tensors)
+            if added is not None:
+                return batch, *added
+            self._open.pop(key, None)
+
+    def send(self) -> bool:
+        """Send all that was added to the host; return False if something could not be sent."""
+        is_sent = [batch.send() for batch in self._open.values()]
+        self._open.clear()
+        return all(is_sent)
 
 
 def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:

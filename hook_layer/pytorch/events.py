@@ -145,6 +145,7 @@ class TorchEvents(LossCapture):
     def _on_backward_end(self) -> None:
         self._is_captured &= not self._has_optimizer  # another one is going to step
         self._capture_gradients()
+        self._send_statistics()
         if self._has_optimizer or self._steps.by_optimizer:
             return
         if self._num_gradients >= self._gradients.num_watched:
@@ -186,6 +187,7 @@ class TorchEvents(LossCapture):
         if self._record is not None:
             self._capture_gradients()  # of a backward pass that ended with an exception
             self._warn_of_unseen_modules()
+            self._send_statistics()
         self._steps.step_ends()
         super()._end_step()
 

@@ -24,6 +24,7 @@ logger = logging.getLogger("stepwatch")
 _BLOCK: Final = 1024  # elements; more of them would not fit into a multiprocessor's registers
 _WARPS: Final = 4
 _MOST_PIECES: Final = 1024  # of all tensors together, and one more for each
+_MAX_TABLES: Final = 512  # of some 16 KiB on a device
 _TYPES: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 
@@ -33,23 +34,26 @@ class _Fusion:
     is_broken = False
 
 
-def fused_partials(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]] | None:
+def fused_partials(
+    tensors: Sequence[Tensor], stream: torch.cuda.Stream | None
+) -> tuple[Tensor, list[int]] | None:
     """Return partial results of tensors by the kernel, if it can be used for them.
 
     Args:
         tensors: Flat tensors [size] of one device and type, none empty, none a lazy negative.
+        stream: The device's current stream of CUDA, if it has such.
 
     Returns:
         The partial results of pieces of the tensors, [P, 10], float64, and of how many pieces each
         tensor consists; None: another way must do.
     """
     first = tensors[0]
-    if not first.is_cuda or first.dtype not in _TYPES or _Fusion.is_broken:
+    if stream is None or first.dtype not in _TYPES or _Fusion.is_broken:
         return None
     if not all(map(_is_readable, tensors)):
         return None
     try:
-        return _launched(tensors)
+        return _launched(tensors, stream)
     except torch.cuda.OutOfMemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it lacks to compile: there is another way
@@ -67,18 +71,42 @@ def _is_readable(tensor: Tensor) -> bool:
     return type(tensor) is Tensor and tensor.is_contiguous() and tensor.data_ptr() != 0
 
 
-def _launched(tensors: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+def _launched(tensors: Sequence[Tensor], stream: torch.cuda.Stream) -> tuple[Tensor, list[int]]:
     kernel = _kernel()
     first = tensors[0]
-    owners, offsets, lengths, num_pieces = _pieces(tuple(tensor.numel() for tensor in tensors))
-    away = np.array([tensor.data_ptr() - first.data_ptr() for tensor in tensors], np.int64)
-    table = np.stack([away[owners] // first.element_size() + offsets, lengths], axis=1)
-    is_current = first.device.index == torch.cuda.current_device()
-    with nullcontext() if is_current else torch.cuda.device(first.device):
-        pieces = torch.from_numpy(table).pin_memory().to(first.device, non_blocking=True)
-        results = torch.empty((len(table), 10), dtype=torch.float64, device=first.device)
-        kernel[(len(table),)](first, pieces, results, BLOCK=_BLOCK, num_warps=_WARPS)
+    device, address, item = first.device, first.data_ptr(), first.element_size()
+    sizes = tuple(tensor.numel() for tensor in tensors)
+    away = tuple((tensor.data_ptr() - address) // item for tensor in tensors)
+    is_current = device.index == torch.cuda.current_device()
+    with nullcontext() if is_current else torch.cuda.device(device):
+        pieces, num_pieces = _table(device, stream.cuda_stream, sizes, away)
+        results = torch.empty((len(pieces), 10), dtype=torch.float64, device=device)
+        kernel[(len(pieces),)](first, pieces, results, BLOCK=_BLOCK, num_warps=_WARPS)
     return results, num_pieces
+
+
+@lru_cache(maxsize=_MAX_TABLES)
+def _table(
+    device: torch.device, _stream: int, sizes: tuple[int, ...], away: tuple[int, ...]
+) -> tuple[Tensor, list[int]]:
+    """Return pieces of tensors on the device; training repeats itself, mostly at equal addresses.
+
+    A table belongs to the stream in which it is copied to the device: in that it is there, and its
+    memory is used again only behind the kernels that read it.
+
+    Args:
+        device: Where the tensors are.
+        sizes: Their numbers of elements.
+        away: How many elements each begins behind the first of them.
+
+    Returns:
+        Of each piece where it begins and its number of elements, [P, 2], and of how many pieces
+        each tensor consists.
+    """
+    owners, offsets, lengths, num_pieces = _pieces(sizes)
+    table = np.stack([np.array(away, np.int64)[owners] + offsets, lengths], axis=1)
+    with torch.inference_mode(mode=False):
+        return torch.from_numpy(table).pin_memory().to(device, non_blocking=True), num_pieces
 
 
 @cache

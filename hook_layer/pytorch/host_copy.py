@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["HostCopy", "new_buffer"]
+__all__ = ["HostCopy", "new_buffer", "not_disturbing_recordings"]
 
 _RELAXED: Final = 2
 """`cudaStreamCaptureModeRelaxed`, and HIP's."""
@@ -28,11 +28,12 @@ def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor
 
 
 @contextmanager
-def _not_disturbing_recordings() -> Iterator[None]:
-    """Let this thread use CUDA without making fail what another one records.
+def not_disturbing_recordings() -> Iterator[None]:
+    """Let this thread use CUDA without making fail what it or another one records.
 
     While a thread records a graph, in the mode that is the default, CUDA takes it for an error of
-    the recording if any thread waits for an event, unless that thread says that it knows.
+    the recording if any thread waits for an event, or allocates memory, unless that thread says
+    that it knows.
     """
     exchange = _exchange_of_modes()
     if exchange is None:
@@ -89,7 +90,7 @@ class HostCopy:
     def wait(self) -> None:
         """Wait until the copy is there; another thread may be recording a CUDA graph meanwhile."""
         if self._event is not None:
-            with _not_disturbing_recordings():
+            with not_disturbing_recordings():
                 self._event.synchronize()
 
     def array(self) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.capture import Snapshot, TensorStatistics
-from hook_layer.pytorch.device_statistics import DeviceStatistics
+from hook_layer.pytorch.device_statistics import DeviceBatches, DeviceStatistics
 from hook_layer.pytorch.values import SAVED_AS_FLOAT32, host_array, plain
 from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics, chunked_statistics
 
@@ -26,7 +26,7 @@ __all__ = ["TorchStatistics", "torch_statistics"]
 _Entry: TypeAlias = "tuple[float, ...] | Snapshot | _DeviceRow"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _DeviceRow:
     """Statistics on their way from a device: which of them."""
 
@@ -39,14 +39,14 @@ class TorchStatistics:
 
     Args:
         entries: For each tensor where its row comes from.
+        nbytes: Memory of the host that those on their way from devices take up.
     """
 
     __slots__ = ("_entries", "_known", "nbytes")
 
-    def __init__(self, entries: Sequence[_Entry]) -> None:
+    def __init__(self, entries: Sequence[_Entry], nbytes: int) -> None:
         self._entries = entries
-        rows = [entry for entry in entries if isinstance(entry, _DeviceRow)]
-        self.nbytes = sum({id(row.batch): row.batch.nbytes for row in rows}.values())
+        self.nbytes = nbytes
         self._known: TensorStatistics | None = None
 
     def rows(self) -> NDArray[np.float64]:
@@ -61,13 +61,16 @@ class TorchStatistics:
 
 
 def torch_statistics(
-    tensors: Sequence[Tensor], copies: Sequence[Snapshot | None] | None = None
+    tensors: Sequence[Tensor],
+    copies: Sequence[Snapshot | None] | None = None,
+    batches: DeviceBatches | None = None,
 ) -> TorchStatistics:
     """Return the statistics of tensors as they are now, in the order of the tensors.
 
     Args:
         tensors: Any shapes, types and devices.
         copies: For each tensor its snapshot, where there is one.
+        batches: What those on devices join, to be sent to the host with others.
     """
     entries: list[_Entry] = [NO_STATISTICS] * len(tensors)
     groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
@@ -82,11 +85,14 @@ def torch_statistics(
         else:
             flat = _flat(tensor).resolve_neg().contiguous()
             groups.setdefault((flat.device, flat.dtype), []).append((position, flat))
+    nbytes = 0
+    batches = DeviceBatches() if batches is None else batches
     for group in groups.values():
-        batch = DeviceStatistics([flat for _, flat in group])
+        batch, first, num_bytes = batches.add([flat for _, flat in group])
+        nbytes += num_bytes
         for number, (position, _) in enumerate(group):
-            entries[position] = _DeviceRow(batch, number)
-    return TorchStatistics(entries)
+            entries[position] = _DeviceRow(batch, first + number)
+    return TorchStatistics(entries, nbytes)
 
 
 def _host_statistics(tensor: Tensor) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -171,6 +171,7 @@ class ModuleWatch:
     def __init__(self, callback: ModuleCallback) -> None:
         self._callback = WeakMethod(callback)  # its owner owns this
         self._handles: dict[nn.Module, Any] = {}
+        self._calls: WeakKeyDictionary[nn.Module, ModuleCall] = WeakKeyDictionary()
         self._compiled: set[nn.Module] = set()
 
     def watch_only(self, modules: AbstractSet[nn.Module]) -> None:
@@ -194,7 +195,9 @@ class ModuleWatch:
         if callback is None:
             return
         for module in modules - self._handles.keys():
-            call = ModuleCall(module, callback, self._keep_one)
+            call = self._calls.get(module)
+            if call is None:
+                call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
             self._handles[module] = module.register_forward_hook(call, with_kwargs=True)
 
     def _keep_one(self, module: nn.Module) -> None:

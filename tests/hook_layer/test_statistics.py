@@ -19,7 +19,12 @@ from hook_layer.statistics import CHUNK, NO_STATISTICS, array_statistics
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch.device_statistics import ROW, DeviceStatistics, device_statistics  # noqa: E402
+from hook_layer.pytorch.device_statistics import (  # noqa: E402
+    ROW,
+    DeviceBatches,
+    DeviceStatistics,
+    device_statistics,
+)
 from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
 
 Row = tuple[float, ...]
@@ -263,13 +268,38 @@ def test_a_device_is_not_waited_for_whatever_the_elements(monkeypatch: pytest.Mo
     tensors += [torch.tensor([1.0, math.nan, 3e38, -3e38]), torch.full((9,), math.inf)]
     monkeypatch.setattr(torch.Tensor, "cpu", None, raising=False)
     with Syncs() as syncs:
-        started = DeviceStatistics(tensors)
+        started = DeviceStatistics(None)
+        started.add(tensors)
     assert syncs.calls == 0
     expected = [oracle(tensor.numpy()) for tensor in tensors]
     for tensor in tensors:
         tensor.fill_(7)  # as an optimiser that steps before the results are there
     for row, right in zip(started.rows(), expected, strict=True):
         assert_close(row, right)
+
+
+def test_statistics_of_several_calls_leave_a_device_together() -> None:
+    batches = DeviceBatches()
+    tensors = [torch.full((size,), float(size)) for size in (3, ROW + 1, 2)]
+    added = [batches.add(tensors[:2]), batches.add(tensors[2:])]
+    assert added[0][0] is added[1][0]
+    assert [first for _, first, _ in added] == [0, 2]
+    assert batches.send()
+    later = batches.add([torch.zeros(4)])
+    assert later[0] is not added[0][0]
+    assert [row[0] for row in added[0][0].rows()] == [3, ROW + 1, 2]
+    assert [row[5] for row in added[0][0].rows()] == [3, ROW + 1, 2]
+    assert later[0].rows()[later[1]][0] == 4
+
+
+def test_a_batch_that_was_read_takes_nothing_more() -> None:
+    batches = DeviceBatches()
+    batch, row, _ = batches.add([torch.ones(3)])
+    assert batch.rows()[row][0] == 3
+    other, row, _ = batches.add([torch.ones(5)])
+    assert other is not batch
+    assert other.rows()[row][0] == 5
+    assert len(batch.rows()) == 1
 
 
 def test_the_largest_numbers_of_float64_on_a_device() -> None:

@@ -20,7 +20,11 @@ from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.pytorch import fused_statistics  # noqa: E402
-from hook_layer.pytorch.device_statistics import ROW, device_statistics  # noqa: E402
+from hook_layer.pytorch.device_statistics import (  # noqa: E402
+    ROW,
+    DeviceBatches,
+    device_statistics,
+)
 from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
 from hook_layer.pytorch.statistics import torch_statistics  # noqa: E402
 
@@ -261,6 +265,49 @@ def test_who_waits_for_a_copy_does_not_disturb_what_another_thread_records() -> 
     torch.cuda.synchronize()
     assert y.tolist() == [2.0] * 4
     assert copy.array()[0] == 1
+
+
+def test_statistics_of_several_streams_are_sent_behind_what_computes_them() -> None:
+    batches, batch_of = DeviceBatches(), {}
+    for number in (1, 2, 3):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(20_000_000)
+            value = torch.full((5000,), float(number), device="cuda")
+            batch_of[number] = batches.add([value])
+            value.fill_(9)
+    assert batches.send()
+    for number, (batch, row, _) in batch_of.items():
+        assert batch.rows()[row][3:6] == (number, number, number)
+
+
+def test_what_the_recording_of_a_graph_keeps_from_being_sent_is_lost_and_nothing_else() -> None:
+    batches, stream, graph = DeviceBatches(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    x = torch.ones(4, device="cuda")
+    with torch.cuda.stream(stream):
+        batch, row, _ = batches.add([x])
+    with torch.cuda.graph(graph, stream=stream):
+        assert not batches.send()
+        y = x * 2
+    assert np.isnan(batch.rows()[row]).all()
+    x.fill_(3)
+    graph.replay()
+    assert y.tolist() == [6.0] * 4
+    batch, row, _ = batches.add([x])
+    assert batches.send()
+    assert batch.rows()[row][5] == 3
+
+
+def test_what_waits_on_another_stream_is_sent_while_a_graph_is_recorded() -> None:
+    batches, graph = DeviceBatches(), torch.cuda.CUDAGraph()
+    x = torch.ones(300_000, device="cuda")
+    batch, row, _ = batches.add([x])
+    with torch.cuda.graph(graph):
+        assert batches.send()
+        y = x * 2
+    assert batch.rows()[row][5] == 1
+    graph.replay()
+    assert y[0].item() == 2
 
 
 def test_a_device_without_memory_left_costs_statistics_but_not_the_training(
