@@ -173,6 +173,7 @@ class TorchEvents(LossCapture):
             self._steps.others_stepped()
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
+            self._gradients.step_ends()
             self._step_is_captured()
 
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
@@ -188,6 +189,7 @@ class TorchEvents(LossCapture):
             self._capture_gradients()  # of a backward pass that ended with an exception
             self._warn_of_unseen_modules()
             self._send_statistics()
+        self._gradients.step_ends()
         self._steps.step_ends()
         super()._end_step()
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 from typing import Any, Final
-from weakref import ReferenceType, WeakSet, ref
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -65,7 +65,8 @@ class StepBounds:
     def __init__(self) -> None:
         self.is_aside = self.is_training = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
-        self._trained: dict[int, list[ReferenceType[nn.Parameter]]] = {}  # by each of them
+        # By each of them, as numbers: torch swaps no parameter that has weak references.
+        self._trained: dict[int, frozenset[int]] = {}
         self._by_optimizer = False
         self._stepped: set[int] = set()  # in this step, and in the last one that any did in
         self._stepped_before: set[int] = set()
@@ -99,7 +100,7 @@ class StepBounds:
         for key in self._sharing(plain) - alive:
             del self._trained[key]
         self._optimizers.add(plain)
-        self._trained[id(plain)] = [ref(p) for p in parameters_of(plain)]
+        self._trained[id(plain)] = frozenset(map(id, parameters_of(plain)))
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:
         """Return what the forward pass that is about to begin is to the steps."""
@@ -182,9 +183,8 @@ class StepBounds:
 
     def _sharing(self, optimizer: Optimizer) -> set[int]:
         """Return the ids of registered optimisers that train some of its parameters."""
-        own = {id(p) for p in parameters_of(optimizer)}
-        trained = self._trained.items()
-        return {key for key, known in trained if any(id(each()) in own for each in known)}
+        own = set(map(id, parameters_of(optimizer)))
+        return {key for key, known in self._trained.items() if known & own}
 
     def _takes_over(self, optimizer: Optimizer, sharing: set[int], *, is_patient: bool) -> bool:
         """Let an optimiser take the place of those that are gone, or are waited for since long."""

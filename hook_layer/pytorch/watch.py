@@ -69,6 +69,10 @@ class GradientWatch:
             handle = register(self._arrival(name, parameter))  # type: ignore[no-untyped-call]
             self._handles[name] = (parameter, handle)
 
+    def step_ends(self) -> None:
+        """Look for no more gradients in this step; torch swaps none that has weak references."""
+        self._known.clear()
+
     def unwatch(self) -> None:
         """Take all hooks off."""
         for _, handle in self._handles.values():

@@ -161,3 +161,24 @@ def test_a_forked_child_captures_nothing(
     assert list(trial.indexes()) == [0, 1, 2]
     assert "scalar/lr" not in trial.names(2)
     assert not caplog.text
+
+
+def test_a_model_is_converted_between_steps_by_swapping_its_tensors(trial: WrittenTrial) -> None:
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), save_all=True)
+        net, loss = nn.Linear(3, 2), nn.MSELoss()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        hook.register_module(net)
+        hook.register_optimizer(optimizer)
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            net.to(dtype)  # raises if anything else refers to a parameter or gradient
+            optimizer.zero_grad()
+            loss(net(torch.ones(5, 3, dtype=dtype)), torch.zeros(5, 2, dtype=dtype)).backward()
+            optimizer.step()
+        hook.close()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert list(trial.indexes()) == [0, 1, 2]
+    for step in range(3):
+        assert "gradient/Linear_weight" in trial.names(step)
