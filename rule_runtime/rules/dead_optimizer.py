@@ -23,6 +23,7 @@ __all__ = ["DeadOptimizer"]
 _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _ALL_AT_ONCE: Final = 5
 _ACCUMULATED: Final = 250
+_HALF: Final = frozenset({"float16", "bfloat16"})
 _REMEDY: Final = (
     "Give the optimiser all parameters (build it after the model is complete), check that "
     "optimizer.step() is called, that the learning rate of the parameter's group is not 0, and "
@@ -49,8 +50,11 @@ class DeadOptimizer(Rule):
         needed, and 250 steps from the first to the last of them, saved or not: with gradients that
         are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
         ones) are not judged, nor are biases whose gradient is less than a thousandth of their
-        weight's, for ahead of a normalisation it cancels out but for rounding. Of more than 2,048
-        parameters, of all workers together, as many are followed.
+        weight's, for ahead of a normalisation it cancels out but for rounding. Nor are parameters
+        in half precision whose elements are positive and within a factor of two of each other, as
+        the scales of a normalisation are: a step smaller than half of their last digit is rounded
+        away, while among the elements of a matrix there are always some small enough to move. Of
+        more than 2,048 parameters, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -87,7 +91,7 @@ class DeadOptimizer(Rule):
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         parameters = step.tensors(collections=("weights", "biases"))
-        moves = _has_gradient(step, parameters)
+        moves = _has_gradient(step, parameters) & ~_is_rounded_away(parameters)
         if not moves.any():
             return NotEvaluated("no parameter with a gradient was saved")
         prints = fingerprints([parameters.column(name) for name in _PRINTED])
@@ -129,6 +133,13 @@ class DeadOptimizer(Rule):
                 remedy=_REMEDY,
             )
         )
+
+
+def _is_rounded_away(parameters: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell of each parameter whether it may stand still because its digits are few."""
+    low, high = parameters.column("min"), parameters.column("max")
+    is_half = np.array([dtype in _HALF for dtype in parameters.dtypes], dtype=bool)
+    return is_half & (low > 0) & (low > high / 2)
 
 
 def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool_]:

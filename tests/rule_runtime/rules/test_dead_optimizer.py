@@ -72,6 +72,18 @@ def test_a_bias_ahead_of_a_normalisation_gets_nothing_but_rounding() -> None:
     assert not found_at(DeadOptimizer(), trial)
 
 
+def test_scales_in_half_precision_may_stand_still_and_matrices_may_not() -> None:
+    for name, is_found in (("scale", False), ("matrix", True)):
+        trial = TrialBuilder()
+        still = np.ones(4) if name == "scale" else np.linspace(-1, 1, 4)
+        for step in range(12):
+            tensors = {"Net_a.weight": np.full(4, step), "gradient/Net_a.weight": np.ones(4)}
+            tensors["Net_b.weight"] = still.astype(np.float16)
+            tensors["gradient/Net_b.weight"] = np.ones(4, np.float16)
+            trial.step(step, tensors, mode_step=step)
+        assert bool(found_at(DeadOptimizer(), trial)) is is_found, name
+
+
 def test_if_nothing_moves_it_waits_longer() -> None:
     # With gradients that are accumulated the optimiser steps now and then only.
     trial = run(260, moves=())
