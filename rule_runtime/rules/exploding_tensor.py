@@ -22,6 +22,8 @@ _REMEDY: Final = (
     "precision."
 )
 
+_TREES: Final = "trees/"
+
 
 class ExplodingTensor(SelectedTensorsRule):
     """Finds tensors with NaN or infinite elements.
@@ -38,7 +40,8 @@ class ExplodingTensor(SelectedTensorsRule):
         From the counts of NaN and infinite elements in the index, at each step and for each worker.
         The tensor with the largest share of such elements is the evidence. Where only reductions
         are stored, a reduction that is not finite shows that there is at least one such element.
-        Finite values never fire, however large.
+        Finite values never fire, however large. The trees of XGBoost are left out unless they are
+        selected: in their tables NaN stands for what a leaf does not have.
 
     Parameters:
         collection_names: Collections to look at; together with `tensor_regex`, their union. All
@@ -76,10 +79,13 @@ class ExplodingTensor(SelectedTensorsRule):
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():
             return NotEvaluated("neither statistics nor values of the selected tensors are known")
-        if not (num_bad > 0).any():
+        is_bad = num_bad > 0
+        if is_bad.any() and not (self.collection_names or self.tensor_regex):
+            is_bad &= [not name.startswith(_TREES) for name in rows.names]
+        if not is_bad.any():
             return Passed()
         size = rows.column("size")
-        share = np.where(num_bad > 0, num_bad / np.where(size > 0, size, np.inf), np.nan)
+        share = np.where(is_bad, num_bad / np.where(size > 0, size, np.inf), np.nan)
         at = worst(rows, share, largest=True)
         measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
         value = float(rows.column(measure)[at])

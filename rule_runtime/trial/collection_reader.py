@@ -114,7 +114,9 @@ def members(
     """Return the tensors that belong to a collection.
 
     A tensor belongs if the file names it, or if one of the collection's regular expressions is
-    found in its name: the names hold only what had been seen when the file was written.
+    found in its name: the names hold only what had been seen when the file was written. A
+    collection that the file lacks is empty: `weights` in a run of XGBoost, whose tensors are called
+    `feature_importance/weight/...`.
 
     Args:
         file: The collections file, if there is one.
@@ -126,9 +128,9 @@ def members(
         PatternError: If a regular expression is refused, and so may keep a tensor out.
     """
     entry = None if file is None else file.collections.get(collection)
-    patterns = DEFAULT_REGEXES.get(collection, ()) if entry is None else entry.include_regex
-    if collection == "all" and not patterns:
-        patterns = DEFAULT_REGEXES["all"]
+    patterns = () if entry is None else entry.include_regex
+    if file is None or (collection == "all" and not patterns):
+        patterns = DEFAULT_REGEXES.get(collection, ())
     listed = frozenset(() if entry is None else entry.tensor_names)
     found = {name for name in names if name in listed}
     rest = [name for name in names if name not in found]

@@ -19,7 +19,8 @@ from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.model_values import ModelValues
 from rule_runtime.trial.modes import Mode, as_mode
-from rule_runtime.trial.people import CollectionsByName, TrialForPeople
+from rule_runtime.trial.notebook import CollectionsByName
+from rule_runtime.trial.people import TrialForPeople
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.tensor import Tensor
 from rule_runtime.trial.tensor_steps import TensorGroup
@@ -112,12 +113,12 @@ class Trial(TrialForPeople, ModelValues):
 
     @property
     def global_step_to_tensors_map(self) -> dict[int, set[str]]:
-        """The names of the tensors that were saved at each global step."""
+        """The names of the tensors that were saved at each global step, by step."""
         names: dict[int, set[str]] = {}
         for group in self._groups.values():
             for step in group.files:
                 names.setdefault(step, set()).update(group.names)
-        return names
+        return dict(sorted(names.items()))
 
     def tensor(self, tname: str) -> Tensor:
         """Return a tensor.
@@ -197,7 +198,7 @@ class Trial(TrialForPeople, ModelValues):
         return CollectionsByName(self._merged_collections(None))
 
     def collection(self, coll_name: str) -> TrialCollection:
-        """Return a collection; one that no worker wrote is as it is built in, else empty.
+        """Return a collection; one that no worker's file has is empty, or without files built in.
 
         Args:
             coll_name: Its name.
@@ -206,6 +207,8 @@ class Trial(TrialForPeople, ModelValues):
         found = self._merged_collections(coll_name).get(coll_name)
         if found is not None:
             return found
+        if self._collections:  # as read just now: it is in none of them
+            return TrialCollection(coll_name)
         return built_in_collection(coll_name, self._tensors, self._collection_reader.matcher)
 
     # ------------------------------------------------------------------ collections

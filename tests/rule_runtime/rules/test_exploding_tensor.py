@@ -89,3 +89,13 @@ def test_a_stored_reduction_shows_a_bad_element(name: str, value: float, measure
     assert isinstance(issue, IssueFound)
     assert (issue.evidence.tensor, issue.evidence.measure) == ("w", measure)
     assert isinstance(passed, Passed)
+
+
+def test_the_tables_of_boosted_trees_have_nan_for_what_a_leaf_lacks() -> None:
+    trees = {"trees/Split": [1.5, np.nan, np.nan], "metrics/train-rmse": [0.5]}
+    assert outcomes_of(ExplodingTensor(), trees) == [Passed()]
+    (chosen,) = outcomes_of(ExplodingTensor(tensor_regex="Split"), trees)
+    assert isinstance(chosen, IssueFound)
+    (other,) = outcomes_of(ExplodingTensor(), {**trees, "metrics/train-rmse": [np.nan]})
+    assert isinstance(other, IssueFound)
+    assert other.evidence.tensor == "metrics/train-rmse"

@@ -87,7 +87,8 @@ def _declare(trial: TrialBuilder, gradients: tuple[str, ...]) -> None:
     entries = {
         "gradients": CollectionEntry(
             "gradients", include_regex=("^gradient",), tensor_names=gradients
-        )
+        ),
+        "weights": CollectionEntry("weights", include_regex=("^(?!gradient).*weight",)),
     }
     trial.store.put(collections_key("worker_0"), CollectionsFile(entries, num_workers=1).encode())
 
@@ -181,3 +182,16 @@ def test_what_had_a_gradient_may_be_frozen_later() -> None:
         trial.step(step, weights | gradients | {"gradient/Net_b.weight": ones})
     assert not found_at(MissingGradient(), trial)
     assert found_at(MissingGradient(), run(num_steps=40, b=1.0))
+
+
+def test_why_no_gradient_is_known() -> None:
+    original = TrialBuilder(run=None)
+    tensors = {"Net_a.weight": [1.0], "gradient/Net_a.weight": [1.0]}
+    original.step(0, tensors, save_values=False)
+    for trial, told in (
+        (original, "of 1 saved gradient statistics are not known (l2)"),
+        (run(a=0.0, b=0.0), "all gradients that are known are zero"),
+    ):
+        outcome = trial.outcomes(MissingGradient())[0]
+        assert isinstance(outcome, NotEvaluated)
+        assert outcome.reason.startswith(told)

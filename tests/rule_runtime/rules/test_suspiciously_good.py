@@ -378,7 +378,7 @@ def test_what_comes_next_in_a_text_is_never_known_so_well(
     text = np.random.default_rng(0).integers(0, 64, (4, 9))
     targets = text[:, 1:] if is_next else text[::-1, 1:]
     trial = TrialBuilder()
-    trial.collections(weights=("weight$",))
+    trial.collections(weights=("weight$",), losses=("Loss_output_0$",))
     for step in range(40):
         is_validation = step % 10 == 9
         tensors = {"NextLoss_output_0": loss if is_validation or step > 9 else np.log(64)}

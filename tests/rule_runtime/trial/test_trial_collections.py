@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.paths import collections_key
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.refreshing import no_refresh
 from rule_runtime.trial.trial import Trial
@@ -111,3 +113,16 @@ def test_inputs_labels_and_predictions_are_those_of_the_mode() -> None:
     assert [value.tolist() for value in trial.labels(0, mode=ModeKeys.EVAL)] == [[1]]
     assert [value.tolist() for value in trial.predictions(1, mode=ModeKeys.TRAIN)] == [[-2], [9]]
     assert trial.inputs(7) == []
+
+
+def test_what_the_collections_file_lacks_is_empty_whatever_names_look_alike() -> None:
+    """As `weights` of XGBoost, whose tensors are called `feature_importance/weight/f0`."""
+    builder = TrialBuilder()
+    entry = CollectionEntry("feature_importance", include_regex=("^feature_importance/",))
+    file = CollectionsFile({entry.name: entry}, num_workers=1)
+    builder.store.put(collections_key("worker_0"), file.encode())
+    builder.step(0, {"feature_importance/weight/f0": [1.0]})
+    trial = follow(builder)
+    assert trial.tensor_names(collection="weights") == []
+    assert trial.collection("weights").tensor_names == set()
+    assert trial.tensor_names(collection="all") == ["feature_importance/weight/f0"]
