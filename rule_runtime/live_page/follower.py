@@ -20,6 +20,7 @@ from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, ver
 from rule_runtime.reporting.layer_maps import gradient_norms, update_ratios
 from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.run_reading import RunReading
+from rule_runtime.reporting.statistics_of_values import StatisticsOfValues
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import read_end_marker
@@ -57,7 +58,12 @@ class RunFollower:
         judging = rules.find if isinstance(rules, RunRules) else rules or ()
         self._judge = LiveJudge(store, judging, stops=lambda _: False, on_files=self._files_came)
         self._watched: dict[str, set[str]] = {}
-        self._history = RunHistory(TensorKinds(store), self._watched, zero_shares=ZeroShares(store))
+        self._history = RunHistory(
+            TensorKinds(store),
+            self._watched,
+            zero_shares=ZeroShares(store),
+            values=StatisticsOfValues(store),
+        )
         self._keys: dict[str, dict[int, str]] = {}
         self._steps: set[int] = set()
         self._found: set[tuple[str, str, int]] = set()

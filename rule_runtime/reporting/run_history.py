@@ -1,6 +1,7 @@
 """What the statistics of a run's index files tell over its steps, taken in file by file.
 
-Of event files only shares of zeros are read, if a finding is about that. What is kept of a file is
+Of event files only shares of zeros are read, if a finding is about that, and small values where
+index files hold no statistics. What is kept of a file is
 a number for each loss, gradient and weight; of many files these of every second one, so the memory
 is bounded however long a run is.
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile, Statistics
 from rule_runtime.reporting.even_series import EvenSeries
+from rule_runtime.reporting.statistics_of_values import StatisticsOfValues
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
@@ -81,11 +83,12 @@ class RunHistory:
         scalars: Step and number of each curve, None where it is not finite.
         norms: The norms by step.
         zero_shares: What reads values of a few of them; None to read none.
+        values: What computes statistics where a file holds none; None to go without.
         rows: What is kept of the watched tensors by step, by worker and tensor.
         extremes: The worst that was seen of each tensor, on all workers.
         modes: How many files of each mode were taken in.
         num_files: How many files were taken in.
-        num_bytes: How long they were.
+        num_bytes: How long they were, with the values that were read.
         without_statistics: How many of them hold no statistics.
         problems: What is wrong with files that cannot be parsed, the first few.
     """
@@ -96,6 +99,7 @@ class RunHistory:
     scalars: dict[ScalarKey, EvenSeries[float | None]] = field(default_factory=dict)
     norms: EvenSeries[StepNorms] = field(default_factory=EvenSeries)
     zero_shares: ZeroShares | None = None
+    values: StatisticsOfValues | None = None
     rows: dict[tuple[str, str], dict[int, WatchedRow]] = field(default_factory=dict)
     extremes: TensorExtremes = field(default_factory=TensorExtremes)
     modes: dict[str, int] = field(default_factory=dict)
@@ -123,6 +127,8 @@ class RunHistory:
         block = file.index.statistics
         if block is None or not len(block.tensors):
             self.without_statistics += 1
+            block = self._computed(file.index)
+        if block is None:
             return
         group = self.kinds.group(block.tensors)
         rows = _rows(block, group)
@@ -143,6 +149,13 @@ class RunHistory:
         if file.index is not None and block is not None and len(block.tensors):
             group = self.kinds.group(block.tensors)
             self._keep_watched(file, file.index, group, _rows(block, group))
+
+    def _computed(self, index: IndexFile) -> Statistics | None:
+        if self.values is None:
+            return None
+        block, num_bytes = self.values.of(index)
+        self.num_bytes += num_bytes
+        return block
 
     def _keep_watched(
         self, file: StepFile, index: IndexFile, group: TensorGroup, rows: Rows

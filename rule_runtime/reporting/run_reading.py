@@ -19,6 +19,7 @@ from rule_runtime.evaluation.outcome import Evidence
 from rule_runtime.reporting.files_of_run import MAX_WORKERS, FilesOfRun
 from rule_runtime.reporting.finding_plot import watch_finding
 from rule_runtime.reporting.run_history import RunHistory
+from rule_runtime.reporting.statistics_of_values import MAX_VALUE_BYTES, StatisticsOfValues
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
 from rule_runtime.trial.run_files import named_run, read_end_marker
@@ -41,7 +42,7 @@ class ReadLimits:
 
     Attributes:
         steps: Steps, evenly over the run.
-        bytes: Bytes of index files after which nothing more is begun.
+        bytes: Bytes of index files and values after which nothing more is begun.
         seconds: Seconds after which nothing more is begun.
     """
 
@@ -120,7 +121,7 @@ def read_run(
     """Read the index files of a run, and no more of them than a report needs.
 
     Of event files only those values are read that tell how many elements are zero, if a finding is
-    about that.
+    about that, and of files without statistics small values and reductions.
 
     Args:
         store: The trial's root.
@@ -139,7 +140,7 @@ def read_run(
     run = current_run_of(store, files.last_key)
     marker = read_end_marker(store)
     history = RunHistory(TensorKinds(store), {}, min(files.by_worker, default=None))
-    history.zero_shares = ZeroShares(store)
+    history.zero_shares, history.values = ZeroShares(store), StatisticsOfValues(store)
     reading = RunReading(run, marker is not None and marker.run_id == run, history)
     reading.stop = read_stop_request(store, run)
     reading.num_steps, reading.workers = len(files.steps), sorted(files.by_worker)
@@ -239,7 +240,8 @@ def _note(reading: RunReading, files: FilesOfRun, *, is_cut: bool) -> None:
     if history.without_statistics:
         reading.notes.append(
             f"{history.without_statistics} files hold no statistics, as those of the original "
-            "client; rule_runtime.create_trial(path).plot() reads the values instead"
+            f"client: values of up to {MAX_VALUE_BYTES >> 20} MiB were read, and reductions; "
+            "rule_runtime.create_trial(path).plot() reads any"
         )
     reading.notes += [f"an index file cannot be read: {text}" for text in history.problems]
     if history.left_out_scalars:

@@ -125,7 +125,11 @@ def _metrics(trial: Trial) -> dict[str, Any]:
         return {"missing": "no metric was saved: include the collection metrics"}
     workers = trial.workers_seen[:1]  # all workers have the same metrics
     _, lines = series_of(trial, names, "value", worker=workers[0] if workers else None)
-    return {line.tensor: {"rounds": line.steps, "values": line.numbers} for line in lines}
+    told = {}
+    for line in lines:
+        is_known = np.isfinite(line.numbers) | line.not_finite
+        told[line.tensor] = {"rounds": line.steps[is_known], "values": line.numbers[is_known]}
+    return told
 
 
 def _feature_importance(trial: Trial) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -23,9 +24,9 @@ _SHOWN_IMPORTANCES: Final[tuple[str, ...]] = ("weight", "gain", "cover")
 
 
 def _metrics(numbers: dict[str, Any]) -> Figure:
-    return draw_metrics(
-        [_line(name, told["rounds"], told["values"]) for name, told in numbers.items()]
-    )
+    lines = [_line(name, told["rounds"], told["values"]) for name, told in numbers.items()]
+    # Of a metric only rounds are told at which it is known; JSON has no number for NaN.
+    return draw_metrics([replace(line, not_finite=~np.isfinite(line.numbers)) for line in lines])
 
 
 def _feature_importance(numbers: dict[str, Any]) -> Figure:
@@ -137,7 +138,9 @@ def _histogram(numbers: dict[str, Any], label: str) -> Figure:
 
 
 def _line(name: str, rounds: list[int], values: Any) -> Series:
-    return Series(name, "", "", np.array(rounds, np.int64), np.array(values, np.float64))
+    numbers = np.array(values, np.float64)
+    not_finite = np.zeros(len(numbers), np.bool_)
+    return Series(name, "", "", np.array(rounds, np.int64), numbers, not_finite)
 
 
 PICTURES: Final[dict[str, Callable[[dict[str, Any]], Figure]]] = {

@@ -2,7 +2,7 @@
 
 It says how labels are distributed, how the metrics went, which features count, and, of the
 validation data, how good the predictions are: of classes or of numbers, which it finds out itself.
-It judges nothing. What was not saved is said in it instead of failing.
+It judges nothing. What was not saved is said in it instead of failing, unless nothing at all was.
 
 The hook needs the collections metrics, feature_importance, predictions and labels, for instance
 every 5 rounds, `validation_data`, and best the collection hyperparameters.
@@ -21,6 +21,7 @@ require_report_extra("create_xgboost_report", "matplotlib", "jinja2")
 from markupsafe import Markup  # noqa: E402
 
 from hook_layer.storage.base import open_store  # noqa: E402
+from rule_runtime.plotting.metrics import metric_names  # noqa: E402
 from rule_runtime.reporting.pages import rendered  # noqa: E402
 from rule_runtime.reporting.svg import inline_svg  # noqa: E402
 from rule_runtime.reporting.xgboost_numbers import report_numbers  # noqa: E402
@@ -34,6 +35,8 @@ __all__ = ["XgboostReportPaths", "create_xgboost_report"]
 _FOLDER: Final = "CreateXgboostReport"
 _TEMPLATE: Final = "xgboost_report.html.j2"
 _MAX_NOTES: Final = 10
+_TENSORS: Final = ("labels", "predictions")
+_IMPORTANCE: Final = "feature_importance/"
 _SECTIONS: Final = {
     "metrics": (
         "Metrics over the rounds",
@@ -97,9 +100,15 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
         `xgboost_report.json`.
 
     Raises:
+        ValueError: If nothing was saved that a report could tell of.
         StorageError: If a storage cannot be read or written.
     """
     numbers = report_numbers(trial)
+    if not _has_tensors(trial):
+        raise ValueError(
+            f"nothing of XGBoost was saved in {trial.path} so far: no metric, feature_importance, "
+            "labels or predictions; is it the folder that the hook for XGBoost writes to?"
+        )
     page = _rendered(numbers)
     store = open_store(out_dir)
     keys = [f"{_FOLDER}/xgboost_report.{suffix}" for suffix in ("html", "json")]
@@ -107,6 +116,13 @@ def create_xgboost_report(trial: Trial, out_dir: str | os.PathLike[str]) -> Xgbo
     store.put(keys[1], json.dumps(numbers, indent=1, allow_nan=False).encode())
     root = os.fspath(out_dir).rstrip("/")
     return XgboostReportPaths(*(f"{root}/{key}" for key in keys))
+
+
+def _has_tensors(trial: Trial) -> bool:
+    """Tell whether a tensor was saved that some section is about, though it may be damaged."""
+    names = trial.tensor_names()
+    is_told = any(name in _TENSORS or name.startswith(_IMPORTANCE) for name in names)
+    return is_told or bool(metric_names(trial))
 
 
 def _rendered(numbers: dict[str, Any]) -> str:

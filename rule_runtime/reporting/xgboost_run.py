@@ -69,7 +69,10 @@ class PredictionsReader:
         missing = [name for name, files in self._files.items() if not files]
         if not missing:
             return None
-        return f"{' and '.join(missing)} were not saved: include the collections of these names"
+        return (
+            f"{' and '.join(missing)} were not saved: give the hook validation_data=, and include "
+            "the collections of these names"
+        )
 
     def rounds(self) -> Iterator[Predictions]:
         """Yield the rounds in order, no more than `MAX_ROUNDS`; of those only the readable."""

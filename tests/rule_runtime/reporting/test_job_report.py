@@ -220,11 +220,15 @@ def test_reading_ends_when_time_is_over_with_steps_of_the_whole_run() -> None:
 
 def test_files_of_the_original_client_and_broken_ones_are_told_of() -> None:
     builder = TrialBuilder(run=None)
-    builder.step(0, {"Loss_output_0": np.float32(1)})
-    builder.store.put("index/000000000/000000000001_worker_0.json", b"{")
+    for step in range(3):
+        builder.step(step, {"Loss_output_0": np.float32(3 - step), "fc.weight": np.ones((3, 4))})
+    builder.store.put("index/000000000/000000000003_worker_0.json", b"{")
     report = report_of_store(builder.store, [])
-    assert "1 files hold no statistics" in report.html
+    assert "3 files hold no statistics" in report.html
     assert "an index file cannot be read" in report.html
+    assert report.numbers["tensors"] == 2
+    (curve,) = report.numbers["curves"]["Losses"]
+    assert curve["values"] == [3.0, 2.0, 1.0]
 
 
 def test_an_empty_folder_has_a_report_too(tmp_path: Path) -> None:
