@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import json
 import sys
-import types
-import typing
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import rule_runtime.rules
+from rule_runtime.evaluation.parameter_types import choices_of, type_in_words
 from rule_runtime.evaluation.parameters import Parameter, ParameterError, coerce, nearest_name
 from rule_runtime.evaluation.registry import (
     SERVICE_PARAMETERS,
@@ -30,13 +29,6 @@ from rule_runtime.evaluation.step_bounds import split_bounds
 __all__ = ["check_parameters", "main"]
 
 _BUILT_IN: Final = f"{rule_runtime.rules.__name__}."
-_TYPE_NAMES: Final[Mapping[Any, tuple[str, str]]] = {
-    bool: ("true or false", "true or false values"),
-    int: ("a whole number", "whole numbers"),
-    float: ("a number", "numbers"),
-    str: ("text", "texts"),
-}
-"""What one value of a type is called, and several."""
 
 
 def check_parameters(rules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -98,7 +90,7 @@ def _of_value(key: str, value: str, accepted: Mapping[str, Parameter]) -> dict[s
     try:
         coerce(parameter, value, owner="")
     except ParameterError:
-        nearest = nearest_name(value, _choices(parameter.type))
+        nearest = nearest_name(value, choices_of(parameter.type))
         return _mistake(key, _allowed(parameter), nearest)
     return None
 
@@ -117,34 +109,10 @@ def _mistake(parameter: str | None, allowed: str, nearest: str | None = None) ->
 
 
 def _allowed(parameter: Parameter) -> str:
-    parts = [_type_name(parameter.type), *map(str, parameter.constraints)]
+    parts = [type_in_words(parameter.type), *map(str, parameter.constraints)]
     if parameter.unit:
         parts.append(f"in {parameter.unit}")
     return ", ".join(parts)
-
-
-def _type_name(kind: Any, *, several: bool = False) -> str:
-    if kind in _TYPE_NAMES:
-        return _TYPE_NAMES[kind][several]
-    inner = _without_none(kind)
-    if inner is not kind:
-        return f"{_type_name(inner)}, or none"
-    if typing.get_origin(kind) is tuple:
-        return f"{_type_name(typing.get_args(kind)[0], several=True)} with commas between"
-    return ", ".join(_choices(kind)) or str(kind)
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """Return the values of a parameter that takes one of a few, else nothing."""
-    kind = _without_none(kind)
-    return tuple(map(str, typing.get_args(kind))) if typing.get_origin(kind) is Literal else ()
-
-
-def _without_none(kind: Any) -> Any:
-    if typing.get_origin(kind) not in (typing.Union, types.UnionType):
-        return kind
-    (inner,) = (part for part in typing.get_args(kind) if part is not type(None))
-    return inner
 
 
 if __name__ == "__main__":

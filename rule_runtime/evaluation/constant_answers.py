@@ -80,8 +80,8 @@ def constants_of_targets(
         found = {} if exact is None else {f"exact/{name}": exact}
         if kind is LossKind.UNKNOWN:
             return found
-        spread = size_of_error(kind, name, targets.std**2)
-        found[f"constant/{name}"] = spread if spread > 0 and not has_outlier else 0.0
+        spread = size_of_error(kind, name, targets.std * targets.std)
+        found[f"constant/{name}"] = spread if 0 < spread < math.inf and not has_outlier else 0.0
         return found | {f"outlier/{name}": float(has_outlier)}
     if kind is LossKind.BINARY:
         is_even = targets.size >= _FEWEST_ROWS and _EVEN[0] <= targets.mean <= _EVEN[1]
@@ -242,4 +242,4 @@ def _has_outlier(targets: Input) -> bool:
     """Tell whether one element has a tenth or more of the variance, and is not one of a few."""
     far = max(targets.high - targets.mean, targets.mean - targets.low)
     is_far = far >= _DEVIATIONS * targets.std > 0
-    return bool(is_far and far * far >= _OUTLIER * targets.size * targets.std**2)
+    return bool(is_far and far * far >= _OUTLIER * targets.size * targets.std * targets.std)

@@ -12,13 +12,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.missing_reasons import why_unknown
 from rule_runtime.evaluation.selection import finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["MAX_PAIRS", "Phase", "finished_phases", "loss_side"]
 
@@ -103,7 +105,7 @@ def _reason(pairs: dict[tuple[str, str], dict[str, Any]], losses: list[_Loss]) -
     if not any(pair["phases"] for pair in pairs.values()):
         return "no validation loss was saved so far, for the training loss to be compared with"
     if all(loss.is_training for loss in losses):
-        return "the training loss is compared with that of the next evaluation"
+        return "no evaluation has followed so far, for the training loss to be compared with"
     if not any(pair["training"][1] for pair in pairs.values()):
         return "no training loss was saved before this evaluation"
     return "the evaluation goes on"
@@ -123,7 +125,15 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
         key, is_training = loss_side(name, step.mode)
         if key is not None:
             found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
-    return sorted(found), "" if found else f"the loss {min(rows.names)} is not finite, or no loss"
+    return sorted(found), "" if found else _why_none(rows, means)
+
+
+def _why_none(rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
+    """Return why none of a step's losses counts."""
+    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
+    if finite:
+        return f"{min(finite)} is better the larger it is, and no loss"
+    return why_unknown(rows, ("mean",), "loss") or f"the loss {min(rows.names)} is not finite"
 
 
 def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:

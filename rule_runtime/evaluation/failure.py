@@ -45,7 +45,9 @@ def failure_reason(error: BaseException, rule: type) -> str:
         error: The exception, as it was caught.
         rule: The rule's class.
     """
-    text = f"{type(error).__name__}: {_shortened(str(error), _MAX_MESSAGE)}".removesuffix(": ")
+    # What a SyntaxError calls itself ends with file and line, which are told below.
+    message = str(error.msg) if isinstance(error, SyntaxError) else str(error)
+    text = f"{type(error).__name__}: {_shortened(message, _MAX_MESSAGE)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     own = _files_of(rule)
     frame = next((one for one in reversed(frames) if one.filename in own), None)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.linear_layers import MODULE_IO, linear_layers
 from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.evaluation.rule import Memory
 from rule_runtime.evaluation.selection import evidence
 
 if TYPE_CHECKING:
@@ -39,10 +40,14 @@ _ENOUGH: Final = 256
 _AT_ENDS: Final = 20.0
 _ROUNDING: Final = 1 + 1e-6
 _SCATTER: Final = 4 * math.sqrt(0.2)
-_NOTHING: Final = "step 0 is judged, with the weights of layers and their gradients"
+_AT_START: Final = "at_start"
+_NO_START: Final = "only step 0 is judged, and it was not saved"
+_JUDGED: Final = "only step 0 is judged, and it was"
 
 
-def weights_too_large(step: StepView, max_gain: float, remedy: str) -> Evidence | str | None:
+def weights_too_large(
+    step: StepView, memory: Memory, max_gain: float, remedy: str
+) -> Evidence | str | None:
     """Return a finding if at least half of a worker's weights, or a recurrent one, are too large.
 
     One is too large if its gain is more than `max_gain`, and signals grow in it, as far as that is
@@ -50,6 +55,7 @@ def weights_too_large(step: StepView, max_gain: float, remedy: str) -> Evidence 
 
     Args:
         step: The step; only step 0 of its mode is judged.
+        memory: `at_start`, what is to be said of step 0 at later ones.
         max_gain: The largest gain that is no issue.
         remedy: What to try first.
 
@@ -59,7 +65,8 @@ def weights_too_large(step: StepView, max_gain: float, remedy: str) -> Evidence 
     weights = step.tensors(collections=("weights",))
     judged = _initial_weights(step, weights)
     if not judged:
-        return _NOTHING
+        return _why_none(step, weights, memory)
+    memory[_AT_START] = _JUDGED
 
     def is_large(weight: _InitialWeight) -> bool:
         return weight.gain > max_gain and not weight.growth <= _HALF * max_gain
@@ -84,7 +91,7 @@ def weights_too_large(step: StepView, max_gain: float, remedy: str) -> Evidence 
     )
 
 
-def weights_too_much_alike(step: StepView, remedy: str) -> Evidence | str | None:
+def weights_too_much_alike(step: StepView, memory: Memory, remedy: str) -> Evidence | str | None:
     """Return a finding if a worker's weights make all units of their layers the same.
 
     That is so if at least half of those with several inputs and outputs are constant, and the model
@@ -92,6 +99,7 @@ def weights_too_much_alike(step: StepView, remedy: str) -> Evidence | str | None
 
     Args:
         step: The step; only step 0 of its mode is judged.
+        memory: As for `weights_too_large`.
         remedy: What to try first.
 
     Returns:
@@ -100,7 +108,8 @@ def weights_too_much_alike(step: StepView, remedy: str) -> Evidence | str | None
     weights = step.tensors(collections=("weights",))
     judged = _initial_weights(step, weights)
     if not judged:
-        return _NOTHING
+        return _why_none(step, weights, memory)
+    memory[_AT_START] = _JUDGED
     units = [weight for weight in judged if weight.has_units]
     alike = _at_least_half(units, lambda weight: weight.is_constant)
     if not alike or len({weight.at for weight in judged}) == 1:
@@ -213,6 +222,31 @@ def _initial_weights(step: StepView, weights: TensorRows) -> list[_InitialWeight
             )
         )
     return found
+
+
+def _why_none(step: StepView, weights: TensorRows, memory: Memory) -> str:
+    """Return why no weight is judged: at later steps, what was said at step 0."""
+    if step.mode_step:
+        return str(memory.get(_AT_START, _NO_START))
+    memory[_AT_START] = f"only step 0 is judged, and {_lacking(step, weights)}"
+    return str(memory[_AT_START])
+
+
+def _lacking(step: StepView, weights: TensorRows) -> str:
+    """Return what step 0 lacks."""
+    for name in ("weights", "gradients"):
+        if not len(step.tensors(collections=(name,))):
+            return f"no tensor of the collection {name} was saved there"
+    if all(shape is None for shape in weights.shapes):
+        return "the shapes of its weights are not known: write the run with the hook of Stepwatch"
+    packed = [name for name in weights.names if _PACKED.search(name)]
+    if not packed and not _growths(step):
+        pattern = MODULE_IO.parameters["include_regex"]
+        return (
+            "neither inputs and outputs of linear layers or convolutions were saved there "
+            f"(include_regex {pattern}) nor weights of recurrent layers or attention"
+        )
+    return "no weight of a layer has a gradient there"
 
 
 def _rms(rows: TensorRows) -> npt.NDArray[np.float64]:

@@ -157,7 +157,7 @@ class LearnedFrequencies:
             return math.nan
         if targets.size < _FEWEST_ROWS or not targets.std > _CONSTANT * abs(targets.mean):
             return math.nan
-        variance = targets.std**2 * targets.size / (targets.size - 1)
+        variance = targets.std * targets.std * targets.size / (targets.size - 1)
         batches = [*self._memory.get("batches", []), [targets.mean, variance / targets.size]]
         self._memory["batches"] = batches[-_NUM_LATEST:]
         means, by_chance = np.array(self._memory["batches"]).T

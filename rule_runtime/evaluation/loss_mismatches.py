@@ -157,7 +157,8 @@ def _of_every_pair(inputs: LossInputs, name: str, worker: str, value: float) -> 
     is_unknown = inputs.kind(name, worker) is LossKind.UNKNOWN
     if outputs is None or targets is None or not is_unknown or outputs.size != targets.size:
         return None
-    of_pairs = outputs.std**2 + targets.std**2 + (outputs.mean - targets.mean) ** 2
+    of_means = outputs.mean - targets.mean
+    of_pairs = outputs.std * outputs.std + targets.std * targets.std + of_means * of_means
     by_chance = 2 * outputs.std * targets.std / math.sqrt(max(outputs.size, 1.0))
     if not by_chance > _SURELY * _EXACT * value > 0 or abs(value - of_pairs) > _EXACT * value:
         return None
@@ -185,8 +186,9 @@ def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMi
     far, near = math.sqrt(outputs.mean_square), math.sqrt(targets.mean_square)
     if not far > _MUCH_LARGER * near > 0:
         return None
-    for power in (2, 1):
-        if _LEAST_SHARE * (far - near) ** power <= -value <= _ROUNDING * (far + near) ** power:
+    least, most = far - near, far + near
+    for low, high in ((least * least, most * most), (least, most)):
+        if _LEAST_SHARE * low <= -value <= _ROUNDING * high:
             told = f"is {value:.4g}, minus what outputs of size {far:.3g} are away from targets of "
             told += f"size {near:.3g}: its sign is wrong"
             return LossMismatch("loss", value, 0.0, told)
@@ -204,7 +206,7 @@ def _of_rates(
     outputs, targets = pair
     if not outputs.low > 0:
         return None
-    exponential = math.exp(min(outputs.mean + outputs.std**2 / 2, 700.0))
+    exponential = math.exp(min(outputs.mean + outputs.std * outputs.std / 2, 700.0))
     of_logarithm = exponential - targets.mean * outputs.mean
     of_rate = outputs.mean - targets.mean * math.log(outputs.mean)
     if abs(value - of_logarithm) >= abs(value - of_rate):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
+from rule_runtime.evaluation.missing_reasons import why_unknown
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
@@ -143,7 +144,7 @@ class LossRule(Rule):
         means = finite_means(rows)
         present = training_losses(step, rows, means)
         if not present:
-            return NotEvaluated(_why_none(rows))
+            return NotEvaluated(_why_none(rows, means))
         left_out = self.left_out(step, present)
         present = {names: at for names, at in present.items() if names not in left_out}
         if not present:
@@ -156,7 +157,7 @@ class LossRule(Rule):
             numbers = bins.add(step.mode_step, numbers)
             memory["bin"] = bins.to_json()
             if not numbers:
-                return NotEvaluated(f"the losses of {self.bin_steps} steps are judged together")
+                return NotEvaluated(self._why_open(memory))
         found, reason = self._judge_all(numbers, num_steps, memory)
         found = {names: finding for names, finding in found.items() if names in present}
         if not found:
@@ -208,13 +209,35 @@ class LossRule(Rule):
         memory["history"] = history.to_json()
         if num_judged:
             return found, ""
-        return found, f"only {most} of the {self.num_needed} losses needed were saved so far"
+        return found, self._why_few(most)
+
+    def _why_few(self, count: int) -> str:
+        """Return that there are too few numbers of a loss, and how many are needed."""
+        if self.bin_steps == 1:
+            return f"only {count} of the {self.num_needed} losses needed were saved so far"
+        return (
+            f"only {count} of the {self.num_needed} means needed, each of the losses of "
+            f"{self.bin_steps} steps, are known so far"
+        )
+
+    def _why_open(self, memory: Memory) -> str:
+        """Return why nothing is judged at a step whose losses are averaged with coming ones."""
+        history = SeriesMemory(
+            memory.get("history", {}), num_first=self.num_first, num_latest=self.num_latest
+        )
+        most = max((history.of(names).count for names in history.names), default=0)
+        if most < self.num_needed:
+            return self._why_few(most)
+        return f"the losses of {self.bin_steps} steps are judged together, when later ones come"
 
 
-def _why_none(rows: TensorRows) -> str:
+def _why_none(rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
     if not len(rows):
         return "no loss was saved"
-    return f"the loss {min(rows.names)} is not finite, or none of training"
+    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
+    if not finite:
+        return why_unknown(rows, ("mean",), "loss") or f"the loss {min(rows.names)} is not finite"
+    return f"{min(finite)} is no loss of training that should fall"
 
 
 def _has_fallen(series: NumberSeries) -> bool:

@@ -7,6 +7,7 @@ mean what their annotations say.
 from __future__ import annotations
 
 import difflib
+import numbers
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Final, Literal
 
 from rule_runtime.evaluation.constraints import Constraint, Regex, Unit
+from rule_runtime.evaluation.parameter_types import choices_of, type_in_words
 
 __all__ = [
     "Parameter",
@@ -26,6 +28,7 @@ __all__ = [
 
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 _FALSE: Final = frozenset({"false", "0", "no", "off"})
+_BYTES: Final = (bytes, bytearray, memoryview)
 _NONE: Final = frozenset({"", "none", "null"})
 
 
@@ -83,7 +86,7 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
     except (TypeError, ValueError) as error:
         raise ParameterError(
             f"{owner}: parameter {parameter.name} is {value!r}, but must be "
-            f"{_type_name(parameter.type)}: {error}"
+            f"{_told(parameter.type)}{f': {error}' if str(error) else ''}"
         ) from None
     if result is not None:
         for constraint in parameter.constraints:
@@ -160,12 +163,14 @@ def _choice(choices: tuple[Any, ...], value: Any) -> Any:
     for choice in choices:
         if (choice.casefold() if isinstance(choice, str) else choice) == text:
             return choice
-    raise ValueError(f"one of {', '.join(map(str, choices))} is expected")
+    raise ValueError
 
 
 def _items(value: Any, *, is_regex: bool) -> list[Any]:
     if value is None:
         return []
+    if isinstance(value, _BYTES) or not isinstance(value, (str, Iterable)):
+        raise TypeError
     if not isinstance(value, str):
         return list(value)
     if value.strip().casefold() in _NONE:
@@ -200,33 +205,31 @@ def _boolean(value: Any) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError("True or False is expected")
+    raise ValueError
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, bool):
-        raise TypeError("a whole number is expected")
     number = _real(value)
     if not number.is_integer():
-        raise ValueError("a whole number is expected")
-    return int(value) if isinstance(value, int) else int(number)
+        raise ValueError
+    return int(value) if isinstance(value, numbers.Integral) else int(number)
 
 
 def _real(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise TypeError("a number is expected")
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, str)):
+        raise TypeError
     try:
         number = float(value)
-    except ValueError:
-        raise ValueError("a number is expected") from None
+    except (OverflowError, ValueError):
+        raise ValueError from None
     if number != number:  # noqa: PLR0124 - a NaN passes every range check
-        raise ValueError("a number is expected, not NaN")
+        raise ValueError("not NaN")
     return number
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("a string is expected")
+        raise TypeError
     return value
 
 
@@ -238,5 +241,5 @@ _CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
 }
 
 
-def _type_name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
+def _told(kind: Any) -> str:
+    return f"one of {type_in_words(kind)}" if choices_of(kind) else type_in_words(kind)

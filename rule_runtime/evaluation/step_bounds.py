@@ -36,6 +36,11 @@ class StepBounds:
     def __contains__(self, step: int) -> bool:
         return self.first <= step < self.end
 
+    def __str__(self) -> str:
+        if math.isinf(self.end):
+            return f"steps from {self.first} on"
+        return f"steps from {self.first} to before {self.end:g}"
+
 
 class BoundedRule(Rule):
     """Judges some steps by another rule, which is not shown the others.
@@ -78,8 +83,7 @@ class BoundedRule(Rule):
         """
         if step.step in self.steps:
             return self.rule.check(step, memory)
-        first, end = self.steps.first, self.steps.end
-        return NotApplicable(f"the rule is to judge steps from {first} to before {end:g} only")
+        return NotApplicable(f"the rule is to judge {self.steps} only")
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:
         """Let the other rule judge a silence, whatever the bounds.
@@ -112,7 +116,7 @@ def split_bounds(
         accepted: Names of those that it takes itself.
 
     Raises:
-        ParameterError: If a bound is no step number.
+        ParameterError: If a bound is no step number, or no step lies between them.
     """
     rest = dict(parameters)
     numbers = {}
@@ -129,4 +133,10 @@ def split_bounds(
             )
         numbers[key] = int(text)
     every = StepBounds()
-    return rest, StepBounds(numbers.get(_START, every.first), numbers.get(_END, every.end))
+    bounds = StepBounds(numbers.get(_START, every.first), numbers.get(_END, every.end))
+    if bounds.first >= bounds.end:
+        raise ParameterError(
+            f"{owner}: parameter {_END} is {bounds.end}, but must be greater than {_START}, which "
+            f"is {bounds.first}: no step lies between them"
+        )
+    return rest, bounds

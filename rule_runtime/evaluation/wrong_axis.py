@@ -52,7 +52,7 @@ def wrong_axis_of(
         return None
     given = f"{name.removesuffix('_output_0')}_input_0"
     values = step.values((given,), worker).get(given)
-    if values is None or values.ndim <= _CLASSES or values.dtype.kind != "f":
+    if values is None or values.ndim <= _CLASSES or values.dtype.kind != "f" or not values.size:
         return None
     shares = np.exp(values.astype(np.float64)) if is_logarithm else values
     if not np.isfinite(shares).all() or shares.min() < 0 or shares.max() > 1 + _CLOSE:

@@ -44,16 +44,18 @@ def best_constant(
         return None
     if outputs.dtype.kind not in "fiu" or targets.dtype.kind not in "fiu":
         return None
-    numbers = targets.astype(np.float64).reshape(-1)
-    errors = outputs.astype(np.float64).reshape(-1) - numbers
-    in_row = targets.size / max(len(targets), 1)
-    for form in _FORMS:
-        mean = float(form(errors).mean())
-        for factor in (1.0, 0.5, in_row, in_row / 2):
-            if math.isclose(factor * mean, loss, rel_tol=_CLOSE):
-                return factor * _smallest(form, numbers)
-    if math.isclose(math.sqrt(float(np.square(errors).mean())), loss, rel_tol=_CLOSE):
-        return float(numbers.std())
+    # Of huge numbers squares are infinite, and near no loss.
+    with np.errstate(over="ignore", invalid="ignore"):
+        numbers = targets.astype(np.float64).reshape(-1)
+        errors = outputs.astype(np.float64).reshape(-1) - numbers
+        in_row = targets.size / max(len(targets), 1)
+        for form in _FORMS:
+            mean = float(form(errors).mean())
+            for factor in (1.0, 0.5, in_row, in_row / 2):
+                if math.isclose(factor * mean, loss, rel_tol=_CLOSE):
+                    return factor * _smallest(form, numbers)
+        if math.isclose(math.sqrt(float(np.square(errors).mean())), loss, rel_tol=_CLOSE):
+            return float(numbers.std())
     return None
 
 

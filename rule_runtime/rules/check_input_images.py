@@ -109,8 +109,10 @@ class CheckInputImages(Rule):
     def _problem(self, images: npt.NDArray[Any] | None, known: dict[str, Any] | None) -> str:
         if images is None:
             return "its values were not saved"
-        if images.dtype.kind not in "biuf" or images.ndim < max(_MIN_AXES, self.channel + 1):
+        if images.dtype.kind not in "biuf" or images.ndim < _MIN_AXES:
             return f"no images, with {images.ndim} axes of type {images.dtype}"
+        if images.ndim <= self.channel:
+            return f"no axis {self.channel} of channels: its {images.ndim} axes count from 0"
         num_channels = images.shape[self.channel]
         if not images.size or num_channels > _MAX_CHANNELS:
             return f"no images, of shape {list(images.shape)}"

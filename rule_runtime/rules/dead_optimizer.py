@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
+from rule_runtime.evaluation.missing_reasons import why_unknown
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -93,7 +94,7 @@ class DeadOptimizer(Rule):
         parameters = step.tensors(collections=("weights", "biases"))
         moves = _has_gradient(step, parameters) & ~_is_rounded_away(parameters)
         if not moves.any():
-            return NotEvaluated("no parameter with a gradient was saved")
+            return NotEvaluated(_why_none(step, parameters))
         prints = fingerprints([parameters.column(name) for name in _PRINTED])
         keys = row_keys(parameters.names, parameters.workers)
         rows = RowMemory(memory.get("rows", ""))
@@ -140,6 +141,21 @@ def _is_rounded_away(parameters: TensorRows) -> npt.NDArray[np.bool_]:
     low, high = parameters.column("min"), parameters.column("max")
     is_half = np.array([dtype in _HALF for dtype in parameters.dtypes], dtype=bool)
     return is_half & (low > 0) & (low > high / 2)
+
+
+def _why_none(step: StepView, parameters: TensorRows) -> str:
+    """Return why no parameter is known to have a gradient."""
+    if not len(parameters):
+        return "neither weights nor biases were saved"
+    gradients = step.tensors(collections=("gradients",))
+    if not len(gradients):
+        return "no tensor of the collection gradients was saved"
+    unknown = why_unknown(gradients, ("l1", "size"), "gradient")
+    if unknown:
+        return unknown
+    if not (gradients.column("l1") > 0).any():
+        return "all gradients that are known are zero"
+    return "no parameter was saved together with a gradient that is more than rounding"
 
 
 def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool_]:

@@ -91,8 +91,10 @@ class DeadRelu(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = step.tensors(collections=("relu_output",), regex=self.tensor_regex)
         if not len(rows):
+            named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""
             return NotEvaluated(
-                "no output of a ReLU layer was saved: nn.ReLU is one, F.relu is not"
+                f"no output of a ReLU layer was saved in the collection relu_output{named}: ask "
+                "for that collection, which nn.ReLU fills and F.relu does not"
             )
         dead = np.full(len(rows), np.nan)
         num_units = np.zeros(len(rows), dtype=np.int64)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.missing_reasons import why_no_drift
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -96,7 +97,7 @@ class LearningRateTooHigh(Rule):
         bound, _, names = drift.advance(step.mode_step, pairs, columns)
         memory["drift"] = drift.to_json()
         if not names:
-            return NotEvaluated("there is no earlier step to compare the weights with")
+            return NotEvaluated(why_no_drift(rows, since, step.mode_step))
         middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
         limit = self._limit(middle, (since or 0, step.mode_step), memory)
         is_high = middle > limit

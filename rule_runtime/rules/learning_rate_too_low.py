@@ -9,6 +9,7 @@ import numpy as np
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_rule import training_losses
+from rule_runtime.evaluation.missing_reasons import why_no_drift
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
@@ -132,7 +133,7 @@ class LearningRateTooLow(Rule):
         _, moved, names = drift.advance(step.mode_step, pairs, columns)
         memory["drift"] = drift.to_json()
         if not names:
-            return NotEvaluated("there is no earlier step to compare the weights with")
+            return NotEvaluated(why_no_drift(rows, since, step.mode_step))
         moving = moved[moved > 0]
         middle = float(np.median(moving)) if moving.size else 0.0
         limit = self.min_update_ratio

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.loss_inputs import (
     INPUT_VALUES,
     LOSS_INPUTS,
@@ -45,6 +46,10 @@ _BALANCED: Final = 3.0
 _NO_CHANCE: Final = 2
 _NO_INPUTS: Final = (
     f"neither labels nor inputs of losses with their shapes were saved: {USE_LOSS_MODULE}"
+)
+_NO_CLASSES: Final = (
+    "the rule is for losses of modules; of boosted trees it judges labels that are the numbers of "
+    "three classes or more alone, and has not seen enough of these"
 )
 _REMEDY_OF: Final = {
     "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
@@ -151,7 +156,8 @@ class LossInputMismatch(Rule):
         inputs = LossInputs(step)
         pairs = list(zip(rows.names, rows.workers, strict=True))
         if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
-            return NotEvaluated(_NO_INPUTS)
+            of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
+            return NotEvaluated(_NO_CLASSES if of_trees else _NO_INPUTS)
         found = {}
         means = finite_means(rows)
         before = memory.get("streaks", {})

@@ -244,6 +244,8 @@ class LossNotDecreasing(Rule):
         elif fall < self.diff_percent:
             measure, value, threshold = "loss_decrease_percent", fall, self.diff_percent
             told = f"fell by {value:.3g} %, less than {threshold:g} %"
+            if fall < 0:
+                told = f"rose by {-fall:.3g} %, and should have fallen by {threshold:g} %"
         else:
             return Passed()
         return IssueFound(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
+from rule_runtime.evaluation.missing_reasons import why_unknown
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import declared, evidence, is_training, worst
@@ -104,7 +105,7 @@ class MissingGradient(Rule):
         gradients = step.tensors(collections=("gradients",))
         size = gradients.column("l2")
         if not (size > 0).any():
-            return NotEvaluated("no gradient that is not zero was saved")
+            return NotEvaluated(_why_none(gradients))
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
         prints = fingerprints([weights.column(name) for name in _PRINTED])
@@ -176,6 +177,13 @@ class MissingGradient(Rule):
         """Tell which weights are frozen on purpose by the rule's parameters."""
         ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
         return np.isin(weights.names, ignored)
+
+
+def _why_none(gradients: TensorRows) -> str:
+    """Return why no gradient is known not to be zero."""
+    if not len(gradients):
+        return "no tensor of the collection gradients was saved"
+    return why_unknown(gradients, ("l2",), "gradient") or "all gradients that are known are zero"
 
 
 def _is_frozen(

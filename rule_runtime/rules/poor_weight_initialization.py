@@ -168,7 +168,7 @@ class PoorWeightInitialization(Rule):
         Args:
             step: What was saved at the step.
             memory: `num_judged` steps, and of at most 32 `losses` the smallest value and how often
-                in a row it was not undercut.
+                in a row it was not undercut; `at_start`, what was said of step 0.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -178,8 +178,8 @@ class PoorWeightInitialization(Rule):
             "variances": lambda: self._of_variances(step),
             "gradients": lambda: self._of_gradients(step),
             "losses": lambda: self._of_losses(step, memory),
-            "scale": lambda: weights_too_large(step, self.max_gain, _REMEDY),
-            "symmetry": lambda: weights_too_much_alike(step, _REMEDY),
+            "scale": lambda: weights_too_large(step, memory, self.max_gain, _REMEDY),
+            "symmetry": lambda: weights_too_much_alike(step, memory, _REMEDY),
         }
         answers = [judge() for name, judge in judges.items() if name in self.conditions]
         reasons = [answer for answer in answers if isinstance(answer, str)]
@@ -206,7 +206,7 @@ class PoorWeightInitialization(Rule):
                 with np.errstate(divide="ignore", invalid="ignore"):
                     ratios = np.where(is_own, own / own[smallest[worker]], ratios)
         if not smallest:
-            return "fewer than two inputs of activations were saved"
+            return "no two inputs of activations (collection relu_input) were saved with statistics"
         if np.isnan(ratios).all():  # all variances are zero, or none is finite
             return None
         at = worst(rows, ratios, largest=True)

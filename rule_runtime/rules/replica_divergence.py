@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.missing_reasons import why_unknown
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -84,7 +85,7 @@ class ReplicaDivergence(Rule):
         difference = _differences(rows)
         if np.isnan(difference).all():
             is_alone = len(set(rows.workers)) == 1
-            return NotEvaluated(_ALONE if is_alone else _UNLIKE)
+            return NotEvaluated(_ALONE if is_alone else _why_unlike(rows))
         differs = bool(np.nanmax(difference) > self.rtol)
         if differs and not memory.get("agreed"):
             return NotEvaluated("the workers' parameters differ from the start")
@@ -114,6 +115,11 @@ class ReplicaDivergence(Rule):
         )
 
 
+def _why_unlike(rows: TensorRows) -> str:
+    """Return why no parameter of several workers can be compared."""
+    return why_unknown(rows, ("size", *_COLUMNS), "parameter") or _UNLIKE
+
+
 def _names(rows: TensorRows, chosen: np.ndarray) -> set[str]:
     return {rows.names[at] for at in np.flatnonzero(chosen)}
 
@@ -124,11 +130,11 @@ def _differences(rows: TensorRows) -> np.ndarray:
     size = rows.column("size")
     difference = np.full(len(names), np.nan)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    np.minimum.at(low, at, size)
-    np.maximum.at(high, at, size)
     count = np.bincount(at, minlength=len(names))
-    comparable = (low == high) & (count > 1)
     with np.errstate(invalid="ignore", divide="ignore"):
+        np.minimum.at(low, at, size)
+        np.maximum.at(high, at, size)
+        comparable = (low == high) & (count > 1)
         for name in _COLUMNS:
             column = rows.column(name)
             least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)

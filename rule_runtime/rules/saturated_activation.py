@@ -189,7 +189,9 @@ class SaturatedActivation(Rule):
         )
         if not len(rows):
             return NotEvaluated(
-                "no input of a tanh or sigmoid layer was saved: nn.Tanh is one, torch.tanh is not"
+                "no input of a tanh or sigmoid layer was saved in the collections "
+                f"{', '.join((*of_layers, *self.collection_names))}, nor by tensor_regex: ask for "
+                "these collections, which nn.Tanh and nn.Sigmoid fill and torch.tanh does not"
             )
         layers = _layers_of(step, rows)
         saturated = self._percentages(step, rows, layers)

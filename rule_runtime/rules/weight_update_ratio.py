@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.comparing import frozen_rows, matched, statistics_of
+from rule_runtime.evaluation.missing_reasons import are_not_finite
 from rule_runtime.evaluation.outcome import (
     Evidence,
     IssueFound,
@@ -19,6 +20,7 @@ from rule_runtime.evaluation.outcome import (
 )
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.wording import counted
 from rule_runtime.numerics.closeness import Tolerance, are_identical
 from rule_runtime.numerics.point_history import PointHistory
 from rule_runtime.numerics.update_ratio import ratio_bounds, update_ratio
@@ -143,7 +145,7 @@ class WeightUpdateRatio(Rule):
             return IssueFound(self._evidence(step, rows, reference, ratio, is_large=False))
         if is_sound.any() or not np.isnan(ratio).all():
             return Passed()
-        return NotEvaluated(f"no weight can be compared with step {reference.step}")
+        return NotEvaluated(_why_none(rows, reference))
 
     def _ratios(
         self, step: StepView, rows: TensorRows, reference: StepView
@@ -217,3 +219,20 @@ class WeightUpdateRatio(Rule):
             ),
             remedy=_REMEDY,
         )
+
+
+def _why_none(rows: TensorRows, reference: StepView) -> str:
+    """Return why no weight can be compared with those of the reference step."""
+    others = reference.tensors(collections=("weights",))
+    at, there = matched(rows, others)
+    if not len(at):
+        return f"no weight was saved at step {reference.step} too, the one to compare with"
+    rows, others = rows.select(at), others.select(there)
+    for each, when in ((rows, "now"), (others, f"at step {reference.step}")):
+        if are_not_finite(each):
+            return f"no weight is finite {when}"
+    if not (rows.have_values & others.have_values).any():
+        told = f"too little is known of {counted(len(rows), 'saved weight')}"
+        return f"{told}: save their values (save_raw_tensor) at each step that is compared"
+    why = "all are frozen, of another shape, or too large"
+    return f"no weight can be compared with step {reference.step}: {why}"

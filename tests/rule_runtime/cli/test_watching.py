@@ -27,7 +27,7 @@ def begin(trial: TrialBuilder) -> None:
         started_at="2026-01-01T00:00:00Z",
     )
     trial.store.put("job.json", job.encode())
-    trial.collections(losses=("loss",))
+    trial.collections(losses=("loss",), weights=("weight",))
 
 
 def test_how_a_run_stands(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_no_name_of_the_run_is_a_command_to_the_terminal(tmp_path: Path) -> None
     trial = trial_in(tmp_path / "run")
     job = JobFile("mnist\x1b[2J", trial.run or "", "local", "2026-01-01T00:00:00Z")
     trial.store.put("job.json", job.encode())
-    trial.collections(losses=("loss",))
+    trial.collections(losses=("loss",), weights=("weight",))
     trial.step(0, {"loss": [1.0], "weight\x1b]52;c;ZXZpbA==": [np.nan]})
     trial.end()
     _, output = invoke("watch", tmp_path / "run", "--once", "--rule", "non_finite")

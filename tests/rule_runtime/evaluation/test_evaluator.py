@@ -180,11 +180,16 @@ def test_steps_out_of_bounds_are_not_judged_by_any_rule() -> None:
     assert (state.evidence.first_step, state.evidence.last_step) == (3, 4)
     assert (state.counts.evaluated, state.counts.not_applicable) == (2, 8)
     assert state.counts.last_reason == "the rule is to judge steps from 3 to before 5 only"
+    late = trial.evaluate(registry.create_rule("ExplodingTensor", {"start_step": "500"}))
+    assert late.counts.last_reason == "the rule is to judge steps from 500 on only"
     assert trial.evaluate(registry.create_rule("ExplodingTensor", {"end_step": "None"})) == (
         trial.evaluate(ExplodingTensor())
     )
     with pytest.raises(ParameterError, match="ExplodingTensor: parameter start_step is '-1'"):
         registry.create_rule("ExplodingTensor", {"start_step": "-1"})
+    for empty in ({"start_step": "5", "end_step": "3"}, {"end_step": "0"}):
+        with pytest.raises(ParameterError, match="but must be greater than start_step, which is"):
+            registry.create_rule("ExplodingTensor", empty)
     overfit = registry.create_rule("Overfit", bounds | {"start_step": "7", "end_step": "9"})
     assert overfit == BoundedRule(rule=Overfit(start_step=7), steps=StepBounds(end=9))
 
@@ -208,7 +213,7 @@ def test_bounds_change_nothing_but_the_steps_that_are_judged() -> None:
     assert second == trial.outcomes(Breaks())[0]  # with the line of the rule's own file
     assert "test_evaluator.py, line" in second.reason
     silent = StalledTrainingRule(threshold=10).check_silence(20.0, 0)
-    bounded = registry.create_rule("StalledTrainingRule", {"threshold": "10", "end_step": "0"})
+    bounded = registry.create_rule("StalledTrainingRule", {"threshold": "10", "end_step": "1"})
     assert isinstance(silent, IssueFound)
     assert bounded.check_silence(20.0, 0) == silent
     assert bounded.parameters() == ()

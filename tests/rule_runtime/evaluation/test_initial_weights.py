@@ -85,14 +85,28 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
         "e_input_0": np.ones((16, 9), np.int64),
         "e_output_0": RNG.normal(0, 1, (16, 9, 64)),
     }
-    for tensors in (frozen, embedding):
-        outcome = outcome_of(tensors)
-        assert isinstance(outcome, NotEvaluated)
-        assert "step 0 is judged" in outcome.reason
+    bare = {name: value for name, value in large.items() if "put" not in name}
+    for tensors, told in (
+        (frozen, "no tensor of the collection gradients was saved"),
+        (bare, "neither inputs and outputs of linear layers or convolutions were saved"),
+        (embedding, "neither inputs and outputs of linear layers or convolutions were saved"),
+    ):
+        trial = TrialBuilder()
+        for step in range(2):
+            trial.step(step, tensors)
+        first, second = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
+        assert isinstance(first, NotEvaluated)
+        assert f"step 0 is judged, and {told}" in first.reason
+        assert second == first  # later steps tell what step 0 lacked
     trial = TrialBuilder()
     trial.step(5, large, mode_step=5)
     (outcome,) = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
-    assert isinstance(outcome, NotEvaluated)
+    assert outcome == NotEvaluated("only step 0 is judged, and it was not saved")
+    healthy = TrialBuilder()
+    for step in range(2):
+        healthy.step(step, network(layer(64, 64, 1.0)))
+    last = healthy.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))[-1]
+    assert last == NotEvaluated("only step 0 is judged, and it was")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ class Declared:
     count: int = 0
     maybe: int | None = None
     kind: Literal["any", "all"] = "any"
+    sizes: tuple[float, ...] = ()
+    mode: Literal["EVAL", "TRAIN"] | None = None
     odd: dict[str, int] = field(default_factory=dict)
 
 
@@ -89,6 +92,12 @@ def test_whole_numbers_may_look_like_others(number: int) -> None:
         ("count", "1.5"),
         ("count", False),
         ("names", 7),
+        ("names", b"x"),
+        ("sizes", b"x"),
+        ("count", np.bool_(True)),
+        ("count", b"3"),
+        ("number", np.float64("nan")),
+        ("number", 10**400),
         ("kind", "none of them"),
         ("kind", 3),
         ("odd", "a"),
@@ -97,6 +106,36 @@ def test_whole_numbers_may_look_like_others(number: int) -> None:
 def test_what_is_of_another_type_is_refused(name: str, value: object) -> None:
     with pytest.raises(ParameterError, match=f"Declared: parameter {name} is"):
         coerced(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("count", np.int64(3), int),
+        ("count", np.float64(3), int),
+        ("maybe", np.uint8(3), int),
+        ("number", np.int64(3), float),
+        ("number", np.float32(3), float),
+    ],
+)
+def test_numbers_of_numpy_are_numbers(name: str, value: object, kind: type) -> None:
+    assert coerced(name, value) == 3
+    assert type(coerced(name, value)) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("mode", "FIT", "'FIT', but must be one of EVAL, TRAIN, or none"),
+        ("names", 0.5, "0.5, but must be texts with commas between"),
+        ("number", "nan", "'nan', but must be a number: not NaN"),
+        ("maybe", "x", "'x', but must be a whole number, or none"),
+    ],
+)
+def test_what_is_needed_is_told_plainly(name: str, value: object, told: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        coerced(name, value)
+    assert str(caught.value) == f"Declared: parameter {name} is {told}"
 
 
 @pytest.mark.parametrize("text", [None, "", "None", " null "])

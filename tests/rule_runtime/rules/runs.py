@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.reductions import reduction_tensor_name
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.testing import TrialBuilder
@@ -47,3 +48,13 @@ def with_losses(loss_of: Callable[[int], float], worker: int) -> Iterable[SavedS
     for step in range(0, 200, 5):
         tensors = healthy_tensors(step, worker)
         yield SavedStep(step, {**tensors, LOSS: np.float64(loss_of(step))}, time=1.5e9 + step)
+
+
+def with_maxima(*names: str, num_workers: int = 1, num_steps: int = 1) -> TrialBuilder:
+    """Return a run of an original client that saved nothing but the maximum of each tensor."""
+    trial = TrialBuilder(run=None, num_workers=num_workers)
+    maxima = {reduction_tensor_name(name, "max", absolute=False): [1.0] for name in names}
+    for step in range(num_steps):
+        for worker in range(num_workers):
+            trial.step(step, maxima, worker=f"worker_{worker}")
+    return trial

@@ -134,6 +134,8 @@ def test_what_are_no_images_is_not_evaluated() -> None:
         (np.full((1, 1, 1), "a"), "no images, with 3 axes of type <U1"),
     ):
         assert outcomes(rule, images)[0] == NotEvaluated(f"{NAME}: {reason}")
+    (outcome,) = outcomes(CheckInputImages(channel=7), np.zeros((1, 3, 2, 2)))
+    assert outcome == NotEvaluated(f"{NAME}: no axis 7 of channels: its 4 axes count from 0")
     (_, outcome) = outcomes(rule, np.zeros((1, 3, 2, 2)), np.zeros((1, 1, 2, 2)))
     assert outcome == NotEvaluated(f"{NAME}: 1 channels, and 3 before")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
@@ -11,7 +12,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
 class TestDeadOptimizerContract(RuleContract):
@@ -125,3 +126,23 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
         weights = {f"{name}.weight": [float(step)] for name in names}
         trial.step(step, {**weights, **{f"gradient/{n}.weight": [1.0] for n in names}})
     assert not found_at(DeadOptimizer(patience=1), trial)
+
+
+@pytest.mark.parametrize(
+    ("gradients", "told"),
+    [
+        ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
+        ({"gradient/Net_a.weight": [np.nan]}, "of 1 saved gradient none is finite"),
+        ({}, "no tensor of the collection gradients was saved"),
+        (None, "of 1 saved gradient statistics are not known (l1, size): save their values"),
+    ],
+)
+def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, told: str) -> None:
+    if gradients is None:
+        trial = with_maxima("Net_a.weight", "gradient/Net_a.weight")
+    else:
+        trial = TrialBuilder()
+        trial.step(0, {"Net_a.weight": [1.0], **gradients})
+    (outcome,) = trial.outcomes(DeadOptimizer())
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith(told)

@@ -232,3 +232,13 @@ def test_the_targets_of_a_pass_are_looked_at_together(
             trial.step(step, tensors, mode=ModeKeys.EVAL, mode_step=2 * number + (part > 0))
             step += 1
     assert bool(found_at(GeneralisationGap(), trial)) is (is_found and has_all_targets)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("size", [1e155, 1e200, 1e308])
+@pytest.mark.parametrize("name", ["MSELoss", "L1Loss", "HuberLoss", "Loss"])
+def test_targets_whose_squares_are_no_numbers(name: str, size: float) -> None:
+    targets = size * np.random.default_rng(0).uniform(-1, 1, 64)
+    inputs = {f"{name}_input_0": -targets, f"{name}_input_1": targets}
+    trial = of_passes([1.0] * 4, [1.0] * 4, name=name, inputs=inputs)
+    assert not found_at(GeneralisationGap(), trial)

@@ -12,7 +12,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.gradient_norm_explosion import GradientNormExplosion
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
 class TestGradientNormExplosionContract(RuleContract):
@@ -96,3 +96,17 @@ def test_what_cannot_be_judged() -> None:
     trial.step(2, {"gradient/a": [np.nan]})
     outcomes = trial.outcomes(GradientNormExplosion())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+def test_why_there_is_no_norm() -> None:
+    def reason(trial: TrialBuilder) -> str:
+        (outcome,) = trial.outcomes(GradientNormExplosion())
+        assert isinstance(outcome, NotEvaluated)
+        return outcome.reason
+
+    original = with_maxima("gradient/a", "gradient/b")
+    assert "of 2 saved gradients statistics are not known (l2): save their" in reason(original)
+    infinite = TrialBuilder()
+    infinite.step(0, {"gradient/Net_a.weight": [np.inf, np.nan]})
+    assert reason(infinite) == "of 1 saved gradient none is finite"
+    assert reason(run_of_norms(1e300)) == "the norm of all gradients is not finite"

@@ -9,9 +9,10 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
+from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep, healthy_tensors
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
 class TestLearningRateTooHighContract(RuleContract):
@@ -125,3 +126,27 @@ def test_the_rate_of_boosted_trees_is_at_most_1(
     saved = {f"hyperparameters/{name}": np.array([v]) for name, v in hyperparameters.items()}
     trial.step(0, saved, mode=ModeKeys.GLOBAL)
     assert found_at(LearningRateTooHigh(), trial) == ([0] if fires else [])
+
+
+@pytest.mark.parametrize("rule", [LearningRateTooHigh(), LearningRateTooLow()])
+def test_why_weights_cannot_be_compared(rule: Rule) -> None:
+    def reasons(*weights: object) -> list[str]:
+        trial = TrialBuilder()
+        for step, weight in enumerate(weights):
+            tensors = {"Net_a.weight": weight, "MSELoss_output_0": np.float64(1)}
+            trial.step(step, tensors)
+        outcomes = trial.outcomes(rule)
+        return [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
+
+    original = with_maxima("Net_a.weight", num_steps=2)
+    if isinstance(rule, LearningRateTooHigh):
+        (_, outcome) = original.outcomes(rule)
+        assert isinstance(outcome, NotEvaluated)
+        assert outcome.reason.startswith("of 1 saved weight statistics are not known (min, mean")
+    ones = np.ones(4)
+    assert reasons(ones, ones) == ["there is no earlier step to compare the weights with"]
+    assert reasons(0 * ones, 0 * ones) == ["all saved weights are zero, or single numbers"] * 2
+    assert reasons(np.nan * ones) == ["of 1 saved weight none is finite"]
+    assert reasons(0 * ones, ones)[1] == (
+        "no weight that is known now was known at step 0, the one before"
+    )

@@ -11,7 +11,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.loss_diverging import LossDiverging
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
-from tests.rule_runtime.rules.runs import LOSS, found_at, judged_at, run_of_losses, with_losses
+from tests.rule_runtime.rules.runs import found_at, judged_at, run_of_losses, with_losses
 
 FALLING = [2.0 * 0.9**at for at in range(15)]
 
@@ -78,7 +78,11 @@ def test_what_says_nothing_of_training_is_not_judged() -> None:
     assert not judged_at(LossDiverging(), run_of_losses(rising, mode=ModeKeys.EVAL))
     trial = run_of_losses([np.nan] * 3)
     (outcome, *_) = trial.outcomes(LossDiverging())
-    assert outcome == NotEvaluated(f"the loss {LOSS} is not finite, or none of training")
+    assert outcome == NotEvaluated("of 1 saved loss none is finite")
+    trial = run_of_losses(rising[:1], name="validation-rmse", mode=ModeKeys.GLOBAL)
+    trial.collections(losses=("rmse",))
+    (outcome,) = trial.outcomes(LossDiverging())
+    assert outcome == NotEvaluated("validation-rmse is no loss of training that should fall")
     assert found_at(LossDiverging(), run_of_losses(rising, mode=ModeKeys.GLOBAL))
 
 

@@ -321,3 +321,14 @@ def test_a_loss_of_classes_takes_scores_of_several(
 ) -> None:
     trial = run("CrossEntropyLoss", np.zeros(shape), np.zeros(shape[:1] + shape[2:], np.int64))
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+def test_of_boosted_trees_it_is_not_asked_for_modules() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("logloss$",))
+    tensors = {"train-logloss": [0.5], "labels": np.arange(60) % 2, "predictions": np.ones(60)}
+    trial.step(0, tensors, mode=ModeKeys.GLOBAL)
+    (outcome,) = trial.outcomes(LossInputMismatch())
+    assert isinstance(outcome, NotEvaluated)
+    assert "boosted trees" in outcome.reason
+    assert "nn.CrossEntropyLoss" not in outcome.reason

@@ -94,3 +94,9 @@ def test_targets_that_are_numbers_of_classes_are_no_amounts(
         given = {f"{name}_input_0": scores(64), f"{name}_input_1": targets()}
         trial.step(step, {**given, f"{name}_output_0": np.float64(1)}, mode_step=step)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+@pytest.mark.parametrize("name", ["NLLLoss", "CrossEntropyLoss", "Loss"])
+def test_empty_batches_are_passed_over(name: str) -> None:
+    trial = run(name, lambda: np.zeros((0, 5), np.float32), lambda: np.zeros(0, np.int64))
+    assert not found_at(LossInputMismatch(), trial)

@@ -234,8 +234,8 @@ def test_other_losses_may_be_named() -> None:
     [
         ({"diff_percent": "0"}, "diff_percent is 0.0 %, but must be greater than 0"),
         ({"diff_percent": "100"}, "but must be less than 100"),
-        ({"num_steps": "2.5"}, "num_steps is '2.5', but must be int: a whole number"),
-        ({"mode": "TRAINING"}, "one of EVAL, TRAIN, PREDICT, GLOBAL is expected"),
+        ({"num_steps": "2.5"}, "num_steps is '2.5', but must be a whole number"),
+        ({"mode": "TRAINING"}, "must be one of EVAL, TRAIN, PREDICT, GLOBAL, or none"),
         ({"num_step": "3"}, "takes no parameter 'num_step'; did you mean 'num_steps'?"),
         ({"use_losses_collection": "False"}, "no loss to judge"),
     ],
@@ -262,3 +262,9 @@ def test_the_memory_of_a_long_distance_is_bounded() -> None:
     assert [step for step, _ in found] == [1000, 2000]
     assert "from 1 at step 0 " in found[0][1]
     assert "from 1 at step 1000 " in found[1][1]
+
+
+def test_a_small_rise_is_told_as_one() -> None:
+    outcome = trial_of([1.0, 1.04], interval=10).outcomes(LossNotDecreasing())[1]
+    assert isinstance(outcome, IssueFound)
+    assert "rose by 4 %, and should have fallen by 0.1 %, from 1" in outcome.evidence.sentence

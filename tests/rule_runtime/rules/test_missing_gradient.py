@@ -11,7 +11,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import found_at, with_maxima
 
 
 class TestMissingGradientContract(RuleContract):
@@ -185,11 +185,11 @@ def test_what_had_a_gradient_may_be_frozen_later() -> None:
 
 
 def test_why_no_gradient_is_known() -> None:
-    original = TrialBuilder(run=None)
-    tensors = {"Net_a.weight": [1.0], "gradient/Net_a.weight": [1.0]}
-    original.step(0, tensors, save_values=False)
     for trial, told in (
-        (original, "of 1 saved gradient statistics are not known (l2)"),
+        (
+            with_maxima("Net_a.weight", "gradient/Net_a.weight"),
+            "of 1 saved gradient statistics are not known (l2)",
+        ),
         (run(a=0.0, b=0.0), "all gradients that are known are zero"),
     ):
         outcome = trial.outcomes(MissingGradient())[0]

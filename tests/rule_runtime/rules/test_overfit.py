@@ -339,3 +339,17 @@ def test_parameters_may_be_strings() -> None:
     assert Overfit() == Overfit(tensor_regex=None, start_step=0, patience=1, ratio_threshold=0.1)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="patience is 0 evaluation phases, but must be at"):
         create_rule("Overfit", {"patience": "0"})
+
+
+def test_why_no_phase_ended() -> None:
+    *_, last = phases(Overfit(), t(1), e(1), t(2), t(2))
+    assert last == NotEvaluated(
+        "no evaluation has followed so far, for the training loss to be compared with"
+    )
+    for name, value, told in (
+        ("train-auc", 0.5, "train-auc is better the larger it is, and no loss"),
+        ("train-rmse", np.nan, "of 1 saved loss none is finite"),
+    ):
+        trial = TrialBuilder()
+        trial.step(0, {name: [value]}, mode=ModeKeys.GLOBAL)
+        assert trial.outcomes(Overfit(tensor_regex=("train",))) == [NotEvaluated(told)]

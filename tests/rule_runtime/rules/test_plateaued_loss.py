@@ -70,8 +70,14 @@ def test_how_often_losses_are_saved_hardly_matters() -> None:
 
 
 def test_the_steps_of_a_bin_are_judged_together() -> None:
-    outcomes = run_of_losses([2.3] * 4, interval=1).outcomes(PlateauedLoss())
-    assert outcomes == [NotEvaluated("the losses of 5 steps are judged together")] * 4
+    outcomes = run_of_losses([2.3] * 54, interval=1).outcomes(PlateauedLoss())
+    for step, count in ((0, 0), (4, 0), (5, 1), (9, 1), (49, 9)):
+        assert outcomes[step] == NotEvaluated(
+            f"only {count} of the 10 means needed, each of the losses of 5 steps, are known so far"
+        )
+    assert outcomes[-1] == NotEvaluated(
+        "the losses of 5 steps are judged together, when later ones come"
+    )
 
 
 def test_parameters_may_be_strings() -> None:

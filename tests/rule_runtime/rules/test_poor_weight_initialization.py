@@ -171,7 +171,7 @@ def test_a_reason_of_several_conditions_is_told_once() -> None:
     trial.step(1, {"other": [1.0]})
     (outcome,) = trial.outcomes(PoorWeightInitialization(conditions=("scale", "symmetry")))
     assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.count("step 0 is judged") == 1
+    assert outcome.reason.count("no tensor of the collection weights was saved") == 1
 
 
 def test_only_the_first_steps_of_training_are_judged() -> None:
@@ -191,7 +191,8 @@ def test_only_the_first_steps_of_training_are_judged() -> None:
 def test_what_is_missing_is_told() -> None:
     outcome = outcome_of({"x": [1.0]})
     assert outcome == NotEvaluated(
-        "fewer than two inputs of activations were saved; no gradient was saved with its values; "
+        "no two inputs of activations (collection relu_input) were saved with statistics; no "
+        "gradient was saved with its values; "
         "no finite loss was saved"
     )
     assert isinstance(outcome_of(activations(1.0)), NotEvaluated)

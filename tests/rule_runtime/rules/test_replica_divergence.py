@@ -12,6 +12,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.replica_divergence import ReplicaDivergence
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep
+from tests.rule_runtime.rules.runs import with_maxima
 
 
 class TestReplicaDivergenceContract(RuleContract):
@@ -92,3 +93,10 @@ def test_what_cannot_be_judged() -> None:
     trial.step(1, {"loss": [1.0]})
     outcomes = trial.outcomes(ReplicaDivergence())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_an_original_client_left_out_is_told() -> None:
+    (outcome,) = with_maxima("Net_a.weight", num_workers=2).outcomes(ReplicaDivergence())
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith("of 2 saved parameters statistics are not known (size")

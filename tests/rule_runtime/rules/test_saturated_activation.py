@@ -247,3 +247,11 @@ def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
     assert names == {"tanh_input", "sigmoid_input"}
     of_recurrent = {config.name for config in SaturatedActivation(threshold_slope=0.07).requires()}
     assert of_recurrent == names | {"module_io", "weights"}
+
+
+def test_what_to_ask_for_is_told() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"act_input_0": np.full((8, 4), 99.0)})
+    (outcome,) = trial.outcomes(SaturatedActivation(collection_names=("gates",)))
+    assert isinstance(outcome, NotEvaluated)
+    assert "in the collections tanh_input, sigmoid_input, gates, nor" in outcome.reason

@@ -18,6 +18,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.weight_update_ratio import WeightUpdateRatio
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
+from tests.rule_runtime.rules.runs import with_maxima
 
 WEIGHT = "Net_fc.weight"
 START = np.linspace(-1, 1, 10)
@@ -220,3 +221,20 @@ def test_parameters() -> None:
     for name, value in [("num_steps", 0), ("large_threshold", 0), ("epsilon", 0)]:
         with pytest.raises(ParameterError, match=name):
             WeightUpdateRatio(**{name: value})
+
+
+def test_why_no_weight_can_be_compared() -> None:
+    def reason(trial: TrialBuilder) -> str:
+        outcome = last(trial)
+        assert isinstance(outcome, NotEvaluated)
+        return outcome.reason
+
+    steps = range(2)
+    assert reason(trial_of(lambda step: START * (1.0 if step else np.nan), steps)) == (
+        "no weight is finite at step 0"
+    )
+    assert reason(trial_of(lambda _: START * np.nan, steps)) == "no weight is finite now"
+    assert "another shape" in reason(trial_of(lambda step: START[step:], steps))
+    assert reason(with_maxima(WEIGHT, num_steps=2)).startswith(
+        "too little is known of 1 saved weight: save their values"
+    )

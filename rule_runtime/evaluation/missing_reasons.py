@@ -1,0 +1,75 @@
+"""Why numbers that a rule needs are not known, in words that tell what to do.
+
+Shape legend: R = rows, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rule_runtime.evaluation.wording import counted
+from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import TensorRows
+
+__all__ = ["are_not_finite", "why_no_drift", "why_unknown"]
+
+_SAVE_VALUES: Final = (
+    "save their values (save_raw_tensor), or write the run with the hook of Stepwatch, which saves "
+    "statistics"
+)
+"""What to do where an original client saved neither values nor what a rule needs."""
+
+
+def are_not_finite(rows: TensorRows) -> bool:
+    """Tell whether every tensor has an element that is not finite.
+
+    Args:
+        rows: The rows [R], at least one.
+    """
+    num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
+    return bool((num_bad > 0).all())
+
+
+def why_unknown(rows: TensorRows, columns: Sequence[str], noun: str) -> str:
+    """Return why no row has all of some statistics; empty if one has.
+
+    Args:
+        rows: The rows [R], at least one.
+        columns: Names of the statistics.
+        noun: What one row is called, such as `gradient`.
+    """
+    unknown = np.isnan(np.stack([rows.column(name) for name in columns]))
+    if not unknown.any(axis=0).all():
+        return ""
+    told = counted(len(rows), f"saved {noun}")
+    if are_not_finite(rows):
+        return f"of {told} none is finite"
+    if (rows.column("size") == 0).all():
+        return f"of {told} all are empty"
+    lacking = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
+    return f"of {told} statistics are not known ({', '.join(lacking)}): {_SAVE_VALUES}"
+
+
+def why_no_drift(rows: TensorRows, since: int | None, now: int) -> str:
+    """Return why weights cannot be compared with those of the step before, by `WeightDrift`.
+
+    Args:
+        rows: The weights [R], at least one.
+        since: The step before; None if there is none.
+        now: The step.
+    """
+    unknown = why_unknown(rows, DRIFT_COLUMNS, "weight")
+    if unknown:
+        return unknown
+    if not ((rows.column("l2") > 0) & (rows.column("size") > 1)).any():
+        return "all saved weights are zero, or single numbers"
+    if since is None:
+        return "there is no earlier step to compare the weights with"
+    if since >= now:
+        return f"step {now} of the mode does not come after step {since}, the one seen before"
+    return f"no weight that is known now was known at step {since}, the one before"
