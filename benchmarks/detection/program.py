@@ -21,6 +21,7 @@ PARTS: Final = (
     "sixth_held_out",
     "seventh_held_out",
     "eighth_held_out",
+    "ninth_held_out",
 )
 HEALTHY: Final = "healthy"
 

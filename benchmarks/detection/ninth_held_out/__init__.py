@@ -1,0 +1,1 @@
+"""Trainings by a ninth author, who read neither rules nor results."""
