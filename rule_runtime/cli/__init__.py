@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["FAILED", "main"]
+__all__ = ["FAILED", "UNREAD", "main"]
 
 FAILED: Final = 70
 """Exit status of an error that nobody foresaw, the `EX_SOFTWARE` of sysexits.h."""
+UNREAD: Final = 141
+"""Exit status if what is printed goes to a pipe that is closed, as a shell tells SIGPIPE."""
 _MISTAKE: Final = 2
 
 
@@ -22,10 +26,34 @@ def main() -> None:
         sys.stderr.write("stepwatch needs the extra cli: pip install 'stepwatch[cli]'\n")
         sys.exit(_MISTAKE)
     try:
-        app()
+        _end_where_nobody_reads(app)
     except Exception:  # noqa: BLE001 - Python's own status for it is that of an issue
         import traceback  # noqa: PLC0415 - mostly not needed
 
         traceback.print_exc()
         sys.stderr.write("stepwatch: this is an error of Stepwatch; please report it\n")
         sys.exit(FAILED)
+
+
+def _end_where_nobody_reads(app: Callable[[], None]) -> None:
+    """Run the commands; end with `UNREAD` at a closed pipe, of which others make an issue's 1."""
+    try:
+        try:
+            app()
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # click and rich end so
+                raise end.__context__ from None
+            raise
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        sys.exit(UNREAD)
+
+
+def _drop_output() -> None:
+    """Send what is still to be printed nowhere, or Python would complain of it at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

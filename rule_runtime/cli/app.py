@@ -24,7 +24,8 @@ __all__ = ["app"]
 
 _EPILOGUE: Final = (
     "Exit status of all commands: 0: done, and nothing is wrong; 1: an issue or a difference was "
-    "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch. "
+    "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch; 141: "
+    "nobody read what it printed to a pipe. "
     "`run` has 4 and 130, too."
 )
 

@@ -30,6 +30,7 @@ __all__ = ["compare"]
 
 _DIFFERENT = 1
 _MAX_ROWS = 40
+_MAX_NAMED = 10
 
 
 def compare(
@@ -43,6 +44,7 @@ def compare(
 ) -> None:
     """Tell where two runs part: of each tensor the first step whose statistics differ.
 
+    A statistic that one run did not save is no difference.
     Exit status 0: they do not differ, 1: they do, 2: they could not be compared.
     """
     with mistakes():
@@ -80,9 +82,28 @@ def _print(found: Comparison) -> None:
     if hidden > 0:
         console.print(f"... and {hidden} more; --regex chooses, --output json has all")
     for told, names in (
+        *_not_comparable(found),
         ("only in the first", found.only_in_first),
         ("only in the second", found.only_in_second),
         ("never saved at the same step", found.not_in_common),
     ):
         if names:
             console.print(Text(f"{told}: {', '.join(names)}"), soft_wrap=True)
+
+
+def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
+    """Return statistics that only one run has, in words, and the tensors of which that is so."""
+    by_statistics: dict[str, list[str]] = {}
+    for each in found.differences:
+        if each.not_comparable:
+            told = f"not comparable, as only one run has it: {', '.join(each.not_comparable)} of"
+            by_statistics.setdefault(told, []).append(each.tensor)
+    return [
+        (
+            told,
+            names
+            if len(names) <= _MAX_NAMED
+            else [*names[:_MAX_NAMED], f"{len(names) - _MAX_NAMED} more"],
+        )
+        for told, names in by_statistics.items()
+    ]

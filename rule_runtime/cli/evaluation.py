@@ -55,6 +55,8 @@ def parse_rule(text: str) -> tuple[str, Rule]:
     in_file = _IN_FILE.fullmatch(text)
     source = in_file["source"] if in_file else ""
     name, _, rest = (in_file["rule"] if in_file else text).partition(":")
+    if not source and name.endswith(".py"):
+        raise ValueError(_unnamed_rule(name))
     parameters: dict[str, str] = {}
     for part in _BETWEEN_PARAMETERS.split(rest) if rest else ():
         key, found, value = part.partition("=")
@@ -80,6 +82,20 @@ def class_name(name: str) -> str:
     if name.lower() != name:
         return name
     return next((rule for rule in available_rules() if snake_case(rule) == name), name)
+
+
+def _unnamed_rule(source: str) -> str:
+    """Return how to name a rule of a file, with those that it has as far as reading it tells."""
+    from rule_runtime.custom_rules.loader import MAX_SOURCE_BYTES  # noqa: PLC0415 - few ask for it
+    from rule_runtime.custom_rules.rule_names import rule_names  # noqa: PLC0415 - as above
+
+    form = f"{source}: say which rule of the file is meant, {source}:CLASS"
+    try:
+        with Path(source).expanduser().open("rb") as file:
+            found = rule_names(file.read(MAX_SOURCE_BYTES), available_rules())
+    except OSError as error:
+        return f"{form}; but the file cannot be read: {error.strerror}"
+    return f"{form}; it has {', '.join(found)}" if found else form
 
 
 def _custom_rule(source: str, name: str, parameters: Mapping[str, str]) -> Rule:

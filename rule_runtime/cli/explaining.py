@@ -17,12 +17,13 @@ from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import rules_table, told_parameters
 from rule_runtime.cli.tables import reflowed
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.parameters import ParameterError, nearest
-from rule_runtime.evaluation.registry import UnknownRuleError, available_rules
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.parameters import ParameterError, nearest_name
+from rule_runtime.evaluation.registry import UnknownRuleError, available_rules, create_rule
+from rule_runtime.evaluation.rule import Rule, snake_case
 
 __all__ = ["rules_app"]
 
+_REPORT = "CreateXgboostReport"
 _MAX_WIDTH = 100
 """Longer lines are hard to read."""
 
@@ -79,10 +80,14 @@ def explain(
 
 def _find(name: str) -> type[Rule]:
     found = available_rules()
-    try:
-        return found[class_name(name)]
-    except KeyError:
-        raise UnknownRuleError(f"there is no rule {name!r}{nearest(name, found)}") from None
+    wanted = class_name(name)
+    if wanted in found:
+        return found[wanted]
+    if snake_case(name) == snake_case(_REPORT):
+        create_rule(_REPORT)  # it is none, and this says what it is
+    close = nearest_name(name, found)
+    hint = f"did you mean {close!r}?" if close else "`stepwatch rules` lists them"
+    raise UnknownRuleError(f"there is no rule {name!r}; {hint}")
 
 
 def _described(rule: type[Rule]) -> dict[str, Any]:

@@ -163,6 +163,8 @@ def mistakes() -> Iterator[None]:
     """Print what the user can change, and end with the status for it."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # nobody reads what is printed: `main` ends quietly
     except re.error as error:
         _tell_mistake(f"{error.pattern!r} is no regular expression: {error}")
     except _MISTAKES as error:

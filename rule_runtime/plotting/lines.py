@@ -62,8 +62,8 @@ def plot_tensors(
     """Draw a number of tensors over the steps; with no tensor chosen, the losses.
 
     Of more than 20 lines, those with NaN or Inf and then the first by name have a colour and a
-    name; the others are grey. A step at which the number was not finite is a gap, marked by a red
-    cross.
+    name; the others are grey. A step whose number is not known is a gap, and it is marked by a red
+    cross if the tensor had NaN or Inf there.
 
     Args:
         trial: The trial.
@@ -71,7 +71,8 @@ def plot_tensors(
         regex: Also the tensors in whose name one of these regular expressions is found.
         collection: Also the tensors of this collection; with `regex` those that fit both.
         statistic: `value`, or one of size nan inf min max mean std abs_mean l1 l2; None for the
-            value of tensors with one element, and the mean otherwise.
+            value of tensors with one element, `abs_mean` of gradients and the mean of others, or
+            what was saved instead.
         mode: Steps of this mode only, counted in it; GLOBAL for all, counted globally.
         worker: Of this worker only; None for all.
         log: True for a logarithmic scale.
@@ -82,7 +83,7 @@ def plot_tensors(
         The figure.
 
     Raises:
-        ValueError: If no tensor is chosen, or there is no such statistic.
+        ValueError: If no tensor is chosen, or there is no such statistic or it was not saved.
         TensorUnavailable: If there is no tensor of a name.
         InvalidWorker: If there is no such worker.
     """
@@ -127,7 +128,8 @@ def plot_collection(
         The figure.
 
     Raises:
-        ValueError: If the collection has no such tensor, or there is no such statistic.
+        ValueError: If the collection has no such tensor, or there is no such statistic or it was
+            not saved.
         InvalidWorker: If there is no such worker.
     """
     chosen = trial.select_tensors(regex, name)
@@ -157,8 +159,9 @@ def draw_lines(axes: Axes, lines: Sequence[Series], *, log: bool = False) -> Non
         lines: The lines, in the order of the legend.
         log: True for a logarithmic scale.
     """
-    ordered = sorted(lines, key=lambda line: bool(np.isfinite(line.numbers).all()))
-    named = sorted(ordered[:MAX_NAMED_LINES], key=lines.index)
+    known = [line for line in lines if line.is_known]
+    ordered = sorted(known, key=lambda line: not line.not_finite.any())
+    named = sorted(ordered[:MAX_NAMED_LINES], key=known.index)
     handles = _draw_grey(axes, ordered[MAX_NAMED_LINES:])
     for at, line in enumerate(named):
         numbers = np.where(np.isfinite(line.numbers), line.numbers, np.nan)
@@ -171,6 +174,9 @@ def draw_lines(axes: Axes, lines: Sequence[Series], *, log: bool = False) -> Non
             label=_label(line, lines),
         )
         handles.insert(at, drawn)
+    if len(known) < len(lines):
+        label = f"{len(lines) - len(known)} more: it was not saved"
+        handles.append(Line2D([], [], linestyle="", label=label))
     handles += _mark_gaps(axes, lines)
     if log:
         axes.set_yscale("log")
@@ -232,8 +238,8 @@ def _draw_grey(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
 
 
 def _mark_gaps(axes: Axes, lines: Sequence[Series]) -> list[Line2D]:
-    """Mark the steps at which a number was not finite, at the bottom of the picture."""
-    steps = [line.steps[~np.isfinite(line.numbers)] for line in lines]
+    """Mark the steps at which a tensor had NaN or Inf, at the bottom of the picture."""
+    steps = [line.steps[line.not_finite] for line in lines]
     gaps = np.unique(np.concatenate(steps)) if steps else np.empty(0)
     if not len(gaps):
         return []

@@ -1,13 +1,14 @@
 """Numbers of tensors over the steps, as the lines of a picture.
 
-Shape legend: P = points of a line.
+Shape legend: R = rows of a table, P = points of a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Series", "series_of"]
 
+_COUNTS: Final = ("size", "nan", "inf")
+_OF_GRADIENTS: Final = ("abs_mean", "l2", "l1", "mean", "std", "max", "min")
+_OF_OTHERS: Final = ("mean", "abs_mean", "l2", "l1", "std", "max", "min")
+_GRADIENT: Final = "gradient/"
+_MAX_NAMES: Final = 5
+_DIGITS: Final = re.compile(r"([0-9]+)")
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
@@ -32,7 +40,8 @@ class Series:
         mode: Name of the mode.
         worker: Name of the worker.
         steps: Step, global or within the mode [P].
-        numbers: The number [P]; NaN where the tensor had none.
+        numbers: The number [P]; NaN where the tensor had none, or where it is not known.
+        not_finite: Whether there is no finite number because the tensor had NaN or Inf [P].
     """
 
     tensor: str
@@ -40,6 +49,12 @@ class Series:
     worker: str
     steps: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.float64]
+    not_finite: npt.NDArray[np.bool_]
+
+    @property
+    def is_known(self) -> bool:
+        """True if something is known of the number at some step."""
+        return bool((np.isfinite(self.numbers) | self.not_finite).any())
 
 
 def series_of(
@@ -52,39 +67,96 @@ def series_of(
 ) -> tuple[str, list[Series]]:
     """Return which number it is, and its course for each tensor, mode and worker.
 
+    Names are in natural order: `l2` before `l10`.
+
     Args:
         trial: The trial.
         names: The tensors.
         statistic: A statistic or `value`; None for the value if all tensors have one element, and
-            the mean of the elements otherwise.
+            otherwise for the mean, of gradients for that of the magnitudes; where it was saved of
+            fewer tensors than another statistic, for that one.
         mode: Steps of this mode only, counted in it; GLOBAL for all, counted globally.
         worker: Of this worker only; None for all.
 
     Raises:
-        ValueError: If there is no such statistic.
+        ValueError: If there is no such statistic, or nothing is known of it.
         InvalidWorker: If there is no such worker.
     """
     check_statistic(statistic)
     mode = as_mode(mode)
     files = trial.step_files(mode, worker)
-    if statistic in {None, VALUE}:
-        wanted = [VALUE, "size", *(["mean"] if statistic is None else [])]
-    else:
-        wanted = [str(statistic)]
-    table = tidy_table(trial.store, files, names, wanted)
-    is_shown = np.ones(len(table), np.bool_)
-    if statistic in {None, VALUE}:
-        is_scalar = table.columns["size"] == 1
-        if statistic is None:
-            statistic = VALUE if is_scalar.all() else "mean"
-        elif not is_scalar.any() and len(table):
-            raise ValueError(
-                f"none of {', '.join(table.tensor_names[:5])} has one element, and so no value to "
-                "draw; choose a statistic"
-            )
-        else:
-            is_shown = is_scalar
-    return statistic or VALUE, _split(table, statistic or VALUE, mode, is_shown)
+    table = tidy_table(trial.store, files, names, _columns(statistic))
+    if statistic is None:
+        statistic = _default(table)
+    is_told = _is_known(table, "size" if statistic == VALUE else statistic)
+    if len(table) and not is_told.any():
+        told = tidy_table(trial.store, files, table.tensor_names, _OF_OTHERS)
+        raise _not_saved(statistic, told)
+    is_shown = _scalars(table) if statistic == VALUE else np.ones(len(table), np.bool_)
+    return statistic, _split(table, statistic, mode, is_shown)
+
+
+def _columns(statistic: str | None) -> list[str]:
+    if statistic is None:
+        return [VALUE, *_COUNTS, *_OF_OTHERS]
+    return list(dict.fromkeys((statistic, *_COUNTS)))
+
+
+def _default(table: TidyTable) -> str:
+    """Return the number that tells most of all rows."""
+    if (table.columns["size"] == 1).all():
+        return VALUE
+    names = {table.tensor_names[at] for at in set(table.tensors)}
+    of_gradients = all(name.startswith(_GRADIENT) for name in names)
+    return max(
+        _OF_GRADIENTS if of_gradients else _OF_OTHERS,
+        key=lambda name: np.count_nonzero(np.isfinite(table.columns[name])),
+    )
+
+
+def _scalars(table: TidyTable) -> npt.NDArray[np.bool_]:
+    """Return which rows are of tensors with one element [R]."""
+    is_scalar: npt.NDArray[np.bool_] = table.columns["size"] == 1
+    if not is_scalar.any() and len(table):
+        raise ValueError(
+            f"none of {_few(table.tensor_names)} has one element, and so no value to draw; choose "
+            "a statistic"
+        )
+    return is_scalar
+
+
+def _not_finite(table: TidyTable) -> npt.NDArray[np.bool_]:
+    """Return where saved counts prove that the tensor had NaN or Inf [R]."""
+    proof: npt.NDArray[np.bool_] = (table.columns["nan"] > 0) | (table.columns["inf"] > 0)
+    return proof
+
+
+def _is_known(table: TidyTable, column: str) -> npt.NDArray[np.bool_]:
+    known: npt.NDArray[np.bool_] = np.isfinite(table.columns[column]) | _not_finite(table)
+    return known
+
+
+def _not_saved(statistic: str, table: TidyTable) -> ValueError:
+    known = [name for name in sorted(_OF_OTHERS) if np.isfinite(table.columns[name]).any()]
+    of = _few(sorted((table.tensor_names[at] for at in set(table.tensors)), key=_natural))
+    verb = "was" if len(known) == 1 else "were"
+    if not known:
+        return ValueError(f"of {of} no statistic was saved that can be drawn")
+    return ValueError(f"{statistic} of {of} was not saved; {', '.join(known)} {verb}")
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """Return what sorts names so that numbers in them are in order, however long they are."""
+    parts = _DIGITS.split(name)  # a text, a number, a text, ...
+    digits = [part.lstrip("0") for part in parts[1::2]]
+    key = [(0, part) for part in parts]
+    key[1::2] = [(len(number), number) for number in digits]
+    return key, name
 
 
 def _split(
@@ -92,6 +164,7 @@ def _split(
 ) -> list[Series]:
     """Return a column as one line for each tensor, mode and worker."""
     numbers = table.columns[column]
+    not_finite = ~np.isfinite(numbers) & _not_finite(table)
     steps = table.steps if mode is ModeKeys.GLOBAL else table.mode_steps
     order = np.lexsort((table.steps, table.workers, table.modes, table.tensors))
     order = order[is_shown[order]]
@@ -109,6 +182,10 @@ def _split(
                 table.worker_names[worker_code],
                 steps[rows],
                 numbers[rows],
+                not_finite[rows],
             )
         )
-    return found
+    places = {name: place for place, name in enumerate(table.mode_names)}
+    return sorted(
+        found, key=lambda line: (_natural(line.tensor), places[line.mode], _natural(line.worker))
+    )

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from rule_runtime.plotting.arguments import check_count
 from rule_runtime.plotting.figures import GREY, LINE_COLORS, figure_of, new_axes, text
@@ -35,6 +36,7 @@ _MAX_FEATURES: Final = 20
 _MAX_POINTS: Final = 2000
 _POINT_BINS: Final = 60
 _SIGN_COLORS: Final = (LINE_COLORS[0], LINE_COLORS[1])
+_SIGN_LABELS: Final = ("lowers the prediction", "raises the prediction")
 
 
 def plot_feature_importance(
@@ -104,6 +106,7 @@ def plot_average_shap(
     found, numbers = numbers_at(trial, "average_shap/", step)
     numbers.pop("bias", None)
     axes = draw_bars(numbers, max_features, ax, colors=_SIGN_COLORS)
+    _name_signs(axes)
     axes.set_xlabel("average SHAP value, in units of the prediction's margin")
     _set_title(axes, title, _title(trial, found, max_features, len(numbers)))
     return figure_of(axes)
@@ -146,6 +149,7 @@ def plot_full_shap(
         colors = np.where(numbers < 0, *_SIGN_COLORS)
         axes.scatter(numbers, at + _swarm(numbers), s=6, c=colors, alpha=0.6, linewidths=0)
     _label_features(axes, [names[feature] for feature in order])
+    _name_signs(axes)
     thinned = f"; {len(rows)} of {len(values)} rows" if len(rows) < len(values) else ""
     axes.set_xlabel(f"SHAP value, in units of the prediction's margin{thinned}")
     of_class = f", class {class_index} of {num_classes}" if num_classes > 1 else ""
@@ -182,6 +186,13 @@ def _label_features(axes: Axes, names: list[str]) -> None:
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.grid(visible=False, axis="y")
     axes.set_axisbelow(True)
+
+
+def _name_signs(axes: Axes) -> None:
+    """Say what the colours are, beside the axes: inside points may lie anywhere."""
+    pairs = zip(_SIGN_COLORS, _SIGN_LABELS, strict=True)
+    handles = [Patch(color=color, label=label) for color, label in pairs]
+    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize="small")
 
 
 def _set_title(axes: Axes, given: str | None, told: str) -> None:

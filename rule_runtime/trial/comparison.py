@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.trial.trial import Trial
 
@@ -14,6 +15,7 @@ __all__ = ["Comparison", "TensorDifference", "compare_trials"]
 
 _KEYS: Final = ("mode", "mode_step", "worker", "tensor")
 _STATISTICS: Final = ("size", "nan", "inf", "min", "max", "mean", "std", "abs_mean", "l2")
+_COUNTS: Final = ("nan", "inf")
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class TensorDifference:
         first_step: The first mode step of these at which it differs; None if it never does.
         mode: The name of that step's mode; empty if it never differs.
         largest: The largest relative difference of a statistic; inf where one alone is finite.
+        not_comparable: Statistics that somewhere only one of them has: the other saved neither the
+            values nor this.
     """
 
     tensor: str
@@ -33,6 +37,7 @@ class TensorDifference:
     first_step: int | None
     mode: str
     largest: float
+    not_comparable: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ def compare_trials(
 ) -> Comparison:
     """Compare the statistics of the tensors that two trials saved at the same steps of a mode.
 
-    Two numbers a and b differ by |a - b| / max(|a|, |b|); what is below 1e-12 counts as zero.
+    Two numbers a and b differ by |a - b| / max(|a|, |b|); what is below 1e-12 counts as zero. What
+    one trial did not save is no difference.
 
     Args:
         first: A trial.
@@ -115,24 +121,63 @@ def _captured(trial: Trial) -> Mapping[str, int]:
 
 
 def _difference(name: Any, rows: Any, tolerance: float) -> TensorDifference:
-    sizes = np.max(
-        [_relative(rows[each], rows[f"{each}_second"]) for each in _STATISTICS], axis=0, initial=0.0
-    )
+    first, second = _Statistics(rows, ""), _Statistics(rows, "_second")
+    compared = [_relative(each, first, second) for each in _STATISTICS]
+    sizes = np.max([relative for relative, _ in compared], axis=0, initial=0.0)
     differ = rows[sizes > tolerance].sort_values("step")
     at = None if differ.empty else differ.iloc[0]
+    lacking = [each for each, (_, lacks) in zip(_STATISTICS, compared, strict=True) if lacks]
     return TensorDifference(
         tensor=str(name),
         num_common=len(rows),
         first_step=None if at is None else int(at["mode_step"]),
         mode="" if at is None else str(at["mode"]),
         largest=float(sizes.max(initial=0.0)),
+        not_comparable=lacking,
     )
 
 
-def _relative(first: Any, second: Any) -> Any:
-    """Return |a - b| / max(|a|, |b|) [rows], 0 where both are NaN and inf where one is."""
-    a, b = (np.asarray(column, np.float64) for column in (first, second))
+class _Statistics:
+    """The statistics of one trial's rows.
+
+    Attributes:
+        has_values: Whether they were taken of values [rows]; reductions tell no size.
+        has_non_finite: Whether the counts tell of an element that is not finite [rows].
+    """
+
+    def __init__(self, rows: Any, suffix: str) -> None:
+        self._rows, self._suffix = rows, suffix
+        self.has_values = ~np.isnan(self.column("size"))
+        self.has_non_finite = (self.column("nan") > 0) | (self.column("inf") > 0)
+
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        return np.asarray(self._rows[f"{name}{self._suffix}"], np.float64)
+
+
+def _relative(
+    name: str, first: _Statistics, second: _Statistics
+) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return |a - b| / max(|a|, |b|) [rows], and whether some row cannot be compared.
+
+    It is 0 where both are NaN, inf where one is because no element is finite, and 0 where one is
+    not known.
+    """
+    a, b = first.column(name), second.column(name)
+    if name in _COUNTS:  # reductions tell only whether there is any
+        is_exact = first.has_values & second.has_values
+        a, b = (np.where(is_exact, each, np.sign(each)) for each in (a, b))
     with np.errstate(invalid="ignore"):
         sizes = np.abs(a - b) / np.maximum(np.maximum(np.abs(a), np.abs(b)), 1e-12)
     is_same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(is_same, 0.0, np.where(np.isfinite(sizes), sizes, np.inf))
+    lacks = _lacks(a, first, second) & ~np.isnan(b) | _lacks(b, second, first) & ~np.isnan(a)
+    sizes = np.where(is_same | lacks, 0.0, np.where(np.isfinite(sizes), sizes, np.inf))
+    return sizes, bool(lacks.any())
+
+
+def _lacks(
+    numbers: npt.NDArray[np.float64], own: _Statistics, other: _Statistics
+) -> npt.NDArray[np.bool_]:
+    """Return where a number is not known, rather than NaN as no element is finite [rows]."""
+    is_told = own.has_non_finite & (own.has_values | ~other.has_non_finite)
+    lacking: npt.NDArray[np.bool_] = np.isnan(numbers) & ~is_told & (own.column("size") != 0)
+    return lacking

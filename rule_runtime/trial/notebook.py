@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_TENSORS",
+    "CollectionsByName",
     "collections_html",
     "few",
     "steps_text",
@@ -131,6 +132,13 @@ def collections_html(collections: Mapping[str, TrialCollection]) -> str:
     ]
     head = ("collection", "regular expressions", "number", "tensors")
     return _table(head, rows[:MAX_TENSORS], num_rows=len(rows))
+
+
+class CollectionsByName(dict[str, "TrialCollection"]):
+    """Collections by name, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return collections_html(self)
 
 
 def steps_text(steps: Mapping[ModeKeys, Iterable[int]]) -> str:

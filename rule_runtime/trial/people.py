@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from rule_runtime.trial.errors import InvalidWorker
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.notebook import (
     MAX_TENSORS,
-    collections_html,
     few,
     steps_text,
     tensor_description,
@@ -23,6 +23,7 @@ from rule_runtime.trial.notebook import (
     tensor_html,
     trial_html,
 )
+from rule_runtime.trial.refreshing import no_refresh
 from rule_runtime.trial.run_steps import RunSteps
 from rule_runtime.trial.tensor_steps import TensorSteps
 from rule_runtime.trial.tidy_table import TABLE_COLUMNS, tidy_table
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from rule_runtime.trial.trial import Trial
     from rule_runtime.trial.trial_collections import TrialCollection
 
-__all__ = ["CollectionsByName", "TensorForPeople", "TrialForPeople"]
+__all__ = ["TensorForPeople", "TrialForPeople"]
+
+_logger: Final = logging.getLogger("stepwatch")
 
 
 class TrialForPeople(RunSteps):
@@ -87,10 +90,12 @@ class TrialForPeople(RunSteps):
             TypeError: If the collection is no collection.
             re.error: If `regex` is no regular expression.
         """
-        names = self._trial.tensor_names()
-        if collection is not None:
+        if collection is None:
+            names = self._trial.tensor_names()
+        else:
             members = self._trial.collection(collection_name(collection)).tensor_names
-            names = [name for name in names if name in members]
+            with no_refresh(self):  # the collection has looked for new files already
+                names = [name for name in self._trial.tensor_names() if name in members]
         if regex is not None:
             patterns = [regex] if isinstance(regex, str) else regex
             searches = [re.compile(pattern).search for pattern in patterns]
@@ -134,8 +139,12 @@ class TrialForPeople(RunSteps):
         if statistics is None:
             statistics = TABLE_COLUMNS
         columns = (statistics,) if isinstance(statistics, str) else tuple(statistics)
-        files = self.step_files(mode, worker)
         names = self.select_tensors(regex, collection)
+        if collection is not None and not names:
+            chosen = collection_name(collection) + (f" that match {regex!r}" if regex else "")
+            _logger.warning("No tensors from the collection %s were saved", chosen)
+        with no_refresh(self):  # one look for new files is enough
+            files = self.step_files(mode, worker)
         table = tidy_table(self.store, files, names, columns)
         return pd.DataFrame(
             {
@@ -283,13 +292,6 @@ class TensorForPeople(TensorSteps):
             return None
         of_step = self._files[max(self._files)]
         return of_step[min(of_step)]
-
-
-class CollectionsByName(dict[str, "TrialCollection"]):
-    """Collections by name, which a notebook shows as a table."""
-
-    def _repr_html_(self) -> str:
-        return collections_html(self)
 
 
 def _named(names: Sequence[str], codes: Any) -> Any:

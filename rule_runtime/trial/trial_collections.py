@@ -44,6 +44,12 @@ class TrialCollection:
     save_config: dict[str, Any] | None = None
     save_histogram: bool = True
 
+    def __repr__(self) -> str:
+        regexes = ", ".join(map(repr, self.include_regex)) or "none"
+        count = len(self.tensor_names)
+        tensors = "1 tensor" if count == 1 else f"{count} tensors"
+        return f"<TrialCollection {self.name!r}: {tensors}, regexes: {regexes}>"
+
     def _repr_html_(self) -> str:
         return collections_html({self.name: self})
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from importlib import metadata
@@ -275,3 +277,42 @@ def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'stepwatch[cli]'" in done.stderr
+
+
+def test_a_file_of_rules_is_told_with_its_rules_and_not_run(
+    trial: TrialBuilder, tmp_path: Path
+) -> None:
+    trial.step(0, {"a": [1.0]})
+    file = tmp_path / "my.py"
+    file.write_text(
+        "from rule_runtime import Rule as Base\nimport rule_runtime\n1 / 0\n"
+        "class Odd(Base): ...\nclass Even(rule_runtime.Rule): ...\nclass Both(Odd, Even): ...\n"
+        "class Other: ...\n"
+    )
+    form = f"say which rule of the file is meant, {file}:CLASS"
+    for rule in (f"{file}", f"{file}:threshold=3"):
+        status, output = run(trial, "--rule", rule)
+        assert status == 2
+        assert f"{form}; it has Odd, Even, Both\n" in output
+    file.write_text("class")
+    assert f"{form}\n" in run(trial, "--rule", f"{file}")[1]
+    file.unlink()
+    assert f"{form}; but the file cannot be read: " in run(trial, "--rule", f"{file}")[1]
+
+
+@pytest.mark.parametrize("arguments", [["--output", "json"], ["--output", "table"]])
+def test_a_pipe_that_nobody_reads_is_no_issue(trial: TrialBuilder, arguments: list[str]) -> None:
+    trial.step(0, {"gradient/a": [1.0]})
+    path = str(trial.store.path)  # type: ignore[attr-defined]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    stepwatch = Path(sys.executable).parent / "stepwatch"
+    done = subprocess.run(
+        [stepwatch, "evaluate", path, "--rule", "ExplodingTensor", *arguments],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

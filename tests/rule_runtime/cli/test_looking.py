@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from hook_layer.format.paths import END_MARKER
+from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
 from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
 
 
@@ -171,6 +173,45 @@ def test_not_a_number_is_the_same_as_itself_and_as_nothing_else(tmp_path: Path) 
     assert found["differences"][0]["largest"] == "Infinity"
 
 
+def test_what_one_run_did_not_save_is_no_difference(tmp_path: Path) -> None:
+    value = np.float32([3.0, -4.0])
+    mean, largest = 3.5, 3.0
+    for name, reductions in (("all", None), ("few", (mean, largest)), ("other", (mean, 9.0))):
+        trial = TrialBuilder(LocalStore(tmp_path / name), run=None)
+        tensors = {"w": value}
+        if reductions is not None:
+            kinds = (("mean", True), ("max", False))
+            tensors = {
+                reduction_tensor_name("w", kind, absolute=is_absolute): np.float32(number)
+                for (kind, is_absolute), number in zip(kinds, reductions, strict=True)
+            }
+        trial.step(0, tensors)
+    status, found = invoke_json("compare", tmp_path / "all", tmp_path / "few")
+    assert status == 0
+    (told,) = found["differences"]
+    assert told["not_comparable"] == ["size", "min", "mean", "std", "l2"]
+    assert told["largest"] == 0
+    status, output = invoke("compare", tmp_path / "few", tmp_path / "all")
+    assert status == 0
+    assert "not comparable, as only one run has it: size, min, mean, std, l2 of: w" in output
+    status, found = invoke_json("compare", tmp_path / "all", tmp_path / "other")
+    assert status == 1
+    assert found["differences"][0]["largest"] == pytest.approx(2 / 3)
+
+
+def test_that_there_is_a_nan_is_a_difference_though_reductions_tell_it(tmp_path: Path) -> None:
+    name = reduction_tensor_name("w", "mean", absolute=True)
+    for folder, tensors in (
+        ("values", {"w": np.float32([1.0, np.nan, np.nan])}),
+        ("reductions", {name: np.float32(np.nan)}),
+        ("finite", {"w": np.float32([1.0, 2.0, 3.0])}),
+    ):
+        TrialBuilder(LocalStore(tmp_path / folder), run=None).step(0, tensors)
+    assert invoke("compare", tmp_path / "values", tmp_path / "reductions")[0] == 0
+    status, found = invoke_json("compare", tmp_path / "reductions", tmp_path / "finite")
+    assert (status, found["differences"][0]["largest"]) == (1, "Infinity")
+
+
 def test_a_run_that_goes_on_is_copied_piece_by_piece(tmp_path: Path) -> None:
     source, copy = tmp_path / "run", tmp_path / "copy"
     trial = trial_in(source)
@@ -231,3 +272,14 @@ def test_a_rule_is_explained() -> None:
     assert "did you mean 'VanishingGradient'?" in output
     _, rules = invoke_json("rules")
     assert {"VanishingGradient", "SimilarAcrossRuns"} <= {each["rule"] for each in rules}
+
+
+def test_of_what_is_no_rule_it_says_what_it_is() -> None:
+    for name in ("CreateXgboostReport", "create_xgboost_report"):
+        status, output = invoke("rules", "explain", name)
+        assert status == 2
+        assert "is no rule but a report" in output
+        assert "Trial.create_xgboost_report(out_dir)" in output
+    status, output = invoke("rules", "explain", "zzz")
+    assert status == 2
+    assert output == "stepwatch: there is no rule 'zzz'; `stepwatch rules` lists them\n"

@@ -13,6 +13,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from hook_layer.format.modes import ModeKeys
+from hook_layer.format.reductions import reduction_tensor_name
 from rule_runtime.plotting import plot_collection, plot_tensors
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailable
@@ -204,3 +205,59 @@ def test_of_a_mode_that_has_not_begun_there_is_a_picture_that_says_so() -> None:
     builder.step(0, {"loss": np.float64(1)})
     figure = opened(builder).plot("loss", mode=EVAL)
     assert [text.get_text() for text in figure.axes[0].texts] == ["nothing was saved so far"]
+
+
+def of_reductions(**means: list[float]) -> TrialBuilder:
+    """Return a run of the original client that saved mean magnitudes only."""
+    builder = TrialBuilder(run=None)
+    builder.collections(gradients=("^gradient/",))
+    for step in range(2):
+        names = {name: f"gradient/{name}" for name in means}
+        builder.step(
+            step,
+            {
+                reduction_tensor_name(names[name], "mean", absolute=True): np.float32(mean[step])
+                for name, mean in means.items()
+            },
+        )
+    return builder
+
+
+def test_what_was_not_saved_is_no_infinity() -> None:
+    trial = opened(of_reductions(a=[1.0, 2.0], b=[3.0, math.nan]))
+    figure = trial.plot_collection("gradients")
+    assert figure.axes[0].get_ylabel() == "mean magnitude of the elements"
+    lines = lines_of(figure)
+    assert lines["gradient/a"] == ([0, 1], [1, 2])
+    assert lines["not finite"][0] == [1]
+    with pytest.raises(ValueError, match="l2 of gradient/a was not saved; abs_mean was"):
+        trial.plot("gradient/a", statistic="l2")
+    with pytest.raises(ValueError, match="value of gradient/a was not saved; abs_mean was"):
+        trial.plot("gradient/a", statistic="value")
+
+
+def test_of_several_tensors_those_are_drawn_that_have_the_number() -> None:
+    builder = of_reductions(a=[1.0, 2.0])
+    for step in range(2):
+        builder.step(step, {"x": np.array([3.0, 4.0])}, worker="worker_1")
+    axes = opened(builder).plot(regex=".", statistic="l2").axes[0]
+    assert list(lines_of(axes.figure)) == ["x worker_1"]  # type: ignore[arg-type]
+    assert legend_of(axes) == ["x worker_1", "1 more: it was not saved"]
+
+
+def test_gradients_by_their_magnitudes_and_others_by_their_mean(cnn: Trial) -> None:
+    labels = [
+        cnn.plot(regex=regex).axes[0].get_ylabel() for regex in ("^gradient/", "weight$", "Loss")
+    ]
+    assert labels == ["mean magnitude of the elements", "mean of the elements", "value"]
+
+
+def test_names_with_numbers_are_in_their_order() -> None:
+    builder = TrialBuilder(num_workers=11)
+    for worker in range(11):
+        builder.step(0, {"l10": 1.0, "l2": 1.0, "l": 1.0}, worker=f"worker_{worker}")
+    trial = opened(builder)
+    one = legend_of(trial.plot(regex=".", worker="worker_0").axes[0])
+    assert one == ["l", "l2", "l10"]
+    several = legend_of(trial.plot("l").axes[0])
+    assert several == [f"l worker_{worker}" for worker in range(11)]

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
 from rule_runtime import create_trial
 from rule_runtime.plotting import IMPORTANCE_TYPES, plot_feature_importance
+from rule_runtime.plotting.figures import LINE_COLORS
 from rule_runtime.plotting.metrics import split_metric
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
@@ -87,6 +89,19 @@ def test_average_shap_without_the_bias(binary: Trial) -> None:
     expected = saved(binary, "average_shap/", SAVED_ROUNDS[-1])
     assert expected.pop("bias")
     assert bars_of(axes) == pytest.approx(expected)
+
+
+def test_the_colours_of_shap_values_are_named(binary: Trial) -> None:
+    for figure in (binary.plot_average_shap(), binary.plot_full_shap()):
+        legend = figure.axes[0].get_legend()
+        assert legend is not None
+        told = [label.get_text() for label in legend.get_texts()]
+        assert told == ["lowers the prediction", "raises the prediction"]
+        colors = [patch.get_facecolor() for patch in legend.get_patches()]
+        assert colors[0] == to_rgba(LINE_COLORS[0])
+        assert colors[1] == to_rgba(LINE_COLORS[1])
+    bars = [b for b in binary.plot_average_shap().axes[0].patches if isinstance(b, Rectangle)]
+    assert {b.get_width() < 0 for b in bars if b.get_facecolor() == colors[0]} <= {True}
 
 
 def shap_points(axes: Axes) -> list[Any]:

@@ -211,11 +211,36 @@ def test_only_metrics_is_no_failure(tmp_path: Path) -> None:
     assert "include the collection feature_importance" in report.page
 
 
-def test_an_empty_trial_is_no_failure(tmp_path: Path) -> None:
-    report = Report(Trial(MemoryStore(), name="t"), tmp_path)
-    assert report.headings == {"missing"}
-    assert report.numbers["rounds"] == {"first": None, "last": None}
-    assert "goes on" in report.page
+def test_of_nothing_there_is_no_report(tmp_path: Path) -> None:
+    other = TrialBuilder()
+    other.step(0, {"Net_fc.weight": np.ones(3), "Loss_output_0": np.array([1.0])})
+    for trial in (Trial(MemoryStore(), name="t"), Trial(other.store, name="t")):
+        with pytest.raises(ValueError, match=f"nothing of XGBoost was saved in {trial.path}"):
+            create_xgboost_report(trial, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_validation_data_it_says_what_to_give_the_hook(tmp_path: Path) -> None:
+    report = report_of(tmp_path, {"feature_importance/weight/a": np.array([1.0])})
+    why = "labels and predictions were not saved: give the hook validation_data=, and include"
+    assert report.sections["roc"]["missing"].startswith(why)
+    assert report.headings == {"feature_importance", "missing"}
+    assert "goes on" not in report.page
+
+
+def test_a_metric_that_is_not_a_number_is_marked_and_a_class_without_examples_is_not(
+    tmp_path: Path,
+) -> None:
+    builder = TrialBuilder()
+    builder.collections(metrics=("^[a-z]+-[a-z]+$",))
+    for labels, metric in (([0.0, 0.0], 0.5), ([0.0, 1.0], math.nan)):
+        at = len(builder.keys)
+        tensors = {"labels": np.array(labels), "predictions": np.array([0.1, 0.9])}
+        builder.step(at, tensors | {"train-error": np.array([metric])})
+    report = Report(Trial(builder.store, name="t"), tmp_path)
+    assert report.sections["metrics"]["train-error"] == {"rounds": [0, 1], "values": [0.5, None]}
+    assert None in report.sections["class_accuracy"]["values"][0]
+    assert report.page.count("not finite") == 1
 
 
 def test_it_follows_a_training(tmp_path: Path) -> None:
@@ -245,7 +270,9 @@ def test_it_goes_to_s3(monkeypatch: pytest.MonkeyPatch) -> None:
     with mock_aws():
         client = boto3.client("s3")
         client.create_bucket(Bucket="tensors")
-        trial = Trial(MemoryStore(), name="t")
+        builder = TrialBuilder()
+        builder.step(0, {"feature_importance/weight/a": np.array([1.0])})
+        trial = Trial(builder.store, name="t")
         paths = create_xgboost_report(trial, "s3://tensors/job/rule-output/")
         assert paths.html == (
             "s3://tensors/job/rule-output/CreateXgboostReport/xgboost_report.html"

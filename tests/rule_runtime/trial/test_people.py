@@ -105,6 +105,11 @@ def test_what_does_not_exist_is_refused() -> None:
         trial.to_dataframe(worker="worker_7")
 
 
+def test_a_collection_that_is_none_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert opened(two_workers()).to_dataframe(collection="bogus").empty
+    assert "No tensors from the collection bogus were saved" in caplog.text
+
+
 def test_an_empty_trial_is_an_empty_table() -> None:
     frame = Trial(MemoryStore(), name="t").to_dataframe()
     assert frame.empty
@@ -295,6 +300,7 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
     assert "15" in tensor._repr_html_()
     assert "^w$" in collections["odd"]._repr_html_()
     assert "^w$" in collections._repr_html_()
+    assert repr(collections) == "{'odd': <TrialCollection 'odd': 1 tensor, regexes: '^w$'>}"
     assert store.requests == []
 
 

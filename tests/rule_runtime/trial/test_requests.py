@@ -124,12 +124,16 @@ def test_a_query_of_a_live_trial_lists_once(store: S3Store) -> None:
     for query in (trial.steps, trial.tensor_names, trial.workers, trial.modes):
         query()
         assert requests.take() == {(LIST, "index"): 1, (GET, "training_job_end.ts"): 1}
+    trial.to_dataframe()
+    assert requests.take() == {(LIST, "index"): 1, (GET, "training_job_end.ts"): 1}
     trial.tensor_names(collection="gradients")
     assert requests.take() == {
         (LIST, "index"): 1,
         (GET, "training_job_end.ts"): 1,
         (GET, "collections"): 1,
     }
+    trial.to_dataframe(collection="gradients")
+    assert requests.take() == {(LIST, "index"): 1, (GET, "training_job_end.ts"): 1}
     store.put(
         builder.step(30, {"loss": [1.0]}, save_values=False), builder.store.get(builder.keys[-1])
     )

@@ -326,3 +326,11 @@ def test_cached_values_are_read_once() -> None:
         tensor.value(0)
         tensor.value(0)
         assert len(store.read) == reads
+
+
+def test_what_each_step_has_is_told_by_step() -> None:
+    builder = TrialBuilder()
+    for step in range(6):
+        builder.step(step, {f"t{step % 2}": [1.0]})
+    steps = Trial(builder.store, name="t").global_step_to_tensors_map
+    assert list(steps.items()) == [(step, {f"t{step % 2}"}) for step in range(6)]
