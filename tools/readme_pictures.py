@@ -60,7 +60,7 @@ def main() -> None:
     place.mkdir()
     with sync_playwright() as playwright:
         (place / "train.py").write_text(SCRIPT)
-        run(place, "run", *(f"--rule={rule}" for rule in RULES), "--observe", "--out-dir",
+        run(place, "run", *(f"--rule={rule}" for rule in RULES), "--stop=never", "--out-dir",
             "runs/digits", "--", sys.executable, "train.py")  # fmt: skip
         run(place, "report", "runs/digits", "--output-file", "report.html")
         (place / "watch.html").write_text(watched(str(place / "runs" / "digits")))
