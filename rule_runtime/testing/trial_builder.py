@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from rule_runtime.evaluation.reconciler import Reconciler
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.numerics.statistics import tensor_statistics
+from rule_runtime.trial.collection_reader import DEFAULT_REGEXES
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 
@@ -34,6 +35,8 @@ __all__ = ["TrialBuilder"]
 
 _WALL_TIME = 1.5e9
 """Seconds; every record of a built trial has the same, so that its bytes are reproducible."""
+
+_OF_PARAMETERS: Final = ("weights", "biases", "gradients")
 
 
 class TrialBuilder:
@@ -119,13 +122,14 @@ class TrialBuilder:
         return key
 
     def collections(self, *, worker: str = "worker_0", **regexes: tuple[str, ...]) -> None:
-        """Write a worker's collections file.
+        """Write a worker's collections file; as those of hooks it has the parameters', too.
 
         Args:
             worker: Name of the worker.
             regexes: The regular expressions of each collection.
         """
-        entries = {name: CollectionEntry(name, include_regex=r) for name, r in regexes.items()}
+        known = {name: DEFAULT_REGEXES[name] for name in _OF_PARAMETERS} | regexes
+        entries = {name: CollectionEntry(name, include_regex=r) for name, r in known.items()}
         data = CollectionsFile(entries, num_workers=self.num_workers).encode()
         self.store.put(collections_key(worker), data)
 

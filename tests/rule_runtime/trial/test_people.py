@@ -300,7 +300,8 @@ def test_a_notebook_sees_what_a_trial_is_without_a_request() -> None:
     assert "15" in tensor._repr_html_()
     assert "^w$" in collections["odd"]._repr_html_()
     assert "^w$" in collections._repr_html_()
-    assert repr(collections) == "{'odd': <TrialCollection 'odd': 1 tensor, regexes: '^w$'>}"
+    assert repr(collections).startswith("{'weights': <TrialCollection 'weights': 0 tensors, ")
+    assert repr(collections).endswith("'odd': <TrialCollection 'odd': 1 tensor, regexes: '^w$'>}")
     assert store.requests == []
 
 

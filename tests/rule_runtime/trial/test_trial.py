@@ -96,7 +96,7 @@ def test_an_ended_trial_is_read_whole(uri: str, run: str | None) -> None:
     assert trial.global_step(TRAIN, 2) == 4
     assert (trial.mode(99), trial.mode_step(99), trial.global_step(TRAIN, 99)) == (None,) * 3
     assert trial.workers() == ["worker_0"]
-    assert set(trial.collections()) == {"weights", "losses", "custom"}
+    assert set(trial.collections()) == {"weights", "biases", "gradients", "losses", "custom"}
     assert trial.collection("weights").include_regex == ["weight$"]
 
     tensor = trial.tensor("fc.weight")
