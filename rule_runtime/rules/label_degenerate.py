@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.constant_rows import constant_rows
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, LossInputs, LossKind
 from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
@@ -63,24 +64,25 @@ class LabelDegenerate(Rule):
     How it decides:
         At training steps the smallest and the largest element so far are kept for each tensor of
         labels and worker. It fires if they are equal after `samples` rows and `patience` saved
-        steps or more; once two values were seen it never fires again for that tensor. If the one
-        value is 0 or 1 and nothing tells that there are more than two classes (the scores beside
-        it, `..._input_0`, have no more columns), the other class may be rare: ten times as many
-        rows are needed, unless it has 5 % or more of the labels in other modes than training; twice
-        as many suffice if none of 100 or more of those is of the other class, for a model that is
-        not even validated by it learns nothing of it. How many of the labels in other modes differ
-        from the one value is known at least, from their mean, standard deviation and extremes: with
-        a share s of 50 labels or more, 20 / s rows are enough, for such a run of rows has a chance
-        of exp(-20). Targets of a loss, `..._input_1`, are left alone while that loss,
-        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
-        fast, and where it does not the targets are not the answer (contrastive learning with the
-        match in front, adversarial training); unless 5 % or more of them differ from it in other
-        modes, for smoothed labels are a loss that stays. Targets that are all 0 are left alone if
-        the loss is of numbers (the residual of an equation is to vanish); real numbers that are all
-        -1, 0 or 1, or anything between if the loss has no name, `Loss_input_1`, unless 5 % or more
-        differ from them in other modes: for true and made up a script may put in 1 and 0. Labels
-        with NaN or infinite elements count with the finite ones. Of more than 32 such tensors the
-        first 32 are judged.
+        steps or more; never again once two values were seen. If the one value is 0 or 1 and nothing
+        tells that there are more than two classes (the scores beside it, `..._input_0`, have no
+        more columns), the other class may be rare: ten times as many rows are needed, unless it has
+        5 % or more of the labels in other modes than training; twice as many suffice if none of 100
+        or more of those is of the other class, for a model that is not even validated by it learns
+        nothing of it. How many of the labels in other modes differ from the one value is known at
+        least, from their mean, standard deviation and extremes: with a share s of 50 labels or
+        more, 20 / s rows are enough, for such a run of rows has a chance of exp(-20). Targets of a
+        loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more than a tenth of
+        its first value: a model learns a constant answer fast, and where it does not the targets
+        are not the answer (contrastive learning with the match in front, adversarial training);
+        unless 5 % or more of them differ from it in other modes, for smoothed labels are a loss
+        that stays. Targets that are all 0 are left alone if the loss is of numbers (the residual of
+        an equation is to vanish); real numbers that are all -1, 0 or 1, or anything between if the
+        loss has no name, `Loss_input_1`, unless 5 % or more differ from them in other modes: for
+        true and made up a script may put in 1 and 0. Targets of several numbers a row, of which
+        values are saved, are one label as well if all rows, 32 or more, are equal in two saved
+        steps. Labels with NaN or infinite elements count with the finite ones. Of more than 32
+        tensors 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -122,10 +124,10 @@ class LabelDegenerate(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: Of at most 32 tensors `seen`: the smallest and largest label, the numbers of
-                labels and of steps, and the first loss; `elsewhere`: of labels in other modes their
-                number, sum, sum of squares, smallest and largest; `rounds`, in how many in a row
-                trees answered as if they had seen one label.
+            memory: Of at most 32 tensors each `seen`, smallest and largest label, numbers of labels
+                and steps, and first loss; `alike`, equal rows of several numbers; `elsewhere`, in
+                other modes number, sum, sum of squares, smallest and largest; `rounds` in a row of
+                one label.
         """
         if not is_training(step):
             self._remember(step, memory.setdefault("elsewhere", {}))
@@ -163,9 +165,12 @@ class LabelDegenerate(Rule):
             share = _share_elsewhere(memory, rows.names[at], rows.workers[at], low[at])
             if self._is_degenerate(seen[key], besides[at], share):
                 count[at] = seen[key][2]
+        alike = constant_rows(step, rows, memory)
+        count[list(alike)] = list(alike.values())
         if np.isnan(count).all():
             return Passed()
         at = worst(rows, count, largest=True)
+        what = "the same row" if at in alike else f"{low[at]:g}"
         return IssueFound(
             evidence(
                 step,
@@ -174,7 +179,7 @@ class LabelDegenerate(Rule):
                 measure="distinct_labels",
                 value=1.0,
                 threshold=2.0,
-                told=f"is {low[at]:g} in all of {int(count[at])} rows so far",
+                told=f"is {what} in all of {int(count[at])} rows so far",
                 remedy=_REMEDY,
             )
         )
@@ -253,11 +258,9 @@ def _num_rows(rows: TensorRows) -> list[float]:
 
 
 def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:
-    """Return which share of the labels outside of training differs from a value, at least.
+    """Return which share of labels outside of training differs from a value, at least; NaN of few.
 
-    NaN if there are fewer than 50, or fewer than 100 none of which differs. None is farther from it
-    than the extremes, so their mean square distance from it is at most this share of the square of
-    that.
+    None is farther from it than the extremes: the mean square of distances is at most this share.
     """
     known = memory.get("elsewhere", {}).get(f"{worker}/{name}")
     if known is None or known[0] < _FEWEST:
@@ -266,7 +269,7 @@ def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> fl
     farthest = max(most - value, value - least)
     if farthest <= 0:
         return 0.0 if num >= _ENOUGH else math.nan
-    square = squares / num - 2 * value * total / num + value * value
+    square = (squares - 2 * value * total) / num + value * value
     return float(min(max(square / farthest**2, 0.0), 1.0))
 
 

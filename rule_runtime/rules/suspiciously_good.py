@@ -104,13 +104,14 @@ class SuspiciouslyGood(ValidationRule):
         several columns are compared with targets of a number or class in each row (of series [B, T,
         C], at each time). Numbers are told by a column that rises, or falls, with them everywhere;
         classes by columns that are equal in all rows of a class and together differ between all of
-        them, or by a column of as many values as there are classes that in 50 rows or more of a
-        step is right in 90 % of the rows that are not of the most frequent class (Goodman and
-        Kruskal's lambda). Of several targets each must be told, of more than 32 in a row as many
-        that lie evenly, and half of them must vary; by inputs of twice as many columns or more, and
-        where no layer is given fewer numbers than there are targets, for others may be what is to
-        be rebuilt. It fires if the same columns do so in batches of `rows` rows or more together,
-        of classes those not counted that are the first of theirs.
+        them, by columns that part each class from the others by a gap wider than either side or by
+        a number of its own, or by a column of as many values as there are classes that in 50 rows
+        or more of a step is right in 90 % of the rows that are not of the most frequent class
+        (Goodman and Kruskal's lambda). Of several targets each must be told, of more than 32 in a
+        row as many that lie evenly, and half of them must vary; by inputs of twice as many columns
+        or more, and where no layer is given fewer numbers than there are targets, for others may be
+        what is to be rebuilt. It fires if the same columns do so in batches of `rows` rows or more
+        together, of classes those not counted that are the first of theirs.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.

@@ -227,3 +227,29 @@ def test_a_column_that_misses_a_rare_class_is_not_the_class() -> None:
     column = np.where(classes == 2, 1.0, classes)
     column[0] = 2.0
     assert not telling_columns(np.column_stack([column, column]), classes, may_err=True)[0].any()
+
+
+def test_a_column_that_parts_two_classes_by_a_wide_gap() -> None:
+    random = np.random.default_rng(0)
+    classes = random.integers(0, 2, 64).astype(float)
+    columns = random.normal(size=(64, 5))
+    wide, narrow = columns.copy(), columns.copy()
+    wide[:, 3] += 15 * classes
+    narrow[:, 3] += 6 * classes
+    assert np.flatnonzero(telling_columns(wide, classes)[0]).tolist() == [3]
+    assert not telling_columns(narrow, classes)[0].any()
+    several = np.stack([classes, random.integers(0, 2, 64)], axis=1)
+    wide[:, 1] -= 20 * several[:, 1]
+    found = columns_of_all(wide, several)
+    assert found is not None
+    assert found[0] == [[3], [1]]
+
+
+def test_columns_with_a_mark_of_each_class() -> None:
+    random = np.random.default_rng(0)
+    classes = np.arange(64) % 8.0
+    images = random.normal(size=(64, 20))
+    images[np.arange(64), classes.astype(int)] = 1.0
+    assert np.flatnonzero(telling_columns(images, classes)[0]).tolist() == list(range(8))
+    images[classes == 5, 5] += random.normal(size=8)
+    assert not telling_columns(images, classes)[0].any()

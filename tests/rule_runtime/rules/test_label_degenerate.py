@@ -232,3 +232,18 @@ def test_a_loss_of_smoothed_labels_never_comes_near_to_zero(*, is_constant_elsew
         tensors["CrossEntropyLoss_input_1"] = np.arange(64) % 10 if varies else np.full(64, 3)
         trial.step(step, tensors, mode=ModeKeys.EVAL if is_validation else ModeKeys.TRAIN)
     assert bool(found_at(LabelDegenerate(), trial)) is not is_constant_elsewhere
+
+
+def test_rows_of_several_numbers_that_are_all_the_same_row() -> None:
+    date = np.tile(np.arange(10), (64, 1))
+    one, other = date, np.where(np.arange(64)[:, None] == 63, 0, date)
+    name = "Loss_input_1"
+    outcomes = outcomes_of(one, one, one, name=name)
+    assert fires(outcomes) == [1, 2]
+    found = outcomes[1]
+    assert isinstance(found, IssueFound)
+    assert found.evidence.sentence == f"{name}: is the same row in all of 128 rows so far"
+    assert not fires(outcomes_of(one, other, one, one, name=name))
+    assert not fires(outcomes_of(one, date + 1, one, one, name=name))
+    assert not fires(outcomes_of(one[:31], one[:31], one[:31], name=name))
+    assert not fires(outcomes_of(*[np.arange(64.0)] * 3, name=name))
