@@ -57,6 +57,8 @@ class MissingGradient(Rule):
         is left out, too: it was frozen when it was good enough. And if that of the layer that is
         called first is among them and has none, it counts however few there are: what is cut off
         from the loss is cut off from its beginning on, while layers that are not used come later.
+        So do weights of a later layer that is called, if none of them has a gradient and one is as
+        PyTorch or Keras initialise it.
         Where the file does not, whoever freezes most of a model names it in `ignore_regex`. Of more
         than 2,048 weights, of all workers together, as many are followed.
 
@@ -168,8 +170,8 @@ class MissingGradient(Rule):
             own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
             is_known = worker in declares and (absent & own).any()
-            if few and not (is_known and _begins_without(step, weights, absent & own, own)):
-                absent &= ~own
+            if few:
+                absent &= ~own | (is_known & _cut_off(step, weights, absent & own, own))
         bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~excused) | zero
         return bad
 
@@ -224,13 +226,16 @@ def _moved(
     return np.array([known.get(key, (mark, 0))[0] != mark for key, mark in now], dtype=bool)
 
 
-def _begins_without(
+def _cut_off(
     step: StepView,
     weights: TensorRows,
     absent: npt.NDArray[np.bool_],
     judged: npt.NDArray[np.bool_],
-) -> bool:
-    """Tell whether all weights of the first layer that is called lack their gradients.
+) -> npt.NDArray[np.bool_]:
+    """Tell which weights [R] are cut off, where few lack their gradients.
+
+    All that do, if the first layer that is called is among them; else those of layers that are
+    called, of which no weight has a gradient, and one looks as it was initialised.
 
     Args:
         step: The step.
@@ -243,8 +248,12 @@ def _begins_without(
         for module in may_be(weights.names[at].rpartition(".")[0]):
             owned.setdefault((module, weights.workers[at]), []).append(int(at))
     called = step.tensors(regex=(r"_output_0$",))
-    for name, worker in zip(called.names, called.workers, strict=True):
-        rows = owned.get((name.removesuffix("_output_0"), worker))
-        if rows:
-            return bool(absent[rows].all())
-    return False
+    pairs = zip(called.names, called.workers, strict=True)
+    layers = [owned.get((name.removesuffix("_output_0"), worker), []) for name, worker in pairs]
+    layers = [rows for rows in layers if rows]
+    if layers and absent[layers[0]].all():
+        return np.ones(len(weights), np.bool_)
+    found, untouched = np.zeros(len(weights), np.bool_), as_initialised(weights)
+    for rows in layers:
+        found[rows] |= absent[rows].all() and untouched[rows].any()
+    return found

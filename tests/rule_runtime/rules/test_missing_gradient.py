@@ -195,3 +195,28 @@ def test_why_no_gradient_is_known() -> None:
         outcome = trial.outcomes(MissingGradient())[0]
         assert isinstance(outcome, NotEvaluated)
         assert outcome.reason.startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("weight", "is_called", "fires"),
+    [
+        (INITIAL["torch's linear layer"], True, True),
+        (INITIAL["torch's linear layer"], False, False),  # a head that nobody uses
+        (np.arange(512.0).reshape(32, 16), True, False),  # it may have been trained elsewhere
+    ],
+)
+def test_a_later_layer_that_is_called_and_looks_as_initialised(
+    weight: Any, is_called: bool, fires: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in range(12):
+        tensors: dict[str, Any] = {}
+        for name in NAMES:
+            tensors[f"Net_{name}.weight"] = weight if name == "c" else np.arange(3.0) + step
+            if name != "c" or is_called:
+                tensors[f"{name}_output_0"] = np.ones(3)
+            if name != "c":
+                tensors[f"gradient/Net_{name}.weight"] = np.ones(3)
+        trial.step(step, tensors)
+    _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in NAMES))
+    assert bool(found_at(MissingGradient(), trial)) is fires
