@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
-from rule_runtime.evaluation.loss_inputs import USE_LOSS_MODULE
+from rule_runtime.evaluation.loss_inputs import NO_VALIDATION_LOSS
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
@@ -168,7 +168,7 @@ class ValidationRule(Rule):
         else:
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         if found is None:
-            return NotEvaluated(f"there is no loss of validation to judge: {USE_LOSS_MODULE}")
+            return NotEvaluated(NO_VALIDATION_LOSS)
         found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}
         if not found:
             return Passed()
