@@ -31,6 +31,7 @@ _FEWEST_AGREEING: Final = 50
 _FEWEST_OTHERS: Final = 10
 _FEWEST_PLACES: Final = 32
 _FEWEST_OF_CLASS: Final = 4
+_FEWEST_OF_TWO: Final = 8
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -106,11 +107,11 @@ def telling_columns(
     wherever the targets rise (but for 2 % of the rows, for rounding); all rows show it. With fewer,
     those that are the same wherever the targets are, if together they differ wherever the targets
     do; rows show it that have the target of another. Failing these, columns that part a class of 4
-    rows or more from all others, by a gap that is wider than either side or by a number that no
-    other row has, if each such class is parted by one, and half of all classes are such. Failing
-    these, too, if they may err, columns of as many values as there are classes by which, of 50 rows
-    or more, 90 % of the rows are right that are not of the most frequent class (Goodman and
-    Kruskal's lambda). Nothing does if all targets are equal.
+    rows or more (8 where there are two) from all others, by a gap that is wider than either side or
+    by a number that no other row has, if each such class is parted by one, and half of all classes
+    are such. Failing these, too, if they may err, columns of as many values as there are classes by
+    which, of 50 rows or more, 90 % of the rows are right that are not of the most frequent class
+    (Goodman and Kruskal's lambda). Nothing does if all targets are equal.
 
     Args:
         columns: Inputs [B, C].
@@ -156,7 +157,7 @@ def _parting(
     counts = np.bincount(classes)
     starts = np.cumsum(counts) - counts
     judged = np.flatnonzero((counts >= _FEWEST_OF_CLASS) & (len(classes) - counts >= counts))
-    is_pair = len(counts) == _PAIR and counts.min() >= _FEWEST_OF_CLASS
+    is_pair = len(counts) == _PAIR and counts.min() >= _FEWEST_OF_TWO
     if len(counts) > _MOST_CLASSES or not (is_pair or 2 * len(judged) >= len(counts) > _PAIR):
         return told
     low, high = np.minimum.reduceat(columns, starts), np.maximum.reduceat(columns, starts)

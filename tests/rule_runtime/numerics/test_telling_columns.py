@@ -238,6 +238,8 @@ def test_a_column_that_parts_two_classes_by_a_wide_gap() -> None:
     narrow[:, 3] += 6 * classes
     assert np.flatnonzero(telling_columns(wide, classes)[0]).tolist() == [3]
     assert not telling_columns(narrow, classes)[0].any()
+    rare = np.repeat([1.0, 0.0], [7, 57])
+    assert not telling_columns(columns + 20 * rare[:, None], rare)[0].any()
     several = np.stack([classes, random.integers(0, 2, 64)], axis=1)
     wide[:, 1] -= 20 * several[:, 1]
     found = columns_of_all(wide, several)
