@@ -16,7 +16,7 @@ from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import TensorRows
 
-__all__ = ["are_not_finite", "why_no_drift", "why_unknown"]
+__all__ = ["are_not_finite", "why_no_drift", "why_no_gradient", "why_unknown"]
 
 _SAVE_VALUES: Final = (
     "save their values (save_raw_tensor), or write the run with the hook of Stepwatch, which saves "
@@ -53,6 +53,18 @@ def why_unknown(rows: TensorRows, columns: Sequence[str], noun: str) -> str:
         return f"of {told} all are empty"
     lacking = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
     return f"of {told} statistics are not known ({', '.join(lacking)}): {_SAVE_VALUES}"
+
+
+def why_no_gradient(gradients: TensorRows, columns: Sequence[str]) -> str:
+    """Return why no gradient has all of some statistics; empty if one has.
+
+    Args:
+        gradients: Those that were saved [R], possibly none.
+        columns: Names of the statistics.
+    """
+    if not len(gradients):
+        return "no tensor of the collection gradients was saved"
+    return why_unknown(gradients, columns, "gradient")
 
 
 def why_no_drift(rows: TensorRows, since: int | None, now: int) -> str:

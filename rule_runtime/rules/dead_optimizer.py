@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
-from rule_runtime.evaluation.missing_reasons import why_unknown
+from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -148,9 +148,7 @@ def _why_none(step: StepView, parameters: TensorRows) -> str:
     if not len(parameters):
         return "neither weights nor biases were saved"
     gradients = step.tensors(collections=("gradients",))
-    if not len(gradients):
-        return "no tensor of the collection gradients was saved"
-    unknown = why_unknown(gradients, ("l1", "size"), "gradient")
+    unknown = why_no_gradient(gradients, ("l1", "size"))
     if unknown:
         return unknown
     if not (gradients.column("l1") > 0).any():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.missing_reasons import why_unknown
+from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import (
     Evidence,
     IssueFound,
@@ -93,7 +93,8 @@ class GradientNormExplosion(Rule):
             return NotApplicable(f"in mode {step.mode.name} there are no gradients")
         gradients = _norms(step, "gradients")
         if not gradients:
-            return NotEvaluated(_why_no_norm(step))
+            unknown = why_no_gradient(step.tensors(collections=("gradients",)), ("l2",))
+            return NotEvaluated(unknown or "the norm of all gradients is not finite")
         weights = _norms(step, "weights")
         history = SeriesMemory(memory, num_first=_NUM_FIRST, num_latest=_NUM_LATEST)
         found: list[tuple[float, str, float, float, str]] = []
@@ -140,14 +141,6 @@ class GradientNormExplosion(Rule):
                 remedy=_REMEDY,
             )
         )
-
-
-def _why_no_norm(step: StepView) -> str:
-    """Return why the norm of the gradients is not known."""
-    rows = step.tensors(collections=("gradients",))
-    if not len(rows):
-        return "no tensor of the collection gradients was saved"
-    return why_unknown(rows, ("l2",), "gradient") or "the norm of all gradients is not finite"
 
 
 def _norms(step: StepView, collection: str) -> dict[str, float]:

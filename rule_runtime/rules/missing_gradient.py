@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
-from rule_runtime.evaluation.missing_reasons import why_unknown
+from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import declared, evidence, is_training, worst
@@ -107,7 +107,8 @@ class MissingGradient(Rule):
         gradients = step.tensors(collections=("gradients",))
         size = gradients.column("l2")
         if not (size > 0).any():
-            return NotEvaluated(_why_none(gradients))
+            unknown = why_no_gradient(gradients, ("l2",))
+            return NotEvaluated(unknown or "all gradients that are known are zero")
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
         prints = fingerprints([weights.column(name) for name in _PRINTED])
@@ -170,8 +171,10 @@ class MissingGradient(Rule):
             own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
             is_known = worker in declares and (absent & own).any()
-            if few:
-                absent &= ~own | (is_known & _cut_off(step, weights, absent & own, own))
+            if few and is_known:
+                absent &= ~own | _cut_off(step, weights, absent & own, own)
+            elif few:
+                absent &= ~own
         bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~excused) | zero
         return bad
 
@@ -179,13 +182,6 @@ class MissingGradient(Rule):
         """Tell which weights are frozen on purpose by the rule's parameters."""
         ignored = step.tensors(regex=self.ignore_regex).names if self.ignore_regex else ()
         return np.isin(weights.names, ignored)
-
-
-def _why_none(gradients: TensorRows) -> str:
-    """Return why no gradient is known not to be zero."""
-    if not len(gradients):
-        return "no tensor of the collection gradients was saved"
-    return why_unknown(gradients, ("l2",), "gradient") or "all gradients that are known are zero"
 
 
 def _is_frozen(
