@@ -12,15 +12,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.missing_reasons import why_unknown
+from rule_runtime.evaluation.missing_reasons import why_no_loss
 from rule_runtime.evaluation.selection import finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["MAX_PAIRS", "Phase", "finished_phases", "loss_side"]
 
@@ -125,15 +124,8 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
         key, is_training = loss_side(name, step.mode)
         if key is not None:
             found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
-    return sorted(found), "" if found else _why_none(rows, means)
-
-
-def _why_none(rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
-    """Return why none of a step's losses counts."""
-    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
-    if finite:
-        return f"{min(finite)} is better the larger it is, and no loss"
-    return why_unknown(rows, ("mean",), "loss") or f"the loss {min(rows.names)} is not finite"
+    unlike = "is better the larger it is, and no loss"
+    return sorted(found), "" if found else why_no_loss(rows, means, unlike)
 
 
 def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:

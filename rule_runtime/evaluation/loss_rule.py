@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
-from rule_runtime.evaluation.missing_reasons import why_unknown
+from rule_runtime.evaluation.missing_reasons import why_no_loss
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
@@ -234,10 +234,7 @@ class LossRule(Rule):
 def _why_none(rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
     if not len(rows):
         return "no loss was saved"
-    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
-    if not finite:
-        return why_unknown(rows, ("mean",), "loss") or f"the loss {min(rows.names)} is not finite"
-    return f"{min(finite)} is no loss of training that should fall"
+    return why_no_loss(rows, means, "is no loss of training that should fall")
 
 
 def _has_fallen(series: NumberSeries) -> bool:

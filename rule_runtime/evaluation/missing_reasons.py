@@ -14,9 +14,11 @@ from rule_runtime.evaluation.wording import counted
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from rule_runtime.trial.step_view import TensorRows
 
-__all__ = ["are_not_finite", "why_no_drift", "why_no_gradient", "why_unknown"]
+__all__ = ["are_not_finite", "why_no_drift", "why_no_gradient", "why_no_loss", "why_unknown"]
 
 _SAVE_VALUES: Final = (
     "save their values (save_raw_tensor), or write the run with the hook of Stepwatch, which saves "
@@ -65,6 +67,20 @@ def why_no_gradient(gradients: TensorRows, columns: Sequence[str]) -> str:
     if not len(gradients):
         return "no tensor of the collection gradients was saved"
     return why_unknown(gradients, columns, "gradient")
+
+
+def why_no_loss(rows: TensorRows, means: npt.NDArray[np.float64], of_finite: str) -> str:
+    """Return why none of a step's losses counts.
+
+    Args:
+        rows: The losses [R], at least one.
+        means: Their means [R], NaN where they are not finite or not known.
+        of_finite: What is said of one whose mean is finite, behind its name.
+    """
+    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
+    if finite:
+        return f"{min(finite)} {of_finite}"
+    return why_unknown(rows, ("mean",), "loss") or f"the loss {min(rows.names)} is not finite"
 
 
 def why_no_drift(rows: TensorRows, since: int | None, now: int) -> str:
