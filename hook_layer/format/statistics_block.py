@@ -173,11 +173,10 @@ def _described(members: dict[str, Any], document: Document) -> _Description:
 
 def _checksums(value: object, rows: int, document: Document) -> tuple[int | None, ...]:
     checksums = document.items(value, "statistics.crc32c")
-    kinds = set(map(type, checksums))
     present = checksums
-    if type(None) in kinds:
+    if None in checksums:
         present = [checksum for checksum in checksums if checksum is not None]
-    is_sound = kinds <= {int, type(None)}
+    is_sound = set(map(type, present)) <= {int}
     if not is_sound or (present and not (min(present) >= 0 and max(present) <= _MAX_CRC32C)):
         document.fail("statistics.crc32c: not all are null or a number of 32 bits")
     if len(checksums) != rows:

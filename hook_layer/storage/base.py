@@ -31,6 +31,8 @@ _STORES: Final = {
     "s3": "hook_layer.storage.s3:S3Store",
 }
 _MAX_KEY_BYTES: Final = 1024
+_NO_NAMES: Final = frozenset(("", ".", ".."))
+"""Parts of a path that lead elsewhere."""
 
 
 class StorageError(OSError):
@@ -138,9 +140,8 @@ def check_key(key: str) -> str:
     Raises:
         ValueError: The key is empty, absolute, too long, or has parts that lead elsewhere.
     """
-    parts = key.split("/")
     if (
-        any(part in ("", ".", "..") for part in parts)
+        not _NO_NAMES.isdisjoint(key.split("/"))
         or "\\" in key
         or not key.isprintable()
         or len(key.encode("utf-8", "surrogatepass")) > _MAX_KEY_BYTES

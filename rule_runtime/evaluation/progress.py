@@ -86,7 +86,7 @@ class ProgressTracker:
         """
         if sequence is None:
             return self._note_unsequenced(worker, step)
-        track = self.workers.setdefault(worker, WorkerTrack())
+        track = self._track(worker)
         if track.has_seen(sequence):
             return Sighting.DUPLICATE
         track.add(sequence, skipped)
@@ -255,11 +255,14 @@ class ProgressTracker:
             replaying=self.replaying,
         )
 
+    def _track(self, worker: str) -> WorkerTrack:
+        return self.workers.get(worker) or self.workers.setdefault(worker, WorkerTrack())
+
     def _note_unsequenced(self, worker: str, step: int) -> Sighting:
         # A file of a step that was fed is a duplicate or late; the count at the end tells which.
         if step <= self.fed_step:
             return Sighting.DUPLICATE
-        track = self.workers.setdefault(worker, WorkerTrack())
+        track = self._track(worker)
         if step in track.pending:
             return Sighting.DUPLICATE
         track.pending[step] = 0

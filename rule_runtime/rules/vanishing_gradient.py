@@ -120,17 +120,18 @@ class VanishingGradient(Rule):
 
     def _thresholds(
         self, step: StepView, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64]:
-        """Return below what the gradient of each row [R] has vanished."""
+    ) -> npt.NDArray[np.float64] | float:
+        """Return below what the gradient of each row [R] has vanished, or of all of them."""
+        if self.max_share >= 1:
+            return self.threshold
         thresholds = np.full(len(rows), self.threshold)
-        if self.max_share < 1:
-            workers = np.array(rows.workers)
-            for worker in set(rows.workers):
-                own = workers == worker
-                largest = float(np.fmax.reduce(abs_mean[own]))
-                # A loss that has reached 0 has no gradient, and no need of one.
-                if largest > 0 or not _has_loss(step, worker):
-                    thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
+        workers = np.array(rows.workers)
+        for worker in set(rows.workers):
+            own = workers == worker
+            largest = float(np.fmax.reduce(abs_mean[own]))
+            # A loss that has reached 0 has no gradient, and no need of one.
+            if largest > 0 or not _has_loss(step, worker):
+                thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
         return thresholds
 
     def _streaks(
