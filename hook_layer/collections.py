@@ -14,7 +14,14 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
-__all__ = ["OF_TRAINING", "SCALARS", "Collection", "CollectionKeys", "checked_pattern"]
+__all__ = [
+    "LOSS_INPUTS",
+    "OF_TRAINING",
+    "SCALARS",
+    "Collection",
+    "CollectionKeys",
+    "checked_pattern",
+]
 
 
 class CollectionKeys:
@@ -52,6 +59,8 @@ SCALARS: Final = frozenset(
     )
 )
 """Collections of scalars: saved as they are, never reduced, no histograms."""
+LOSS_INPUTS: Final = "loss_inputs"
+"""A collection that does not exist unless asked for: what losses compare, whatever their names."""
 OF_TRAINING: Final = frozenset((CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES))
 """Collections that are not saved in the modes EVAL and PREDICT."""
 

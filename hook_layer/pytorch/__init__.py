@@ -171,6 +171,15 @@ class Hook(OriginalHook, TrainerEvents):
         if self.is_active and loss is not None:
             self._watch_loss(loss)
 
+    def consider_loss(self, module: nn.Module) -> None:
+        """Register a module as a loss once a backward pass starts from what it returned.
+
+        Args:
+            module: Any module without parameters; others are no losses.
+        """
+        if self.is_active and module not in self._registered.names:
+            self._criteria.watch(module, self._on_criterion)
+
     def register_optimizer(self, optimizer: Optimizer) -> None:
         """Make a step one step of this optimiser, and of all others that are registered.
 

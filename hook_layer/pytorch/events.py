@@ -232,6 +232,7 @@ class TorchEvents(LossCapture):
     def _forget_models(self) -> None:
         self._gradients.unwatch()
         self._functional.forget_all()
+        self._criteria.stop()
         self._modules.stop()
         while self._handles:
             self._handles.pop().remove()

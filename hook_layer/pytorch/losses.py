@@ -9,12 +9,13 @@ from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
+from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, StepBounds, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
@@ -46,6 +47,7 @@ class LossCapture(TorchCapture):
         self._steps = StepBounds()
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
+        self._criteria = Criteria()
         self._met_loss = self._are_unnamed_too = False
         self._thread = 0
         self._handles: list[Any] = []
@@ -63,17 +65,24 @@ class LossCapture(TorchCapture):
         _newest.model = ref(model)
         self._thread = threading.get_ident()
         self._functional.pass_begins()
+        self._criteria.forget()
 
     def _losses_begin(self) -> None:
         """Forget the losses of the step before."""
         self._met_loss = False
         self._functional.forget()
+        self._criteria.forget()
 
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
         if self.is_active and not is_recomputing():
             self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
+
+    @guarded("losses")
+    def _on_criterion(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self._due and self._steps.is_training and not is_recomputing() and self._is_newest():
+            self._criteria.note(module, inputs, outputs)
 
     @guarded("losses")
     def _capture_loss(self, name: str, inputs: Any, outputs: Any) -> None:
@@ -112,18 +121,36 @@ class LossCapture(TorchCapture):
 
     def _capture_trained(self, loss: Tensor) -> None:
         """Capture a loss as that of the function that computed it, or as one without a name."""
-        call = self._functional.of_training(loss, self._scaling.scale_of(loss))
+        scale = self._scaling.scale_of(loss)
+        call = self._functional.of_training(loss, scale)
         is_named = call is not None and call.name != UNNAMED
+        criteria = [] if is_named else self._criteria.of_training(loss, scale)
+        for found in criteria:
+            self._adopt(found)
+        if criteria:
+            return
         if call is not None and is_named:
             self._capture_call(call)
         if not self._names_losses and (not is_named or self._are_unnamed_too):
             inputs = () if call is None or is_named else call.inputs
             self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
 
+    def _adopt(self, found: CriterionCall) -> None:
+        """Register the module of a call as a loss, and capture the call."""
+        loss = self._registered.add_loss(found.module)
+        if loss is not None:
+            self._watch_loss(loss)
+        name = self._registered.loss_name(found.module)
+        self._capture_loss(name, found.inputs, found.value)
+
     def _asks_for_inputs(self, *names: str) -> bool:
         """Tell whether anybody wants what a loss of one of these names compares."""
         wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
-        return any(collection.matches(name) for collection in self._due for name in wanted)
+        return any(
+            collection.name == LOSS_INPUTS or collection.matches(name)
+            for collection in self._due
+            for name in wanted
+        )
 
     # How -----------------------------------------------------------------------------------------
 
@@ -135,7 +162,8 @@ class LossCapture(TorchCapture):
         self._capture_named(call.name, call.inputs, call.value)
 
     def _capture_named(self, name: str, inputs: Any, outputs: Any) -> None:
-        self._capture_all(self._numbered(f"{name}_input_", inputs))
+        compared = self._numbered(f"{name}_input_", inputs)
+        self._capture_all(compared, member_of=(LOSS_INPUTS,))
         losses = self._numbered(f"{name}_output_", outputs)
         self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
 

@@ -14,7 +14,7 @@ from torch import nn
 from hook_layer.errors import HookConfigurationError
 from hook_layer.pytorch.unlisted import unlisted_parameters
 
-__all__ = ["RegisteredModules"]
+__all__ = ["RegisteredModules", "is_a_key"]
 
 _WRAPPED = "_orig_mod"
 
@@ -53,7 +53,7 @@ class RegisteredModules:
                     f"part of this {name} was registered before, the {self.models[part]}: each "
                     f"forward pass would be two steps; register the {name} alone"
                 )
-        parts = ((path, part) for path, part in model.named_modules() if _is_a_key(part))
+        parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
         self.names.update({part: _plain(path) for path, part in parts})
         self.names[model] = self.names[module] = self.models[model] = name
         return model
@@ -114,8 +114,9 @@ class RegisteredModules:
         }
 
 
-def _is_a_key(module: nn.Module) -> bool:
-    # That of torchmetrics changes with what a metric has counted: it would never be found again.
+def is_a_key(module: nn.Module) -> bool:
+    """Tell whether a module can be looked up in a dict."""
+    # The hash of torchmetrics changes with what a metric has counted: it would never be found.
     return type(module).__hash__ is nn.Module.__hash__
 
 

@@ -133,6 +133,8 @@ class _Search:
                 type(self._model()).__name__,
                 type(module).__name__,
             )
+        elif self._hook is not None and not isinstance(module, torch.jit.ScriptModule):
+            self._hook.consider_loss(module)
 
     def _look_for_model(self, module: nn.Module) -> None:
         if not self._source.is_needed():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
+from rule_runtime.evaluation.loss_owners import loss_owners
 from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.telling_columns import (
     are_masked,
@@ -150,11 +151,7 @@ def _is_passed_on(step: StepView, inputs: TensorRows, at: int) -> bool:
 
 def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
     """Yield the rows of inputs of models, and the names of the targets beside them."""
-    losses = step.tensors(collections=("losses",))
-    of_losses = {
-        (name.rpartition("_output_")[0], worker)
-        for name, worker in zip(losses.names, losses.workers, strict=True)
-    }
+    of_losses = loss_owners(step)
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
     weights = step.tensors(collections=("weights",)).names
     for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
@@ -162,7 +159,7 @@ def _pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
         owner = name.rpartition("_input_")[0]
         is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
         is_model &= (owner, worker) not in of_losses
-        for loss, of_worker in sorted(of_losses):
+        for loss, of_worker in of_losses:
             if is_model and of_worker == worker:
                 yield at, f"{loss}_input_1"
         if worker in labels and (is_model or name == _OF_TREES):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.constant_rows import constant_rows
+from rule_runtime.evaluation.labels_elsewhere import remember_labels, share_elsewhere
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, LossInputs, LossKind
+from rule_runtime.evaluation.loss_owners import loss_owners
 from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
@@ -23,12 +26,10 @@ __all__ = ["LabelDegenerate"]
 
 _RARE: Final = 10
 _RARE_EVERYWHERE: Final = 2
-_ENOUGH: Final = 100
 _LEARNED: Final = 0.1
 _TWO: Final = 2
 _CLASSES: Final = ("int", "uint", "bool")
 _NOT_RARE: Final = 0.049
-_FEWEST: Final = 50
 _NO_CHANCE: Final = 20.0
 _ROUNDS: Final = 5
 _REMEDY: Final = (
@@ -45,6 +46,7 @@ class _Beside(NamedTuple):
     is_of_numbers: bool = False
     is_real: bool = False
     is_named: bool = True
+    is_own: bool = False
 
     def may_make_up(self, value: float) -> bool:
         """Tell whether a script may put this value in the place of data."""
@@ -79,10 +81,12 @@ class LabelDegenerate(Rule):
         that stays. Targets that are all 0 are left alone if the loss is of numbers (the residual of
         an equation is to vanish); real numbers that are all -1, 0 or 1, or anything between if the
         loss has no name, `Loss_input_1`, unless 5 % or more differ from them in other modes: for
-        true and made up a script may put in 1 and 0. Targets of several numbers a row, of which
-        values are saved, are one label as well if all rows, 32 or more, are equal in two saved
-        steps. Labels with NaN or infinite elements count with the finite ones. Of more than 32
-        tensors 32 are judged.
+        true and made up a script may put in 1 and 0. What a loss of the script's own, whose name
+        does not end with Loss, gets as `..._input_1` need not be targets: it is left alone unless
+        5 % or more differ from it in other modes. Targets of several numbers a row, of which values
+        are saved, are one label as well if all rows, 32 or more, are equal in two saved steps.
+        Labels with NaN or infinite elements count with the finite ones. Of more than 32 tensors 32
+        are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -95,7 +99,7 @@ class LabelDegenerate(Rule):
         samples: Rows after which labels must have shown two values.
         patience: Saved steps after which they must.
         labels_regex: Regular expressions of tensors that are labels; the union with the collection
-            `labels`.
+            `labels` and with `X_input_1` of each loss `X_output_0`.
 
     What to try:
         Look at a batch of what the data loader returns; shuffle data that is sorted by class.
@@ -130,13 +134,17 @@ class LabelDegenerate(Rule):
                 one label.
         """
         if not is_training(step):
-            self._remember(step, memory.setdefault("elsewhere", {}))
+            remember_labels(self._labels(step), memory.setdefault("elsewhere", {}))
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
-        rows = step.tensors(collections=("labels",), regex=self.labels_regex)
+        rows = self._labels(step)
         if not len(rows):
             return NotEvaluated(f"no labels were saved: {USE_LOSS_MODULE}")
         of_trees = _of_trees(step, memory)
         return of_trees or self._judge(step, rows, memory)
+
+    def _labels(self, step: StepView) -> TensorRows:
+        own = [f"^{re.escape(owner)}_input_1$" for owner in sorted(dict(loss_owners(step)))]
+        return step.tensors(collections=("labels",), regex=(*self.labels_regex, *own))
 
     def _judge(self, step: StepView, rows: TensorRows, memory: Memory) -> Outcome:
         """Judge the labels of a step of training."""
@@ -162,15 +170,17 @@ class LabelDegenerate(Rule):
                 min(before[3] + 1, self.patience),
                 loss if before[4] is None else before[4],
             ]
-            share = _share_elsewhere(memory, rows.names[at], rows.workers[at], low[at])
+            elsewhere = memory.get("elsewhere", {})
+            share = share_elsewhere(elsewhere, rows.names[at], rows.workers[at], float(low[at]))
             if self._is_degenerate(seen[key], besides[at], share):
                 count[at] = seen[key][2]
         alike = constant_rows(step, rows, memory)
-        count[list(alike)] = list(alike.values())
+        for at, num in alike.items():
+            count[at] = count[at] if besides[at].is_own else num
         if np.isnan(count).all():
             return Passed()
         at = worst(rows, count, largest=True)
-        what = "the same row" if at in alike else f"{low[at]:g}"
+        what = f"{low[at]:g}" if low[at] == high[at] else "the same row"
         return IssueFound(
             evidence(
                 step,
@@ -184,34 +194,13 @@ class LabelDegenerate(Rule):
             )
         )
 
-    def _remember(self, step: StepView, known: dict[str, list[float]]) -> None:
-        """Add up the labels that are not of training."""
-        rows = step.tensors(collections=("labels",), regex=self.labels_regex)
-        low, high, size, mean, std = (
-            rows.column(name) for name in ("min", "max", "size", "mean", "std")
-        )
-        for at in _sorted(rows):
-            key = f"{rows.workers[at]}/{rows.names[at]}"
-            if not math.isfinite(mean[at] + std[at]) or (
-                key not in known and len(known) >= MAX_SERIES
-            ):
-                continue
-            num, total, squares, least, most = known.get(key, (0.0, 0.0, 0.0, low[at], high[at]))
-            known[key] = [
-                num + float(size[at]),
-                total + float(mean[at] * size[at]),
-                squares + float((mean[at] ** 2 + std[at] ** 2) * size[at]),
-                float(min(least, low[at])),
-                float(max(most, high[at])),
-            ]
-
     def _is_degenerate(self, seen: list[Any], beside: _Beside, share_elsewhere: float) -> bool:
         """Tell whether one value, seen as often as it was, is too few."""
         low, high, size, num_steps, first_loss = seen
         if low != high or num_steps < self.patience:
             return False
         differs_elsewhere = share_elsewhere >= _NOT_RARE
-        if not differs_elsewhere and beside.may_make_up(low):
+        if not differs_elsewhere and (beside.is_own or beside.may_make_up(low)):
             return False
         is_known = beside.loss is not None and first_loss is not None
         if is_known and not differs_elsewhere and beside.loss > _LEARNED * first_loss:
@@ -246,6 +235,7 @@ def _beside(step: StepView, rows: TensorRows) -> list[_Beside]:
                 is_of_numbers=kind in (LossKind.SQUARES, LossKind.DISTANCES),
                 is_real=targets is not None and not targets.dtype.startswith(_CLASSES),
                 is_named=module != "Loss",
+                is_own=not module.lower().endswith("loss"),
             )
         )
     return besides
@@ -255,22 +245,6 @@ def _num_rows(rows: TensorRows) -> list[float]:
     """Return the rows of each tensor [R]: elements of one, as pixels, are much alike."""
     sizes = rows.column("size")
     return [shape[0] if shape else size for shape, size in zip(rows.shapes, sizes, strict=True)]
-
-
-def _share_elsewhere(memory: Memory, name: str, worker: str, value: float) -> float:
-    """Return which share of labels outside of training differs from a value, at least; NaN of few.
-
-    None is farther from it than the extremes: the mean square of distances is at most this share.
-    """
-    known = memory.get("elsewhere", {}).get(f"{worker}/{name}")
-    if known is None or known[0] < _FEWEST:
-        return math.nan
-    num, total, squares, least, most = known
-    farthest = max(most - value, value - least)
-    if farthest <= 0:
-        return 0.0 if num >= _ENOUGH else math.nan
-    square = (squares - 2 * value * total) / num + value * value
-    return float(min(max(square / farthest**2, 0.0), 1.0))
 
 
 def _of_trees(step: StepView, memory: Memory) -> Outcome | None:

@@ -247,3 +247,35 @@ def test_rows_of_several_numbers_that_are_all_the_same_row() -> None:
     assert not fires(outcomes_of(one, date + 1, one, one, name=name))
     assert not fires(outcomes_of(one[:31], one[:31], one[:31], name=name))
     assert not fires(outcomes_of(*[np.arange(64.0)] * 3, name=name))
+
+
+def test_targets_of_a_loss_of_ones_own_are_judged_where_validation_has_others() -> None:
+    def outcomes(of_validation: float) -> list[Outcome]:
+        trial = TrialBuilder()
+        trial.collections(losses=("_output_0$",))
+        for step in range(0, 60, 3):
+            trial.step(step, _surprise(np.zeros((64, 1))), mode=ModeKeys.TRAIN)
+            own = _surprise(np.full((64, 1), of_validation))
+            trial.step(step + 1, own, mode=ModeKeys.EVAL)
+        return trial.outcomes(LabelDegenerate())
+
+    assert fires(outcomes(of_validation=3.0))
+    # It may be a mask, or a weight, of which nobody knows what it should be.
+    assert not fires(outcomes(of_validation=0.0))
+
+
+def test_equal_rows_that_a_loss_of_ones_own_compares_need_not_be_targets() -> None:
+    trial = TrialBuilder()
+    trial.collections(losses=("_output_0$",))
+    for step in range(30):
+        trial.step(step, _surprise(np.tile([1.0, 2.0], (64, 1))))
+    assert not fires(trial.outcomes(LabelDegenerate()))
+
+
+def _surprise(targets: Any) -> Tensors:
+    scores = np.random.default_rng(0).normal(size=(64, 3))
+    return {
+        "Surprise_input_0": scores,
+        "Surprise_input_1": targets,
+        "Surprise_output_0": np.float32(0.5),
+    }
