@@ -7,13 +7,13 @@ constant, or from a sum of such, see `hook_layer.pytorch.loss_graph`, the module
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from torch import Tensor, nn
 
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, tensors_in
 from hook_layer.pytorch.loss_graph import terms_of
-from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.modules import is_a_key, is_wrapper
 
 __all__ = ["Criteria", "CriterionCall"]
 
@@ -24,21 +24,27 @@ _MOST_PASSES: Final = 3
 
 
 class CriterionCall:
-    """A call of a module that returned a number to learn from.
+    """A call of a module that returned nothing but numbers to learn from.
 
     Attributes:
         module: The module.
         inputs: Its inputs, with their graphs.
-        value: What it returned.
+        outputs: The numbers that it returned, detached.
     """
 
-    __slots__ = ("inputs", "module", "node", "value")
+    __slots__ = ("inputs", "module", "outputs")
 
-    def __init__(self, module: nn.Module, inputs: Any, value: Tensor) -> None:
+    def __init__(self, module: nn.Module, inputs: Any, outputs: list[Tensor]) -> None:
         self.module = module
         self.inputs = inputs
-        self.value = value
-        self.node = value.grad_fn
+        self.outputs = outputs
+
+
+class _Number(NamedTuple):
+    """A number that a call returned, by its node of the graph."""
+
+    node: Any
+    call: CriterionCall
 
 
 class Criteria:
@@ -46,7 +52,7 @@ class Criteria:
 
     def __init__(self) -> None:
         self._handles: dict[nn.Module, Any] = {}
-        self._calls: list[CriterionCall] = []
+        self._numbers: list[_Number] = []
         self._num_passes = 0
 
     def watch(self, module: nn.Module, callback: ModuleCallback) -> None:
@@ -56,21 +62,25 @@ class Criteria:
             module: The module.
             callback: Called with its calls, which it is to pass on to `note`; known weakly.
         """
-        may_be_one = is_a_key(module) and next(module.parameters(), None) is None
-        if may_be_one and module not in self._handles and len(self._handles) < _MOST_MODULES:
+        if len(self._handles) >= _MOST_MODULES or not is_a_key(module) or is_wrapper(module):
+            return
+        if module not in self._handles and next(module.parameters(), None) is None:
             call = ModuleCall(module, callback)
             self._handles[module] = module.register_forward_hook(call, with_kwargs=True)
 
     def note(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
         """Keep a call that a backward pass may start from, one of the newest."""
-        for value in tensors_in(outputs):
-            if value.numel() == 1 and value.grad_fn is not None:
-                call = CriterionCall(module, inputs, value)
-                self._calls = [*self._calls[1 - _MOST_CALLS :], call]
+        values = tensors_in(outputs)
+        if all(value.numel() == 1 for value in values):
+            # Scripts divide them in place.
+            own = [value.detach().clone() for value in values]
+            call = CriterionCall(module, inputs, own)
+            known = [*self._numbers, *(_Number(value.grad_fn, call) for value in values)]
+            self._numbers = [number for number in known if number.node is not None][-_MOST_CALLS:]
 
     def forget(self) -> None:
         """Forget the calls up to now, and let go of their graphs."""
-        self._calls.clear()
+        self._numbers.clear()
 
     def stop(self) -> None:
         """Look at no module any more."""
@@ -80,7 +90,7 @@ class Criteria:
         self._handles.clear()
 
     def of_training(self, loss: Tensor, scale: Tensor | None = None) -> list[CriterionCall]:
-        """Return the calls that a backward pass starts from, and forget all.
+        """Return the calls that a backward pass starts from, in their order, and forget all.
 
         Args:
             loss: What it starts from, one element.
@@ -88,9 +98,10 @@ class Criteria:
         """
         if not self._handles:
             return []
-        calls, self._calls = self._calls, []
-        terms = terms_of(loss, calls, scale)
-        found = [] if any(term.is_partial for term in terms) else [calls[t.at] for t in terms]
+        numbers, self._numbers = self._numbers, []
+        terms = terms_of(loss, numbers, scale)
+        parts = {numbers[at].call: None for at in sorted(term.at for term in terms)}
+        found = [] if any(term.is_partial for term in terms) else list(parts)
         self._num_passes += 1
         if found or self._num_passes >= _MOST_PASSES:
             self.stop()

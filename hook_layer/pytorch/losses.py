@@ -141,7 +141,7 @@ class LossCapture(TorchCapture):
         if loss is not None:
             self._watch_loss(loss)
         name = self._registered.loss_name(found.module)
-        self._capture_loss(name, found.inputs, found.value)
+        self._capture_loss(name, found.inputs, found.outputs)
 
     def _asks_for_inputs(self, *names: str) -> bool:
         """Tell whether anybody wants what a loss of one of these names compares."""

@@ -14,7 +14,7 @@ from torch import nn
 from hook_layer.errors import HookConfigurationError
 from hook_layer.pytorch.unlisted import unlisted_parameters
 
-__all__ = ["RegisteredModules", "is_a_key"]
+__all__ = ["RegisteredModules", "is_a_key", "is_wrapper"]
 
 _WRAPPED = "_orig_mod"
 
@@ -120,9 +120,14 @@ def is_a_key(module: nn.Module) -> bool:
     return type(module).__hash__ is nn.Module.__hash__
 
 
+def is_wrapper(module: nn.Module) -> bool:
+    """Tell whether a module is what torch.compile puts around another one."""
+    # Its class lives in torch._dynamo, which takes seconds to import.
+    return type(module).__name__ == "OptimizedModule"
+
+
 def _unwrapped(module: nn.Module) -> nn.Module:
-    # The wrapper's class lives in torch._dynamo, which takes seconds to import.
-    while type(module).__name__ == "OptimizedModule":
+    while is_wrapper(module):
         module = module.get_submodule(_WRAPPED)
     return module
 

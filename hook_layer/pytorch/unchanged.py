@@ -33,6 +33,7 @@ from torch.optim.optimizer import Optimizer
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
+from hook_layer.pytorch.modules import is_wrapper
 
 __all__ = ["watch_unchanged"]
 
@@ -166,7 +167,7 @@ class _Search:
         for loss in list(self._losses):
             if not self._is_in_model(loss):
                 hook.register_loss(loss)
-        if _is_compiled(model):
+        if is_wrapper(model):
             self._end()  # the graph shall not have us in it
 
     def _is_another(self, module: nn.Module) -> bool:
@@ -248,7 +249,3 @@ def _is_trained(module: nn.Module) -> bool:
     if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
         return False
     return any(parameter.requires_grad for parameter in module.parameters())
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    return type(module).__name__ == "OptimizedModule"

@@ -78,6 +78,7 @@ def test_a_module_that_backward_starts_from_is_a_loss_from_the_first_step(
     [
         (lambda loss: loss / 4, OWN),
         (lambda loss: 3 * loss, OWN),
+        (lambda loss: loss.div_(4), OWN),
         (lambda loss: loss + 0, OWN),
         (lambda loss: loss + loss.exp(), {"Loss_output_0"}),
         (lambda loss: loss.square(), {"Loss_output_0"}),
@@ -88,9 +89,18 @@ def test_only_a_constant_may_stand_between(
 ) -> None:
     loop, criterion = Loop(trial), Surprise()
     loop.consider(criterion)
-    loop.step(lambda out: change(criterion(out, Y)))
+    losses = []
+
+    def loss(outputs: torch.Tensor) -> torch.Tensor:
+        value = criterion(outputs, Y)
+        losses.append(float(value))
+        return change(value)
+
+    loop.step(loss)
     loop.hook.close()
     assert trial.names(0) == names
+    if names == OWN:
+        assert float(trial.values(0)["Surprise_output_0"]) == losses[0]
 
 
 def test_of_a_sum_both_are_losses(trial: WrittenTrial) -> None:
@@ -100,6 +110,55 @@ def test_of_a_sum_both_are_losses(trial: WrittenTrial) -> None:
         loop.step(lambda out: first(out, Y) + 0.5 * second(out, -Y))
     loop.hook.close()
     assert [len(trial.names(step)) for step in (0, 1)] == [2, 2]
+    assert not hook_errors(loop)
+
+
+def test_calls_of_one_module_have_the_numbers_of_later_steps(trial: WrittenTrial) -> None:
+    loop, criterion = Loop(trial), Surprise()
+    loop.consider(criterion)
+    for _ in range(2):
+        loop.step(lambda out: criterion(out, Y) + criterion(out, 100 + Y))
+    loop.hook.close()
+    for step in (0, 1):
+        values = trial.values(step)
+        assert values["Surprise_output_0"] < 5 < values["Surprise_output_1"]
+
+
+def test_of_several_numbers_all_are_saved(trial: WrittenTrial) -> None:
+    class Parts(Surprise):
+        def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> Any:
+            near = super().forward(outputs, targets)
+            return {"near": near, "far": super().forward(outputs, targets + 100)}
+
+    loop, criterion = Loop(trial), Parts()
+    loop.consider(criterion)
+    for _ in range(2):
+        loop.step(lambda out: sum(criterion(out, Y).values()))
+    loop.hook.close()
+    for step in (0, 1):
+        values = trial.values(step)
+        assert values["Parts_output_0"] < 5 < values["Parts_output_1"]
+
+
+def test_what_returns_more_than_numbers_is_no_loss(trial: WrittenTrial) -> None:
+    class Both(Surprise):
+        def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> Any:
+            return super().forward(outputs, targets), outputs.exp()
+
+    loop, criterion = Loop(trial), Both()
+    loop.consider(criterion)
+    loop.step(lambda out: criterion(out, Y)[0])
+    loop.hook.close()
+    assert trial.names(0) == {"Loss_output_0"}
+
+
+def test_a_compiled_module_is_no_mistake(trial: WrittenTrial) -> None:
+    loop = Loop(trial)
+    criterion = torch.compile(Surprise(), backend="eager")
+    loop.consider(criterion)
+    loop.step(lambda out: criterion(out, Y))
+    loop.hook.close()
+    assert trial.names(0) == {"Loss_output_0"}
     assert not hook_errors(loop)
 
 
