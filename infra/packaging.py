@@ -44,6 +44,8 @@ PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28
 REQUIREMENTS = (
     *("aws-lambda-powertools", "google-crc32c", "jinja2", "numpy", "typing-extensions"),
 )
+PINNED = (*REQUIREMENTS, "jmespath", "markupsafe")
+"""All that the wheels install."""
 OWN_PACKAGES = ("hook_layer", "rule_runtime")
 
 # Parts of wheels that no function imports; they are half of numpy's files.
@@ -136,8 +138,7 @@ def _wheels_folder(architecture: str) -> Path:
 
 
 def _pinned_lines(lines: Iterable[str]) -> list[str]:
-    names = (*REQUIREMENTS, "jmespath", "markupsafe")
-    return [line for line in lines if line.partition("==")[0].strip() in names]
+    return [line for line in lines if line.partition("==")[0].strip() in PINNED]
 
 
 def _install(target: Path, architecture: str) -> None:

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,18 +33,6 @@ ENVIRONMENTS = {
     "sagemaker2": (".venv-sagemaker2", ["-r", "tests/sagemaker_sdk/requirements-2.txt"]),
     "sagemaker3": (".venv-sagemaker3", ["-r", "tests/sagemaker_sdk/requirements-3.txt"]),
 }
-INPUTS = [
-    "pyproject.toml",
-    "constraints.txt",
-    "docs/requirements.txt",
-    "tests/frameworks/requirements.txt",
-    "tests/frameworks/requirements-mxnet.txt",
-    "tests/interop/requirements.txt",
-    "tests/architecture/oldest-requirements.txt",
-    "benchmarks/peers-requirements.txt",
-    "tests/sagemaker_sdk/requirements-2.txt",
-    "tests/sagemaker_sdk/requirements-3.txt",
-]
 
 
 def main(kind: str) -> None:
@@ -65,9 +54,20 @@ def main(kind: str) -> None:
 def fingerprint(kind: str) -> str:
     """Return the digest of everything that decides what `kind` installs."""
     digest = hashlib.sha256(f"{kind} {sys.version}".encode())
-    for path in [Path(__file__), *(ROOT / name for name in INPUTS)]:
+    for path in [Path(__file__), *inputs(kind)]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def inputs(kind: str) -> list[Path]:
+    """Return the files that say what `kind` installs."""
+    arguments = ENVIRONMENTS[kind][1]
+    names = [name for flag, name in pairwise(arguments) if flag in ("-r", "-c")]
+    if "-e" in arguments:
+        names.append("pyproject.toml")
+    if kind == "e2e":
+        names.append(f"{NODE_PACKAGES}/package-lock.json")
+    return [ROOT / name for name in names]
 
 
 def oldest_python() -> str:

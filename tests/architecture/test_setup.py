@@ -51,6 +51,26 @@ def test_what_decides_about_an_environment_decides_about_its_stamp(setup: Module
     assert stamps == {kind: setup.fingerprint(kind) for kind in setup.ENVIRONMENTS}
 
 
+def test_every_file_of_requirements_decides_about_a_stamp(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {kind: setup.inputs(kind) for kind in setup.ENVIRONMENTS}
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
+    for kind, paths in files.items():
+        before = setup.inputs(kind)
+        for path, copy in zip(paths, before, strict=True):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+        for copy in before:
+            stamp = setup.fingerprint(kind)
+            copy.write_bytes(copy.read_bytes() + b"\n# another line")
+            assert setup.fingerprint(kind) != stamp, copy
+    named = {path for paths in files.values() for path in paths}
+    root = SCRIPT.parents[1]
+    there = {*root.glob("tests/**/*requirements*.txt"), *root.glob("[bd]*/*requirements*.txt")}
+    assert there <= named
+
+
 @pytest.mark.parametrize("machines", ["/usr/bin/npm", None])
 def test_the_npm_of_nodes_own_package_is_used_where_the_machine_has_none(
     setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: str | None

