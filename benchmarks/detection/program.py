@@ -22,6 +22,7 @@ PARTS: Final = (
     "seventh_held_out",
     "eighth_held_out",
     "ninth_held_out",
+    "tenth_held_out",
 )
 HEALTHY: Final = "healthy"
 

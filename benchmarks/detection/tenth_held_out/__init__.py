@@ -1,0 +1,1 @@
+"""Trainings by a tenth author, who read neither rules nor results."""
