@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
 
 import torch
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ from hook_layer.reductions import Reduction
 
 __all__ = ["BufferPool", "TorchBackend", "is_capturable"]
 
+_Kind: TypeAlias = "tuple[torch.Size, torch.dtype, bool]"
+"""Shape and type of a buffer, and whether it is pinned."""
 _POOLED_BYTES: Final = 64 << 10  # smaller copies are quicker made than their buffers kept
 _NAMES: Final[dict[torch.dtype, str]] = {}
 _METHODS: Final = {"variance": "var"}
@@ -32,7 +36,8 @@ _NORMS: Final = {"l1": 1, "l2": 2}
 class BufferPool:
     """Buffers that copies are made into, used again once they are written.
 
-    New memory for every copy would cost as much again as the copy, in page faults.
+    New memory for every copy would cost as much again as the copy, in page faults. Where shapes
+    change, those that were not used for the longest time are let go.
 
     Args:
         max_bytes: How much may lie unused.
@@ -41,39 +46,48 @@ class BufferPool:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._buffers: dict[tuple[torch.Size, torch.dtype, bool], list[Tensor]] = {}
+        # Written copies: who lets go of one knows how. The kind used last is at the end.
+        self._free: OrderedDict[_Kind, list[HostCopy]] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor:
         """Return a buffer on the host, with any content."""
+        kind = shape, dtype, pinned
         with self._lock:
-            free = self._buffers.get((shape, dtype, pinned))
-            if free:
-                buffer = free.pop()
-                self._bytes -= buffer.nbytes
-                return buffer
+            if kind in self._free:
+                return self._pop(kind).taken()
         return new_buffer(shape, dtype, pinned=pinned)
 
-    def give_back(self, buffer: Tensor, *, pinned: bool) -> None:
-        """Take a buffer back that nobody uses any more."""
-        if buffer.nbytes < _POOLED_BYTES:
+    def give_back(self, copy: HostCopy) -> None:
+        """Take the buffer of a copy that has arrived, and that nobody uses any more."""
+        buffer, dropped = copy.buffer, []
+        if not _POOLED_BYTES <= buffer.nbytes <= self._max_bytes:
             return
+        kind = buffer.shape, buffer.dtype, copy.is_pinned
         with self._lock:
-            if self._bytes + buffer.nbytes <= self._max_bytes:
-                key = (buffer.shape, buffer.dtype, pinned)
-                self._buffers.setdefault(key, []).append(buffer)
-                self._bytes += buffer.nbytes
+            self._free.setdefault(kind, []).append(copy)
+            self._free.move_to_end(kind)
+            self._bytes += buffer.nbytes
+            while self._bytes > self._max_bytes:
+                dropped.append(self._pop(next(iter(self._free))))
+
+    def _pop(self, kind: _Kind) -> HostCopy:
+        copies = self._free[kind]
+        copy = copies.pop()
+        if not copies:
+            del self._free[kind]
+        self._bytes -= copy.buffer.nbytes
+        return copy
 
 
 class _LargeSnapshot:
     """A copy on the host, possibly still on its way from a device."""
 
-    __slots__ = ("_copy", "_is_pinned", "_pool", "nbytes")
+    __slots__ = ("_copy", "_pool", "nbytes")
 
     def __init__(self, value: Tensor, pool: BufferPool) -> None:
-        self._is_pinned = value.is_cuda
         self._pool = pool
-        buffer = pool.take(value.shape, value.dtype, pinned=self._is_pinned)
+        buffer = pool.take(value.shape, value.dtype, pinned=value.is_cuda)
         self._copy: HostCopy | None = HostCopy(value, buffer)
         self.nbytes = buffer.nbytes
 
@@ -84,9 +98,10 @@ class _LargeSnapshot:
 
     def release(self) -> None:
         copy, self._copy = self._copy, None
-        if copy is not None:
-            copy.wait()
-            self._pool.give_back(copy.buffer, pinned=self._is_pinned)
+        # Whoever drops a step must not wait for the device: torch frees memory behind the copy.
+        with suppress(RuntimeError):  # a device that failed
+            if copy is not None and copy.has_arrived():
+                self._pool.give_back(copy)
 
 
 class _SmallSnapshot:
@@ -135,6 +150,10 @@ class TorchBackend:
             False if a CUDA graph that is being recorded makes that impossible: they are lost.
         """
         return self._batches.send()
+
+    def forget_statistics(self) -> None:
+        """Let go of what devices computed and nobody refers to."""
+        self._batches.forget()
 
     def snapshot(self, value: Tensor) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""

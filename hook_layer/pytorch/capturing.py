@@ -23,6 +23,7 @@ from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.collections import included
+from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.values import own_shard
 from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
@@ -257,9 +258,20 @@ class TorchCapture(TorchWorker):
             self._warn_of_recording()
 
     def _captured(self, tensors: Mapping[str, tuple[Any, TensorPlan]]) -> dict[str, CapturedTensor]:
-        if _is_recorded(value for value, _ in tensors.values()):
+        if not any(isinstance(value, Tensor) and value.is_cuda for value, _ in tensors.values()):
+            return self._captured_parts(tensors)
+        if torch.cuda.is_current_stream_capturing():
+            # A graph that copies to the host would do so at each replay, into memory that is long
+            # given back.
             self._warn_of_recording()
             return {}
+        with not_disturbing_recordings():
+            return self._captured_parts(tensors)
+
+    def _captured_parts(
+        self, tensors: Mapping[str, tuple[Any, TensorPlan]]
+    ) -> dict[str, CapturedTensor]:
+        """Capture of each tensor what this worker has."""
         whole = {}
         for name, (value, plan) in tensors.items():
             shard = own_shard(value) if isinstance(value, Tensor) else value
@@ -284,12 +296,3 @@ class TorchCapture(TorchWorker):
         if isinstance(value, Tensor):
             return self._torch_backend
         return super()._backend_of(value)
-
-
-def _is_recorded(values: Iterable[Any]) -> bool:
-    """Tell whether what is done with tensors goes into a CUDA graph, in place of being done.
-
-    A graph that copies to the host would do so at each replay, into memory that is long given back.
-    """
-    are_on_cuda = any(isinstance(value, Tensor) and value.is_cuda for value in values)
-    return are_on_cuda and torch.cuda.is_current_stream_capturing()

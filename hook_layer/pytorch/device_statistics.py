@@ -17,26 +17,28 @@ Shapes: T tensors, P rows of all of them.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hook_layer.pytorch.fused_statistics import fused_partials
 from hook_layer.pytorch.host_copy import HostCopy, not_disturbing_recordings
-from hook_layer.statistics import NO_STATISTICS, statistics_row
+from hook_layer.pytorch.partial_results import combined
+from hook_layer.statistics import NO_STATISTICS
 
 __all__ = ["ROW", "DeviceBatches", "DeviceStatistics", "device_statistics"]
 
+logger = logging.getLogger("stepwatch")
+
 ROW: Final = 8192
 _MAX_ROWS: Final = 1024  # reduced at a time: what that needs of a device's memory is bounded
-_COLUMNS: Final = 9
 _COMPUTED_IN_FLOAT32: Final = frozenset(
     getattr(torch, name) for name in ("float16", "bfloat16", "float32", "bool", "uint8", "int8")
 )
@@ -66,6 +68,7 @@ class DeviceStatistics:
         "_lock",
         "_num_rows",
         "_partials",
+        "_reading",
         "_sizes",
         "_stream",
     )
@@ -73,6 +76,7 @@ class DeviceStatistics:
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
+        self._reading = threading.Lock()  # training must not wait for whoever waits for the device
         self._sizes: list[int] = []
         self._num_rows: list[int] = []
         self._partials: list[Tensor] = []
@@ -122,15 +126,19 @@ class DeviceStatistics:
 
     def rows(self) -> list[tuple[float, ...]]:
         """Return the statistics, a row for each tensor; waits for the device."""
-        if self._known is None:
-            self.send()
-            if self._copy is None:
-                self._known = [NO_STATISTICS] * len(self._sizes)
-            else:
-                partials = self._copy.array().astype(np.float64, copy=False)
-                self._known = _combined(self._sizes, self._num_rows, partials)
-            self._copy = None
-        return self._known
+        with self._reading:
+            if self._known is None:
+                if not self.send():
+                    _warn_of_loss()
+                self._known = self._read()
+                self._copy = None
+            return self._known
+
+    def _read(self) -> list[tuple[float, ...]]:
+        if self._copy is None:
+            return [NO_STATISTICS] * len(self._sizes)
+        partials = self._copy.array().astype(np.float64, copy=False)
+        return combined(self._sizes, self._num_rows, partials)
 
 
 class DeviceBatches:
@@ -138,6 +146,7 @@ class DeviceBatches:
 
     def __init__(self) -> None:
         self._open: dict[tuple[torch.device, int], DeviceStatistics] = {}
+        self._lock = threading.Lock()
 
     def add(self, tensors: Sequence[Tensor]) -> tuple[DeviceStatistics, int, int]:
         """Start the statistics of tensors.
@@ -153,19 +162,40 @@ class DeviceBatches:
         stream: Any = torch.cuda.current_stream(device) if device.type == "cuda" else None
         key = device, 0 if stream is None else stream.cuda_stream
         while True:
-            batch = self._open.get(key)
-            if batch is None:
-                batch = self._open[key] = DeviceStatistics(stream)
+            with self._lock:
+                batch = self._open.get(key)
+                if batch is None:
+                    batch = self._open[key] = DeviceStatistics(stream)
             added = batch.add(tensors)
             if added is not None:
                 return batch, *added
-            self._open.pop(key, None)
+            with self._lock:
+                if self._open.get(key) is batch:
+                    del self._open[key]
 
     def send(self) -> bool:
         """Send all that was added to the host; return False if something could not be sent."""
-        is_sent = [batch.send() for batch in self._open.values()]
-        self._open.clear()
+        is_sent = [batch.send() for batch in self._taken()]
         return all(is_sent)
+
+    def forget(self) -> None:
+        """Let go of what was not sent: whoever still refers to some of it sends it on reading."""
+        self._taken()
+
+    def _taken(self) -> list[DeviceStatistics]:
+        with self._lock:
+            batches = list(self._open.values())
+            self._open.clear()
+        return batches
+
+
+@cache
+def _warn_of_loss() -> None:
+    """Log once what a writer's thread could not get off the device."""
+    logger.warning(
+        "statistics are lost, and are NaN: a CUDA graph was being recorded in the stream that"
+        " computed them when they were to leave the device"
+    )
 
 
 def _groups(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -246,50 +276,3 @@ def _reduced(values: Tensor, inside: Tensor | None) -> Tensor:
     squared = scaled.sub_(mean[:, None]).mul_(finite).square_().sum(1)
     columns = [count, num_nan, low, high, factor, total, rest, mean, absolute, squared]
     return torch.stack(columns, dim=1)
-
-
-def _combined(
-    sizes: Sequence[int], num_rows: Sequence[int], partials: NDArray[np.float64]
-) -> list[tuple[float, ...]]:
-    """Combine the rows' partial results to a row of statistics for each tensor.
-
-    Args:
-        sizes: Numbers of the tensors' elements, [T].
-        num_rows: How many rows each tensor has, [T].
-        partials: What `_reduced` returns of all of them, in this order, [P, 10].
-    """
-    starts: NDArray[np.int64] = np.cumsum(num_rows) - np.array(num_rows)
-    count, num_nan, low, high, factor, total, rest, mean, absolute, squared = partials.T
-    counts, num_nans = np.add.reduceat(count, starts), np.add.reduceat(num_nan, starts)
-    lows, highs = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
-    with np.errstate(all="ignore"):
-        # In units of about the tensor's largest element nothing overflows or vanishes.
-        largest = np.maximum(np.maximum(highs, -lows), np.finfo(np.float64).tiny)
-        unit = np.ldexp(1.0, np.frexp(largest)[1] - 1)
-        scale = 1 / factor / np.repeat(unit, num_rows)
-        means = np.add.reduceat(scale * (total + rest), starts) / counts
-        offset = scale * mean - np.repeat(means, num_rows)
-        moved = scale * (total + rest - count * mean)
-        squares = np.square(scale) * squared + offset * (2 * moved + count * offset)
-        variances = np.maximum(np.add.reduceat(squares, starts), 0) / counts
-        variances[lows == highs] = 0
-        columns = {
-            "low": lows,
-            "high": highs,
-            "mean": means * unit,
-            "std": np.sqrt(variances) * unit,
-            "l1": np.add.reduceat(scale * absolute, starts) * unit,
-            "l2": np.sqrt((variances + np.square(means)) * counts) * unit,
-        }
-    columns = {name: np.where(counts, column, np.nan) for name, column in columns.items()}
-    num_infs = np.array(sizes) - counts - num_nans
-    return [
-        statistics_row(size, int(nan), int(inf), **dict(zip(columns, row, strict=True)))
-        for size, nan, inf, *row in zip(
-            sizes,
-            num_nans,
-            num_infs,
-            *(column.tolist() for column in columns.values()),
-            strict=True,
-        )
-    ]

@@ -111,9 +111,11 @@ class TorchEvents(LossCapture):
     def _begin_anew(self) -> None:
         """Let go of what was captured of this step."""
         self._gradients.take()
-        if self._record is not None:
-            self._record.release()
-            self._record.tensors.clear()
+        with self._lock:
+            if self._record is not None:
+                self._record.release()
+                self._record.tensors.clear()
+        self._torch_backend.forget_statistics()
         self._begin_capture()
 
     @guarded("modules")

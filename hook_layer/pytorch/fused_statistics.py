@@ -24,8 +24,12 @@ logger = logging.getLogger("stepwatch")
 _BLOCK: Final = 1024  # elements; more of them would not fit into a multiprocessor's registers
 _WARPS: Final = 4
 _MOST_PIECES: Final = 1024  # of all tensors together, and one more for each
-_MAX_TABLES: Final = 512  # of some 16 KiB on a device
+_FEW: Final = 256  # tensors: 512 tables of 5,000 would take up 122 MB
+_MAX_TABLES: Final = 512  # of few tensors, of some 16 KiB on a device
+_MAX_LARGE_TABLES: Final = 16
 _TYPES: Final = frozenset({torch.float32, torch.float16, torch.bfloat16})
+_OF_DEVICES: Final = "CUDA error", "HIP error"
+"""What errors say that any other way of using the device would have met, too."""
 
 
 class _Fusion:
@@ -56,9 +60,12 @@ def fused_partials(
         return _launched(tensors, stream)
     except torch.cuda.OutOfMemoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it lacks to compile: there is another way
+    except Exception as error:
+        if any(text in str(error) for text in _OF_DEVICES):
+            raise
+        # Whatever it lacks to compile: there is another way.
         _Fusion.is_broken = True
-        logger.info(
+        logger.warning(
             "statistics take longer than they could: Triton does not work here (%s: %.200s)",
             type(error).__name__,
             error,
@@ -79,14 +86,14 @@ def _launched(tensors: Sequence[Tensor], stream: torch.cuda.Stream) -> tuple[Ten
     away = tuple((tensor.data_ptr() - address) // item for tensor in tensors)
     is_current = device.index == torch.cuda.current_device()
     with nullcontext() if is_current else torch.cuda.device(device):
-        pieces, num_pieces = _table(device, stream.cuda_stream, sizes, away)
+        table = _table if len(tensors) <= _FEW else _large_table
+        pieces, num_pieces = table(device, stream.cuda_stream, sizes, away)
         results = torch.empty((len(pieces), 10), dtype=torch.float64, device=device)
         kernel[(len(pieces),)](first, pieces, results, BLOCK=_BLOCK, num_warps=_WARPS)
     return results, num_pieces
 
 
-@lru_cache(maxsize=_MAX_TABLES)
-def _table(
+def _new_table(
     device: torch.device, _stream: int, sizes: tuple[int, ...], away: tuple[int, ...]
 ) -> tuple[Tensor, list[int]]:
     """Return pieces of tensors on the device; training repeats itself, mostly at equal addresses.
@@ -107,6 +114,10 @@ def _table(
     table = np.stack([np.array(away, np.int64)[owners] + offsets, lengths], axis=1)
     with torch.inference_mode(mode=False):
         return torch.from_numpy(table).pin_memory().to(device, non_blocking=True), num_pieces
+
+
+_table = lru_cache(maxsize=_MAX_TABLES)(_new_table)
+_large_table = lru_cache(maxsize=_MAX_LARGE_TABLES)(_new_table)
 
 
 @cache

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, Final
 
@@ -27,24 +27,25 @@ def new_buffer(shape: torch.Size, dtype: torch.dtype, *, pinned: bool) -> Tensor
         return torch.empty(shape, dtype=dtype, pin_memory=pinned, device="cpu")
 
 
-@contextmanager
-def not_disturbing_recordings() -> Iterator[None]:
+class not_disturbing_recordings:  # noqa: N801 - as `contextlib.suppress`
     """Let this thread use CUDA without making fail what it or another one records.
 
     While a thread records a graph, in the mode that is the default, CUDA takes it for an error of
-    the recording if any thread waits for an event, or allocates memory, unless that thread says
-    that it knows.
+    the recording if any thread waits for an event, or allocates memory, or gives memory back,
+    unless that thread says that it knows.
     """
-    exchange = _exchange_of_modes()
-    if exchange is None:
-        yield
-        return
-    mode = ctypes.c_int(_RELAXED)
-    exchange(ctypes.byref(mode))
-    try:
-        yield
-    finally:
-        exchange(ctypes.byref(mode))  # it holds what was there before
+
+    __slots__ = ("_exchange", "_mode")
+
+    def __enter__(self) -> None:
+        self._exchange = _exchange_of_modes()
+        if self._exchange is not None:
+            self._mode = ctypes.c_int(_RELAXED)
+            self._exchange(ctypes.byref(self._mode))
+
+    def __exit__(self, *_: object) -> None:
+        if self._exchange is not None:
+            self._exchange(ctypes.byref(self._mode))  # it holds what was there before
 
 
 @cache
@@ -59,7 +60,8 @@ def _exchange_of_modes() -> Callable[..., int] | None:
         function = "cudaThreadExchangeStreamCaptureMode"
     for name in names:
         try:
-            found: Callable[..., int] = getattr(ctypes.CDLL(name), function)
+            # Not CDLL: it would hand the interpreter to other threads, and wait to get it back.
+            found: Callable[..., int] = getattr(ctypes.PyDLL(name), function)
         except (OSError, AttributeError):
             continue
         return found
@@ -77,15 +79,43 @@ class HostCopy:
     __slots__ = ("_event", "buffer")
 
     def __init__(self, value: Tensor, buffer: Tensor | None = None) -> None:
+        self._event: Any = None
         is_cuda = value.is_cuda
         if buffer is None:
             buffer = new_buffer(value.shape, value.dtype, pinned=is_cuda)
         self.buffer = buffer.copy_(value, non_blocking=is_cuda)
-        self._event: Any = None
         if is_cuda:
             # One that does not block would keep a core busy that a data loader may need.
             self._event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             self._event.record(torch.cuda.current_stream(value.device))
+
+    def __del__(self) -> None:
+        # torch asks CUDA for leave to use pinned memory again, and ends the process if CUDA
+        # answers with an error, as it always does once a device failed.
+        if self._event is None:
+            return
+        with not_disturbing_recordings():
+            try:
+                self._event.query()
+            except Exception:  # noqa: BLE001 - whatever it says
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.buffer))
+            del self._event, self.buffer
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the buffer is pinned."""
+        return self._event is not None
+
+    def has_arrived(self) -> bool:
+        """Tell whether the copy is there, without waiting for it.
+
+        Raises:
+            RuntimeError: The device failed.
+        """
+        if self._event is None:
+            return True
+        with not_disturbing_recordings():
+            return bool(self._event.query())
 
     def wait(self) -> None:
         """Wait until the copy is there; another thread may be recording a CUDA graph meanwhile."""
@@ -98,3 +128,8 @@ class HostCopy:
         self.wait()
         array: NDArray[Any] = self.buffer.numpy()
         return array
+
+    def taken(self) -> Tensor:
+        """Return the buffer, for another copy; this one has arrived, and is not used any more."""
+        self._event = None
+        return self.buffer

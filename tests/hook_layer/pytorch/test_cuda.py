@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +23,11 @@ from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
 from hook_layer.pytorch import fused_statistics  # noqa: E402
+from hook_layer.pytorch.capture import BufferPool, TorchBackend  # noqa: E402
 from hook_layer.pytorch.device_statistics import (  # noqa: E402
     ROW,
     DeviceBatches,
+    _warn_of_loss,
     device_statistics,
 )
 from hook_layer.pytorch.host_copy import HostCopy  # noqa: E402
@@ -265,6 +270,127 @@ def test_who_waits_for_a_copy_does_not_disturb_what_another_thread_records() -> 
     torch.cuda.synchronize()
     assert y.tolist() == [2.0] * 4
     assert copy.array()[0] == 1
+
+
+@contextmanager
+def recorded(action: Callable[[], object], **options: Any) -> Iterator[None]:
+    """Record a graph meanwhile, during which another thread does something; it must do so well."""
+    x, graph, errors = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph(), []
+
+    def act() -> None:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - for the test to see
+            errors.append(error)
+
+    with torch.cuda.graph(graph, **options):
+        thread = threading.Thread(target=act)
+        thread.start()
+        thread.join()
+        y = x * 2
+    yield
+    graph.replay()
+    torch.cuda.synchronize()
+    assert not errors
+    assert y.tolist() == [2.0] * 4
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["statistics", "values"])
+def test_steps_are_saved_while_another_thread_records_a_graph(
+    trial: WrittenTrial, raw: bool
+) -> None:
+    hook = make_hook(trial, raw=raw)
+    training = Training(hook)
+    training.step(0)
+    own = [torch.ones(1000 * size, device="cuda") for size in range(1, 200)]
+
+    def save() -> None:
+        for tensor in own:  # of new sizes, for which there are no buffers yet
+            hook.save_tensor(f"own_{len(tensor)}", tensor)
+        hook.close()
+
+    with recorded(save):
+        assert not hook.report().errors, hook.report()
+    assert {"Net_fc.weight", "own_1000", "own_199000"} <= trial.names(0)
+
+
+def test_a_writer_that_gets_no_statistics_off_the_device_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    batches, stream = DeviceBatches(), torch.cuda.Stream()
+    ones = torch.ones(4, device="cuda")
+    with torch.cuda.stream(stream):
+        batch, row, _ = batches.add([ones])
+    _warn_of_loss.cache_clear()
+    with recorded(batch.rows, stream=stream):
+        assert np.isnan(batch.rows()[row]).all()
+    assert caplog.text.count("statistics are lost") == 1
+
+
+def test_passes_for_an_adversary_leave_nothing_on_the_device(trial: WrittenTrial) -> None:
+    """Ours is a generator; while its adversary is trained, its steps begin anew."""
+    hook = make_hook(trial)
+    ours, adversary = (nn.Linear(64, 64, device="cuda") for _ in range(2))
+    hook.register_module(ours)
+    hook.follow_optimizers()
+    optimizers = [torch.optim.SGD(net.parameters(), lr=0.01) for net in (ours, adversary)]
+    adversary(ours(torch.ones(8, 64, device="cuda"))).mean().backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    held = []
+    for _ in range(30):
+        optimizers[1].zero_grad(set_to_none=False)
+        adversary(ours(torch.ones(8, 64, device="cuda")).detach()).mean().backward()
+        optimizers[1].step()
+        held.append(torch.cuda.memory_allocated())
+    hook.close()
+    assert held[-1] <= held[5]
+
+
+def test_who_drops_a_value_does_not_wait_for_the_device() -> None:
+    backend = TorchBackend(BufferPool(1 << 24))
+    value = torch.ones(1 << 20, device="cuda")
+    backend.snapshot(value).release()  # pinned memory is made, and goes back
+    torch.cuda.synchronize()
+    torch.cuda._sleep(1_000_000_000)  # about half a second
+    dropped = backend.snapshot(value)
+    copied = torch.cuda.Event()
+    copied.record()
+    dropped.release()
+    assert not copied.query()
+    later = backend.snapshot(value.fill_(2))
+    assert (later.array() == 2).all()
+
+
+FAILING = """
+import sys, torch
+from torch import nn
+import hook_layer.pytorch as smd
+hook = smd.Hook(
+    sys.argv[1],
+    save_config=smd.SaveConfig(save_interval=1),
+    include_collections=["weights", "gradients"],
+    reduction_config=smd.ReductionConfig(save_raw_tensor=True),
+)
+net = nn.Sequential(nn.Embedding(5000, 16), nn.Flatten(), nn.Linear(64, 1)).cuda()
+hook.register_module(net)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(8):
+    words = torch.randint(5000, (8, 4), device="cuda") + (5000 if step == 7 else 0)
+    optimizer.zero_grad()
+    loss = net(words).mean()
+    loss.backward()
+    optimizer.step()
+print(loss.item())
+"""
+
+
+def test_a_device_that_failed_ends_the_process_as_without_a_hook(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FAILING, str(tmp_path / "trial")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "device-side assert" in done.stderr
+    assert "terminate called" not in done.stderr
 
 
 def test_statistics_of_several_streams_are_sent_behind_what_computes_them() -> None:
