@@ -11,15 +11,10 @@ import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
 from rule_runtime.evaluation.loss_owners import loss_owners
+from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
 from rule_runtime.numerics.repeated_rows import is_repeated
-from rule_runtime.numerics.telling_columns import (
-    are_masked,
-    are_next,
-    are_seen,
-    as_columns,
-    as_targets,
-    columns_of_all,
-)
+from rule_runtime.numerics.telling_columns import Told, as_columns, as_targets, columns_of_all
+from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
@@ -34,7 +29,6 @@ _OF_LAYERS: Final = r"_input_[0-9]+$"
 _TABLE: Final = 2
 _SERIES: Final = 3
 _MAX_PAIRS: Final = 8
-_MAX_COLUMNS: Final = 64
 _OF_FUNCTIONS: Final = ("Loss_output_0", LossKind.LOOKS_LIKE_CLASSES)
 _SAME: Final = ("size", "min", "max", "mean", "l2")
 
@@ -46,7 +40,7 @@ class ToldTargets(NamedTuple):
         at: Row of the input among `step.tensors(regex=(MODEL_INPUT,))`.
         columns: The first column that tells each target.
         targets: Name of the targets.
-        num_rows: Rows that show it.
+        num_rows: Rows that show it, of several targets of that with the fewest.
     """
 
     at: int
@@ -60,38 +54,37 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
 
     Args:
         step: The step.
-        memory: `columns`: of at most 8 pairs of an input and targets at most 64 columns that told
-            them, and in how many rows; `rows`, a number that stands for the latest rows of each.
+        memory: `told_by`: of at most 8 pairs of an input and targets what `joined` keeps of each;
+            `rows`, a number that stands for the latest rows of each.
         rows: How many rows must show it.
 
     Returns:
         Whether any values could be looked at, and the first targets that are told.
     """
-    known: dict[str, list[Any]] = memory.setdefault("columns", {})
+    known: dict[str, Kept] = memory.setdefault("told_by", {})
     latest: dict[str, int] = memory.setdefault("rows", {})
     inputs = step.tensors(regex=(MODEL_INPUT,))
     is_judged, found = False, None
     for at, of_targets in _pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
         key = f"{worker}/{name}/{of_targets}"
-        kept, num_rows = known.get(key, (None, 0))
-        if (kept is not None and not all(kept)) or (kept is None and len(known) >= _MAX_PAIRS):
+        kept = known.get(key)
+        if kept == [] or (kept is None and len(known) >= _MAX_PAIRS):
             continue  # no column is left that could
         values = step.values((name,), worker).get(name)
         if values is None:
             continue  # labels are saved far more often
-        told = _telling(values, step.values((of_targets,), worker).get(of_targets))
+        told = _telling(values, step.values((of_targets,), worker).get(of_targets), kept)
         if told is None:
             continue
-        columns, shown = told
-        if len(columns) > 1 and _narrowest(step, worker, len(values)) < _in_row(step, of_targets):
+        if len(told) > 1 and _narrowest(step, worker, len(values)) < _in_row(step, of_targets):
             continue  # what is to be rebuilt behind a bottleneck
-        if shown and not is_repeated(values, latest, key):
-            kept, num_rows = _joined(kept, columns), num_rows + shown
-            known[key] = [kept, num_rows]
+        if any(one is not None for one in told) and not is_repeated(values, latest, key):
+            kept = known[key] = joined(kept, told)
         is_judged = True
-        if kept and all(kept) and num_rows >= rows and found is None:
-            found = ToldTargets(at, [columns[0] for columns in kept], of_targets, num_rows)
+        columns, num_rows = told_columns(kept, rows)
+        if columns and found is None:
+            found = ToldTargets(at, columns, of_targets, num_rows)
     return is_judged, found
 
 
@@ -185,18 +178,10 @@ def _in_row(step: StepView, name: str) -> int:
     return math.prod((shape or ())[1:])
 
 
-def _joined(kept: list[list[int]] | None, columns: list[list[int]]) -> list[list[int]]:
-    """Return the columns of each target that told it before, and do now."""
-    if kept is None or len(kept) != len(columns):
-        most = max(_MAX_COLUMNS // len(columns), 1)
-        return [of_target[:most] for of_target in columns]
-    return [sorted({*a} & {*b}) for a, b in zip(kept, columns, strict=True)]
-
-
 def _telling(
-    values: npt.NDArray[Any], targets: npt.NDArray[Any] | None
-) -> tuple[list[list[int]], int] | None:
-    """Return which columns tell each target, and how many rows show it; None if none could."""
+    values: npt.NDArray[Any], targets: npt.NDArray[Any] | None, kept: Kept | None
+) -> list[Told | None] | None:
+    """Return what tells each target, of what is kept of those before; None if nothing could."""
     if targets is None or not values.ndim or not targets.ndim:
         return None
     if values.ndim == targets.ndim == _SERIES and values.shape[:2] == targets.shape[:2]:
@@ -206,5 +191,6 @@ def _telling(
     columns = None if numbers is None else as_columns(values, len(numbers))
     if columns is None or numbers is None:
         return None
+    known = known_columns(kept, columns.shape[1])
     # Of binary images one element may tell two classes nearly: a 1 from a 0.
-    return columns_of_all(columns, numbers, may_err=values.ndim == _TABLE)
+    return columns_of_all(columns, numbers, known=known, may_err=values.ndim == _TABLE)

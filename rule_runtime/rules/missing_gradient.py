@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.called_layers import are_cut_off, count_later
 from rule_runtime.evaluation.initial_weights import as_initialised
-from rule_runtime.evaluation.linear_layers import MODULE_IO, may_be
+from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
@@ -46,19 +47,20 @@ class MissingGradient(Rule):
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and `gradient/<its name>`. It fires for one that had none, or only
-        zeros, at `patience` saved steps in a row. A gradient of zeros is never on purpose; none at
-        all counts only for weights that do not change in a single bit (minimum, maximum, mean, l1
-        and l2), for others are trained in a phase that was not saved; and only where at least
-        `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
-        worker's collections file names the gradients that are to come, a weight that is not among
-        them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
-        initialise it (uniform, up to both ends of that distribution) and does not change: what was
-        never trained was frozen too early. A weight that had a gradient before, and has none now,
-        is left out, too: it was frozen when it was good enough. And if that of the layer that is
-        called first is among them and has none, it counts however few there are: what is cut off
-        from the loss is cut off from its beginning on, while layers that are not used come later.
-        So do weights of a later layer that is called, if none of them has a gradient and one is as
-        PyTorch or Keras initialise it.
+        zeros, at `patience` saved steps in a row. A gradient of zeros counts, unless it is of the
+        layers that are called last, down to their biases, as of an adversary whose loss is
+        multiplied by 0 at first; none at all counts only for weights that do not change in a single
+        bit (minimum, maximum, mean, l1 and l2), for others are trained in a phase that was not
+        saved; and only where at least `absent_percent` of the worker's weights have none, for a few
+        may be frozen. Where the worker's collections file names the gradients that are to come, a
+        weight that is not among them is frozen on purpose, and left out, unless it looks exactly as
+        PyTorch or Keras initialise it (uniform, up to both ends of that distribution) and does not
+        change: what was never trained was frozen too early. A weight that had a gradient before,
+        and has none now, is left out, too: it was frozen when it was good enough. And if that of
+        the layer that is called first is among them and has none, it counts however few there are:
+        what is cut off from the loss is cut off from its beginning on, while layers that are not
+        used come later. So do weights of a later layer that is called ahead of others with
+        gradients, if none of them has one, and one of them is as PyTorch or Keras initialise it.
         Where the file does not, whoever freezes most of a model names it in `ignore_regex`. Of more
         than 2,048 weights, of all workers together, as many are followed.
 
@@ -75,7 +77,9 @@ class MissingGradient(Rule):
         Models of which a part is frozen on purpose by no_grad() or detach() alone, while its
         weights still ask for gradients; or most of which is frozen, as in transfer learning, where
         the files do not say so; experts that are rarely chosen; random features, and copies of a
-        network that are brought up to date after more saved steps than `patience`.
+        network that are brought up to date after more saved steps than `patience`; a part that is
+        trained no more, while `zero_grad(set_to_none=False)` makes zeros of its gradients between
+        the forward and the backward pass.
 
     Source:
         Stepwatch.
@@ -151,13 +155,9 @@ class MissingGradient(Rule):
         """Tell of each weight whether it has no gradient, or one of zero, though it should."""
         # A gradient without finite elements is there all the same: NaN is no zero.
         pairs = list(zip(weights.names, weights.workers, strict=True))
-        sizes = dict(
-            zip(
-                zip(gradients.names, gradients.workers, strict=True),
-                gradients.column("l2"),
-                strict=True,
-            )
-        )
+        of_gradients = zip(gradients.names, gradients.workers, strict=True)
+        size = np.where(count_later(step, gradients), np.nan, gradients.column("l2"))
+        sizes = dict(zip(of_gradients, size, strict=True))
         found = [sizes.get((f"gradient/{name}", worker)) for name, worker in pairs]
         none = np.array([size is None for size in found], dtype=bool)
         declares = declared(step, "gradients")
@@ -172,7 +172,7 @@ class MissingGradient(Rule):
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
             is_known = worker in declares and (absent & own).any()
             if few and is_known:
-                absent &= ~own | _cut_off(step, weights, absent & own, own)
+                absent &= ~own | are_cut_off(step, weights, absent & own, own)
             elif few:
                 absent &= ~own
         bad: npt.NDArray[np.bool_] = ((absent | never_trained) & ~excused) | zero
@@ -220,36 +220,3 @@ def _moved(
     known = rows.known(keys)
     now = zip(keys.tolist(), prints.tolist(), strict=True)
     return np.array([known.get(key, (mark, 0))[0] != mark for key, mark in now], dtype=bool)
-
-
-def _cut_off(
-    step: StepView,
-    weights: TensorRows,
-    absent: npt.NDArray[np.bool_],
-    judged: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """Tell which weights [R] are cut off, where few lack their gradients.
-
-    All that do, if the first layer that is called is among them; else those of layers that are
-    called, of which no weight has a gradient, and one looks as it was initialised.
-
-    Args:
-        step: The step.
-        weights: The weights [R].
-        absent: Which of them lack their gradients [R].
-        judged: Which of them, of one worker, should have one [R].
-    """
-    owned: dict[tuple[str, str], list[int]] = {}
-    for at in np.flatnonzero(judged):
-        for module in may_be(weights.names[at].rpartition(".")[0]):
-            owned.setdefault((module, weights.workers[at]), []).append(int(at))
-    called = step.tensors(regex=(r"_output_0$",))
-    pairs = zip(called.names, called.workers, strict=True)
-    layers = [owned.get((name.removesuffix("_output_0"), worker), []) for name, worker in pairs]
-    layers = [rows for rows in layers if rows]
-    if layers and absent[layers[0]].all():
-        return np.ones(len(weights), np.bool_)
-    found, untouched = np.zeros(len(weights), np.bool_), as_initialised(weights)
-    for rows in layers:
-        found[rows] |= absent[rows].all() and untouched[rows].any()
-    return found

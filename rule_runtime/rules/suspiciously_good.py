@@ -107,16 +107,23 @@ class SuspiciouslyGood(ValidationRule):
         them, by columns that part each class from the others by a gap wider than either side or by
         a number of its own, or by a column of as many values as there are classes that in 50 rows
         or more of a step is right in 90 % of the rows that are not of the most frequent class
-        (Goodman and Kruskal's lambda). Of several targets each must be told, of more than 32 in a
-        row as many that lie evenly, and half of them must vary; by inputs of twice as many columns
-        or more, and where no layer is given fewer numbers than there are targets, for others may be
-        what is to be rebuilt. It fires if the same columns do so in batches of `rows` rows or more
-        together, of classes those not counted that are the first of theirs.
+        (Goodman and Kruskal's lambda). It fires if the same columns do so, those of each class that
+        is parted, in all batches in which the target varies, of `rows` rows or more together; of
+        columns that told classes together four fifths of the classes must still differ. Of
+        classes, the first row of each does not count, and of the most frequent one not more than 4
+        for each row of the others that does: where one row in a hundred is positive, many columns
+        are set in the only one of a batch. No row of a batch counts whose targets turn less than 4
+        times from rising to falling or back, or that lies class by class: from one row to the next
+        of a series, any column that counts tells how many are left. Rows with a number that is not
+        finite are left out, or the columns with one if those are most of the rows. Of several
+        targets half must be told in so many rows, and none refuted, of more than 32 in a row as
+        many that lie evenly; by inputs of twice as many columns or more, and where no layer is
+        given fewer numbers than there are targets, for others may be what is to be rebuilt.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
         patience: Passes of validation in a row, or saved steps with XGBoost.
-        rows: Rows in which a column must tell the target.
+        rows: Rows that must show that a column tells the target.
 
     What to try:
         Train without the most important column; split by time or by group; look for duplicates.

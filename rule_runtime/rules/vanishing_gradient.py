@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.called_layers import count_later
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
@@ -51,7 +52,9 @@ class VanishingGradient(Rule):
         With a `max_share` below 1 a mean(|g|) must also be smaller than that share of the largest
         one of its worker at the step: a model whose loss is next to zero has small gradients
         everywhere, and nothing has vanished on its way. Where all of them are exactly zero they
-        count if a loss was saved that is not. With a `patience` above 1 it fires at the last of as
+        count if a loss was saved that is not. Those of the layers that are called last do not count
+        if they are zero down to the biases: their loss is multiplied by 0, as an adversary's at
+        first. With a `patience` above 1 it fires at the last of as
         many saved steps in a row of one tensor; of more than 2,048 tensors, of all workers
         together, as many are followed.
 
@@ -97,6 +100,8 @@ class VanishingGradient(Rule):
         vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
             vanished &= ~cancelled_biases(rows, abs_mean, least=self.threshold)
+            if self.max_share < 1:
+                vanished &= ~count_later(step, rows)
         elif self.patience == 1:
             return Passed()
         streaks = self._streaks(rows, vanished, memory)

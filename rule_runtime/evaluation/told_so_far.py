@@ -1,0 +1,99 @@
+"""Which columns have told targets in all batches so far, in a form that a checkpoint can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypedDict
+
+from rule_runtime.numerics.telling_columns import TOGETHER, Told
+
+__all__ = ["Kept", "KeptTarget", "joined", "known_columns", "told_columns"]
+
+_MAX_COLUMNS: Final = 512
+_MAX_CLASSES: Final = 32
+
+
+class KeptTarget(TypedDict):
+    """What told one target in all batches in which it varied.
+
+    Attributes:
+        columns: The columns, as of `Told`.
+        rows: How many rows showed it.
+    """
+
+    columns: dict[str, list[int]]
+    rows: int
+
+
+Kept = list[KeptTarget | None]
+"""For each target what is kept, None if no row showed anything yet; empty if one is not told."""
+
+
+def known_columns(kept: Kept | None, num_columns: int) -> list[list[int] | None] | None:
+    """Return the only columns that may still tell each target together.
+
+    Args:
+        kept: What is kept of the targets.
+        num_columns: How many columns the input has now.
+    """
+    if kept is None:
+        return None
+    known = [None if one is None else one["columns"].get(TOGETHER) for one in kept]
+    return [of and [at for at in of if at < num_columns] for of in known]
+
+
+def joined(kept: Kept | None, told: Sequence[Told | None]) -> Kept:
+    """Return what is kept behind a further batch: at most 512 columns, of at most 32 classes.
+
+    Args:
+        kept: What was kept before it; None at the first.
+        told: What tells each target in it.
+    """
+    if kept is not None and len(kept) != len(told):
+        kept = None  # other targets than before
+    most = max(_MAX_COLUMNS // len(told), 1)
+    before = kept or [None] * len(told)
+    found = [_joined(one, now, most) for one, now in zip(before, told, strict=True)]
+    is_refuted = any(one is not None and not all(one["columns"].values()) for one in found)
+    return [] if is_refuted else found
+
+
+def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int]:
+    """Return the first columns that tell each target, and in how many rows; none if too few do.
+
+    Of several targets, half must be told in so many rows, and none be refuted.
+
+    Args:
+        kept: What is kept of the targets.
+        rows: How many rows must show it.
+    """
+    told = [one for one in kept or () if one is not None and one["rows"] >= rows]
+    if not told or 2 * len(told) < len(kept or ()):
+        return [], 0
+    columns = [at for one in told for at in _first(one["columns"])]
+    return columns, min(one["rows"] for one in told)
+
+
+def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget | None:
+    """Return what is kept of a target behind a further batch, of at most so many columns."""
+    if now is None:
+        return one
+    if one is None:
+        if not now.num_rows and all(now.columns.values()):
+            return None  # it may be chance, but is not refuted
+        one = {"columns": {}, "rows": 0}
+    before, after = one["columns"], now.columns
+    keys = (before.keys() | after.keys()) - {TOGETHER} or {TOGETHER}
+    of_class = max(most // len(keys), 1)
+    columns = {}
+    for key in sorted(keys, key=lambda key: (key not in before, key))[: min(most, _MAX_CLASSES)]:
+        old, new = before.get(key, before.get(TOGETHER)), after.get(key, after.get(TOGETHER))
+        both = (old or new or []) if old is None or new is None else sorted({*old} & {*new})
+        columns[key] = both[:of_class]
+    return {"columns": columns, "rows": one["rows"] + now.num_rows}
+
+
+def _first(columns: dict[str, list[int]]) -> list[int]:
+    """Return the first column that parts all classes, else the first for each of them."""
+    common = set.intersection(*map(set, columns.values()))
+    return [min(common)] if common else sorted({at[0] for at in columns.values()})
