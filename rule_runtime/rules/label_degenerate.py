@@ -82,11 +82,12 @@ class LabelDegenerate(Rule):
         an equation is to vanish); real numbers that are all -1, 0 or 1, or anything between if the
         loss has no name, `Loss_input_1`, unless 5 % or more differ from them in other modes: for
         true and made up a script may put in 1 and 0. What a loss of the script's own, whose name
-        does not end with Loss, gets as `..._input_1` need not be targets: it is left alone unless
-        5 % or more differ from it in other modes. Targets of several numbers a row, of which values
-        are saved, are one label as well if all rows, 32 or more, are equal in two saved steps.
-        Labels with NaN or infinite elements count with the finite ones. Of more than 32 tensors 32
-        are judged.
+        does not end with Loss, gets as `..._input_1` need not be targets: it is left alone unless 5
+        % or more differ from it in other modes. Targets of several numbers a row, of which values
+        are saved, are one label as well if all rows, 32 or more, are equal in two saved steps;
+        5,000 rows (ten times `samples`) if all their numbers lie between 0 and 1, for of classes
+        one may be rare. Labels with NaN or infinite elements count with the finite ones. Of more
+        than 32 tensors 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -176,7 +177,10 @@ class LabelDegenerate(Rule):
                 count[at] = seen[key][2]
         alike = constant_rows(step, rows, memory)
         for at, num in alike.items():
-            count[at] = count[at] if besides[at].is_own else num
+            # Between 0 and 1 they may be classes, of which another one is rare.
+            needed = self.samples * _RARE if low[at] >= 0 and high[at] <= 1 else 0
+            if num >= needed and not besides[at].is_own:
+                count[at] = num
         if np.isnan(count).all():
             return Passed()
         at = worst(rows, count, largest=True)

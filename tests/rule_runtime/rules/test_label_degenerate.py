@@ -249,6 +249,12 @@ def test_rows_of_several_numbers_that_are_all_the_same_row() -> None:
     assert not fires(outcomes_of(*[np.arange(64.0)] * 3, name=name))
 
 
+def test_of_classes_that_are_rows_one_may_be_rare() -> None:
+    negatives = np.tile([1.0, 0.0], (64, 1))
+    outcomes = outcomes_of(*[negatives] * 80, name="CrossEntropyLoss_input_1")
+    assert fires(outcomes) == [78, 79]  # 79 * 64 = 5,056 rows
+
+
 def test_targets_of_a_loss_of_ones_own_are_judged_where_validation_has_others() -> None:
     def outcomes(of_validation: float) -> list[Outcome]:
         trial = TrialBuilder()
