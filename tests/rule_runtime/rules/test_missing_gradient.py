@@ -9,6 +9,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.missing_gradient import MissingGradient
+from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors
 from tests.rule_runtime.rules.runs import found_at, with_maxima
@@ -220,3 +221,40 @@ def test_a_later_layer_that_is_called_and_looks_as_initialised(
         trial.step(step, tensors)
     _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in NAMES))
     assert bool(found_at(MissingGradient(), trial)) is fires
+
+
+def run_of_parts(names: tuple[str, ...], gradients: dict[str, float | None]) -> TrialBuilder:
+    """Return a run of layers as initialised, called in order, with biases; None is no gradient."""
+    trial = TrialBuilder()
+    weight = INITIAL["torch's linear layer"]
+    for step in range(12):
+        tensors: dict[str, Any] = {}
+        for name in names:
+            tensors |= {f"Net_{name}.weight": weight, f"{name}_output_0": np.ones(3)}
+            size = gradients.get(name, 1.0)
+            if size is not None:
+                tensors[f"gradient/Net_{name}.weight"] = np.full(3, size)
+                tensors[f"gradient/Net_{name}.bias"] = np.full(3, size)
+        trial.step(step, tensors)
+    _declare(trial, tuple(f"gradient/Net_{name}.weight" for name in names))
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("zeros", "fires"), [(("d", "e"), False), (("e",), False), (("c", "d"), True), (("a",), True)]
+)
+def test_a_part_whose_loss_does_not_count_yet(zeros: tuple[str, ...], fires: bool) -> None:
+    trial = run_of_parts(NAMES, dict.fromkeys(zeros, 0.0))
+    assert bool(found_at(MissingGradient(), trial)) is fires
+    assert bool(found_at(VanishingGradient(max_share=1e-6), trial)) is fires
+    assert found_at(VanishingGradient(), trial)  # as the original's
+
+
+@pytest.mark.parametrize(("without", "fires"), [("e", False), ("c", True)])
+def test_a_head_that_is_called_last_may_be_trained_later(without: str, fires: bool) -> None:
+    trial = run_of_parts(NAMES, {without: None})
+    assert bool(found_at(MissingGradient(), trial)) is fires
+
+
+def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
+    assert found_at(MissingGradient(), run_of_parts(("x", "b", "c", "my_x"), {"x": None}))
