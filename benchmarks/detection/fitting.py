@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["FITTING"]
 
-_NOT_LEARNING: Final = ("PlateauedLoss", "LossNotDecreasing")
+_NOT_LEARNING: Final = ("PlateauedLoss", "LossNotDecreasing", "WorseThanGuessing")
 _NOT_FINITE: Final = ("NonFinite", "ExplodingTensor")
 _DIVERGING: Final = (*_NOT_FINITE, "LossSpike", "LossDiverging", "GradientNormExplosion")
 
@@ -23,7 +23,6 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         "OscillatingLoss",
         "DeadRelu",
         "SaturatedActivation",
-        "WorseThanGuessing",
         *_DIVERGING,
         *_NOT_LEARNING,
     ),
@@ -57,19 +56,20 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "dead_relu": ("DeadRelu", "VanishingGradient", "MissingGradient"),
     "saturated_activation": ("SaturatedActivation", "VanishingGradient", "MissingGradient"),
+    # Large inputs make large gradients: the first steps kill units or make the loss diverge.
     "missing_normalisation": (
         "InputStatistics",
         "CheckInputImages",
         "InitialLossMismatch",
         "SaturatedActivation",
-        "WorseThanGuessing",
+        "DeadRelu",
+        *_DIVERGING,
         *_NOT_LEARNING,
     ),
     # A loss with the wrong sign is driven up, or below zero.
     "wrong_loss": (
         "LossInputMismatch",
         "InitialLossMismatch",
-        "WorseThanGuessing",
         "Confusion",
         *_DIVERGING,
         *_NOT_LEARNING,
@@ -82,7 +82,8 @@ FITTING: Final[Mapping[str, tuple[str, ...]]] = {
         "Confusion",
         *_NOT_LEARNING,
     ),
-    "labels_constant": ("LabelDegenerate", "ClassImbalance"),
+    # One answer is learned at once, and wrong wherever validation has others.
+    "labels_constant": ("LabelDegenerate", "ClassImbalance", "GeneralisationGap"),
     # Where validation is balanced, a model of the frequent class gets worse there.
     "class_imbalance": ("ClassImbalance", "LabelDegenerate", "GeneralisationGap"),
     "frozen_layer": ("MissingGradient", "DeadOptimizer", "UnchangedTensor"),
