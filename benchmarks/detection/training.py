@@ -48,7 +48,10 @@ class Loop:
         scheduler: Called after each step, if there is one.
         clip: Largest norm of all gradients together, if they are clipped.
         predict: From outputs to what is saved as predictions beside the labels, if anything is.
-        is_functional: True if the loss is not registered: then the hook sees that of training only.
+        is_functional: True if the criterion stands for functions: then it is not registered, and
+            the hook sees what they show.
+        is_own_module: True if the criterion is a module of the script's own that is not registered:
+            then the hook considers it, as that of `stepwatch run` does.
     """
 
     model: nn.Module
@@ -61,6 +64,7 @@ class Loop:
     clip: float | None = None
     predict: Callable[[Tensor], Tensor] | None = None
     is_functional: bool = False
+    is_own_module: bool = False
 
 
 def fit(
@@ -206,6 +210,8 @@ def _hook(run: Run, loop: Loop) -> Hook:
     torch.set_num_threads(1)
     hook = Hook.create_from_json_file(hook_configuration(run, loop.save_interval))
     hook.register_module(loop.model)
-    if not loop.is_functional:
+    if loop.is_own_module:
+        hook.consider_loss(loop.criterion)
+    elif not loop.is_functional:
         hook.register_loss(loop.criterion)
     return hook

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["MAX_PAIRS", "Phase", "finished_phases", "loss_side"]
+__all__ = ["MAX_PAIRS", "Phase", "finished_phases", "is_share_of_errors", "loss_side"]
 
 MAX_PAIRS: Final = 32
 """Validation losses that are followed, tensor x worker; further ones are passed over."""
@@ -31,6 +31,7 @@ _NAMED: Final = re.compile(
 )
 _GROWING: Final = frozenset({"auc", "aucpr", "map", "ndcg", "pre"})
 """Metrics of XGBoost that are better the larger they are; some of its own patterns let them in."""
+_SHARE_OF_ERRORS: Final = re.compile(r"-m?error(@|$)")
 
 _Mean = list[Any]
 """A running mean and how many numbers it is of."""
@@ -126,6 +127,15 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
             found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
     unlike = "is better the larger it is, and no loss"
     return sorted(found), "" if found else why_no_loss(rows, means, unlike)
+
+
+def is_share_of_errors(loss: str) -> bool:
+    """Tell whether a loss of XGBoost counts wrong answers: it moves in jumps, and may stand still.
+
+    Args:
+        loss: Name of the loss, as `train-error`.
+    """
+    return _SHARE_OF_ERRORS.search(loss) is not None
 
 
 def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:

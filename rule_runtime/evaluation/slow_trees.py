@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rule_runtime.evaluation.evaluation_phases import is_share_of_errors
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory
@@ -42,7 +43,9 @@ def slow_trees(step: StepView, memory: Memory, remedy: str) -> Outcome:
     falls = {}
     for (name, worker), at in sorted(training_losses(step, rows, means).items()):
         key, now = f"{worker}/{name}", float(means[at])
-        if not name.startswith(OF_TREES) or (key not in seen and len(seen) >= MAX_SERIES):
+        if not name.startswith(OF_TREES) or is_share_of_errors(name):
+            continue
+        if key not in seen and len(seen) >= MAX_SERIES:
             continue
         begin, start, *middle = seen.setdefault(key, [step.mode_step, now])
         if step.mode_step - begin < _ROUNDS / 2:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import loss_side
+from rule_runtime.evaluation.evaluation_phases import is_share_of_errors, loss_side
 from rule_runtime.evaluation.loss_inputs import NO_VALIDATION_LOSS
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
@@ -31,7 +30,6 @@ _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
 _NUM_PASSES: Final = 8
 _TRAIN_PREFIX: Final = "train-"
-_SHARE_OF_ERRORS: Final = re.compile(r"-m?error(@|$)")
 """Metrics of XGBoost that are whole rows in parts of all: next to 0 after a round or two."""
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
@@ -277,7 +275,7 @@ def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
     of_training = {
         (name, worker): (f"{_TRAIN_PREFIX}{name.partition('-')[2]}", worker)
         for name, worker in losses
-        if "-" in name and not name.startswith(_TRAIN_PREFIX) and not _SHARE_OF_ERRORS.search(name)
+        if "-" in name and not name.startswith(_TRAIN_PREFIX) and not is_share_of_errors(name)
     }
     return {names: beside for names, beside in of_training.items() if beside in losses}
 

@@ -1,7 +1,8 @@
 """Activations of activations, told by the smallest and largest element of what they are made of.
 
-ReLU, tanh and sigmoid never fall: the extremes of their outputs are their values at the extremes of
-their inputs. So what two of them in a row gave is known without looking at any other element.
+ReLU, tanh, sigmoid and softplus never fall: the extremes of their outputs are their values at the
+extremes of their inputs. So what two of them in a row gave is known without looking at any other
+element.
 
 Shape legend: R = tensors.
 """
@@ -33,19 +34,29 @@ def _sigmoid(ends: _Ends) -> _Ends:
     return 0.5 + 0.5 * np.tanh(ends / 2)
 
 
+def _softplus(ends: _Ends) -> _Ends:
+    return np.logaddexp(ends, 0)
+
+
 def _after(second: _Function, first: _Function) -> _Function:
     return lambda ends: second(first(ends))
 
 
 _SQUASHING: Final[tuple[_Function, ...]] = (np.tanh, _sigmoid)
-_ONCE: Final[tuple[_Function, ...]] = (np.positive, _relu, *_SQUASHING)
-_TWICE: Final = tuple(_after(second, first) for second in _SQUASHING for first in _ONCE[1:])
+_FEW: Final[tuple[_Function, ...]] = (np.positive, _relu)
+_ONCE: Final = (*_FEW, *_SQUASHING, _softplus)
+_TWICE: Final = (
+    *(_after(second, first) for second in _SQUASHING for first in (_relu, *_SQUASHING)),
+    *(_after(_softplus, first) for first in (_softplus, _relu)),
+)
 
 
 def activated_twice(
     ends: _Ends, groups: npt.NDArray[np.int64], is_source: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which tensors [R] are tanh or sigmoid of a ReLU, tanh or sigmoid of a source.
+    """Tell which tensors [R] are one activation of another of a source.
+
+    That is tanh or sigmoid of a ReLU, tanh or sigmoid, or softplus of a softplus or ReLU.
 
     Args:
         ends: Smallest and largest element of each tensor [R, 2].
@@ -65,7 +76,7 @@ def squashed(
         groups: A number for each tensor [R]; only those with the same one are compared.
         is_source: Which tensors are sources [R].
     """
-    return _made_by(_SQUASHING, _ONCE[:2], (ends, groups, is_source))
+    return _made_by(_SQUASHING, _FEW, (ends, groups, is_source))
 
 
 def _made_by(

@@ -24,7 +24,11 @@ def _huber(errors: _Errors) -> _Errors:
     return np.where(sizes < 1, errors**2 / 2, sizes - 0.5)
 
 
-_FORMS: Final[tuple[Callable[[_Errors], _Errors], ...]] = (np.square, np.abs, _huber)
+def _log_cosh(errors: _Errors) -> _Errors:
+    return np.logaddexp(errors, -errors) - math.log(2)
+
+
+_FORMS: Final[tuple[Callable[[_Errors], _Errors], ...]] = (np.square, np.abs, _huber, _log_cosh)
 
 
 def best_constant(
@@ -32,8 +36,8 @@ def best_constant(
 ) -> float | None:
     """Return what the best single number for all outputs gives; None if the loss is not known.
 
-    Known are means of squares, of distances and of what HuberLoss and SmoothL1Loss are of by their
-    defaults, half of them, their sums over a row, and roots of mean squares.
+    Known are means of squares, of distances, of what HuberLoss and SmoothL1Loss are of by their
+    defaults and of ln cosh, half of them, their sums over a row, and roots of mean squares.
 
     Args:
         outputs: Outputs [B, ...].

@@ -101,14 +101,14 @@ class DoubleActivation(Rule):
         What goes into an activation layer is suspect if size, minimum, maximum, mean, standard
         deviation and l2 norm equal those of the output of another one, of the collections
         `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass. What
-        functions did is told by extremes, which these activations keep in order: a tensor is
-        suspect if its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or
-        sigmoid of those of a module's output of the same size, and no single one gives nearly that.
-        So is a ReLU's output ahead of the softmax, or its logarithm, at the end of a model. And, in
-        MSELoss, L1Loss, SmoothL1Loss and HuberLoss, an output that is tanh or sigmoid of a
-        module's, or never negative and sometimes 0, if targets lie beyond its range by more than
-        half of their standard deviation, and their mean and 1.25 of these, too. It fires at the
-        `patience`-th saved training step in a row.
+        functions did is told by extremes, which activations keep in order: a tensor is suspect if
+        its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or sigmoid, or
+        softplus of softplus or ReLU, of those of a module's output of the same size, and no single
+        one gives nearly that. So is a ReLU's output ahead of the softmax, or its logarithm, at the
+        end of a model. And, in MSELoss, L1Loss, SmoothL1Loss and HuberLoss, an output that is tanh
+        or sigmoid of a module's, or never negative and sometimes 0, if targets lie beyond its range
+        by more than half of their standard deviation, and their mean and 1.25 of these, too. It
+        fires at the `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.

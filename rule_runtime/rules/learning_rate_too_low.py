@@ -75,8 +75,9 @@ class LearningRateTooLow(Rule):
 
         Boosted trees have no weights. There it fires if each `train-...` loss has fallen by less
         than 0.1 % in 20 rounds or more (2 % where the hyperparameter `eta` was saved and is below
-        0.001), and as fast in the second half of them as in the first (at
-        least 0.8 times): where there is little to learn, the first trees learn it.
+        0.001), and as fast in the second half of them as in the first (at least 0.8 times): where
+        there is little to learn, the first trees learn it. Shares of errors, `train-error`, jump
+        with the first tree however small its step is, and are not judged.
 
     Parameters:
         min_update_ratio: Movement in a step, in parts of the weight's root mean square.

@@ -111,7 +111,7 @@ def train(run: Run) -> float:
         save_interval=5,
         eval_every=30,
         predict=classes,
-        is_functional=True,
+        is_own_module=True,
     )
     valid = [(data.valid_inputs, data.valid_targets)]
     return fit(run, loop, batches_of(data, 64, run.seed), valid, error_rate)

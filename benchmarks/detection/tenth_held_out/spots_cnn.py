@@ -106,7 +106,7 @@ def train(run: Run) -> float:
         steps=250,
         save_interval=5,
         eval_every=25,
-        is_functional=True,
+        is_own_module=True,
     )
     valid = [(data.valid_inputs, data.valid_targets)]
     return fit(run, loop, batches_of(data, 50, run.seed), valid, unexplained)

@@ -27,6 +27,13 @@ def test_what_activations_make_of_the_ends_of_a_source() -> None:
     assert made((tanh[0], 0.8), (-0.5, tanh[1])) == [(False, False)] * 2  # one end is not enough
 
 
+def test_softplus_of_softplus_and_of_relu_are_two_of_one_are_not() -> None:
+    once = np.logaddexp(SOURCE, 0)
+    assert made(tuple(once)) == [(False, False)]
+    assert made(tuple(np.logaddexp(once, 0))) == [(True, False)]
+    assert made((np.log(2), once[1])) == [(True, False)]  # of ReLU
+
+
 def test_only_tensors_of_a_group_are_compared() -> None:
     assert made((np.tanh(-2.0), np.tanh(1.5)), group=1) == [(False, False)]
 

@@ -167,6 +167,17 @@ def test_boosted_trees_learn_if_one_of_their_losses_falls() -> None:
     assert not found_at(LearningRateTooLow(), trial)
 
 
+def test_boosted_trees_with_a_share_of_errors_beside_their_loss_are_found() -> None:
+    """The first tree lowers it however small its step is, and later ones move it in jumps."""
+    trial = TrialBuilder()
+    trial.collections(losses=("^train-",))
+    for step in range(40):
+        errors = 0.42 if step == 0 else 0.36 + 0.01 * (step % 3)
+        losses = {"train-logloss": 0.69 * (1 - 1e-5 * step), "train-error": errors}
+        trial.step(step, {name: np.float64(x) for name, x in losses.items()}, mode=ModeKeys.GLOBAL)
+    assert found_at(LearningRateTooLow(), trial)
+
+
 def test_more_losses_of_boosted_trees_than_can_be_followed_do_not_break_it() -> None:
     for place, is_found in ((20, False), (35, True)):
         trial = TrialBuilder()
