@@ -51,7 +51,7 @@ class Loop:
         is_functional: True if the criterion stands for functions: then it is not registered, and
             the hook sees what they show.
         is_own_module: True if the criterion is a module of the script's own that is not registered:
-            then the hook considers it, as that of `stepwatch run` does.
+            then the hook finds it, as that of `stepwatch run` does.
     """
 
     model: nn.Module
@@ -211,7 +211,7 @@ def _hook(run: Run, loop: Loop) -> Hook:
     hook = Hook.create_from_json_file(hook_configuration(run, loop.save_interval))
     hook.register_module(loop.model)
     if loop.is_own_module:
-        hook.consider_loss(loop.criterion)
+        hook.look_for_losses()
     elif not loop.is_functional:
         hook.register_loss(loop.criterion)
     return hook

@@ -171,14 +171,15 @@ class Hook(OriginalHook, TrainerEvents):
         if self.is_active and loss is not None:
             self._watch_loss(loss)
 
-    def consider_loss(self, module: nn.Module) -> None:
-        """Register a module as a loss once a backward pass starts from what it returned.
+    def look_for_losses(self) -> None:
+        """Register, in the first steps, modules that backward passes start from as losses.
 
-        Args:
-            module: Any module without parameters; others are no losses.
+        They are modules without parameters that are called outside of models and return nothing but
+        numbers, whatever their class is called. In these steps every module that is called is
+        looked at.
         """
-        if self.is_active and module not in self._registered.names:
-            self._criteria.watch(module, self._on_criterion)
+        if self.is_active:
+            self._criteria.look(self._on_call, self._on_criterion)
 
     def register_optimizer(self, optimizer: Optimizer) -> None:
         """Make a step one step of this optimiser, and of all others that are registered.

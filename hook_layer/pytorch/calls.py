@@ -14,14 +14,15 @@ others than those it was made with, `torch._dynamo.config.skip_nnmodule_hook_gua
 when the first module is registered.
 
 Nothing is called in a model that torch.jit traces or torch.export exports: that is no training.
+torch.jit.script would compile the hooks of a module with it; they are set aside while it does.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import cache, wraps
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec
 from weakref import WeakValueDictionary, ref
@@ -38,6 +39,7 @@ __all__ = [
     "ModuleCall",
     "ModuleCallback",
     "optimizer_call",
+    "prepare_scripting",
     "skip_compilation",
     "tensors_in",
     "uncompiled",
@@ -85,6 +87,7 @@ class ModuleCall:
         self._callback = WeakMethod(callback)
         self._on_compile = None if on_compile is None else WeakMethod(on_compile)
         _prepare_compiler()
+        prepare_scripting()
         self._run = uncompiled(self.run)
         _calls[self._key] = self
 
@@ -158,6 +161,36 @@ def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[...,
             method(optimizer, callable(closure))
 
     return uncompiled(call)
+
+
+@cache
+def prepare_scripting() -> None:
+    """Let `torch.jit.script` see no hook of ours in a module, from now on."""
+    original = torch.jit.script
+
+    @wraps(original)
+    def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        with _without_calls(obj):
+            return original(obj, *args, **kwargs)
+
+    torch.jit.script = script
+
+
+@contextmanager
+def _without_calls(obj: Any) -> Iterator[None]:
+    """Take our hooks away from a module and its parts, and put all back where they were."""
+    parts = list(obj.modules()) if isinstance(obj, nn.Module) else []
+    kept = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]  # noqa: SLF001
+    before = [dict(hooks) for hooks in kept]
+    for hooks in kept:
+        for key in [key for key, hook in hooks.items() if isinstance(hook, ModuleCall)]:
+            del hooks[key]
+    try:
+        yield
+    finally:
+        for hooks, all_of_them in zip(kept, before, strict=True):
+            hooks.clear()
+            hooks.update(all_of_them)
 
 
 @cache

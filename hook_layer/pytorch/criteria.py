@@ -1,26 +1,36 @@
 """Modules of a script's own that turn out to be its losses: a backward pass starts from them.
 
-Such a module has no parameters, is no part of a model, and what it is called tells nothing. So its
-calls are kept until a backward pass begins. If that starts from what the module returned, but for a
-constant, or from a sum of such, see `hook_layer.pytorch.loss_graph`, the module is a loss.
+Such a module has no parameters, is no part of a model, and what it is called tells nothing. So in
+the first steps every module that is called is looked at, and the calls that returned nothing but
+numbers are kept until the model is called again. If a backward pass starts from one of these, but
+for a constant, or from a sum of them, see `hook_layer.pytorch.loss_graph`, its module is a loss;
+unless in the same step a pass starts from something else: then the module may be a term beside the
+loss, and would hide it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
 
-from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, tensors_in
+from hook_layer.pytorch.calls import Arguments, ModuleCallback, tensors_in
 from hook_layer.pytorch.loss_graph import terms_of
 from hook_layer.pytorch.modules import is_a_key, is_wrapper
+from hook_layer.weak_method import WeakMethod
 
 __all__ = ["Criteria", "CriterionCall"]
 
-_MOST_MODULES: Final = 16
-_MOST_CALLS: Final = 16
-_MOST_PASSES: Final = 3
-"""Saved backward passes after which a module that none started from is left alone."""
+_MOST_CALLS: Final = 64
+_MOST_STEPS: Final = 2
+"""Training steps in which losses are looked for."""
 
 
 class CriterionCall:
@@ -28,16 +38,21 @@ class CriterionCall:
 
     Attributes:
         module: The module.
-        inputs: Its inputs, with their graphs.
         outputs: The numbers that it returned, detached.
+        is_told: Whether a backward pass has started from it.
     """
-
-    __slots__ = ("inputs", "module", "outputs")
 
     def __init__(self, module: nn.Module, inputs: Any, outputs: list[Tensor]) -> None:
         self.module = module
-        self.inputs = inputs
-        self.outputs = outputs
+        self.is_told = False
+        self.outputs = [value.detach().clone() for value in outputs]  # scripts divide in place
+        self._inputs = inputs
+        self._versions = _versions(inputs)
+
+    @property
+    def inputs(self) -> Any:
+        """What it was called with; nothing if that was overwritten since."""
+        return self._inputs if self._versions == _versions(self._inputs) else ()
 
 
 class _Number(NamedTuple):
@@ -51,58 +66,120 @@ class Criteria:
     """The modules that may be losses, and their calls since the model was called."""
 
     def __init__(self) -> None:
-        self._handles: dict[nn.Module, Any] = {}
+        self._handles: list[Any] = []
+        self._others: WeakSet[nn.Module] = WeakSet()
+        self._begun: set[int] = set()
         self._numbers: list[_Number] = []
-        self._num_passes = 0
+        self._found: dict[nn.Module, None] = {}
+        self._is_mixed = False
+        self._num_steps = 0
 
-    def watch(self, module: nn.Module, callback: ModuleCallback) -> None:
-        """Look whether a module is a loss, unless there are very many.
+    def look(self, begins: Callable[[nn.Module], None], ends: ModuleCallback) -> None:
+        """Look at every module that is called, from now on and for a few steps.
 
         Args:
-            module: The module.
-            callback: Called with its calls, which it is to pass on to `note`; known weakly.
+            begins: Called ahead of a module's forward pass, to pass it on to `begin` unless it is
+                known; its owner is known weakly.
+            ends: Called with its inputs and outputs behind it, to pass them on to `note`; likewise.
         """
-        if len(self._handles) >= _MOST_MODULES or not is_a_key(module) or is_wrapper(module):
+        if not self._handles:
+            ahead, behind = WeakMethod(begins), WeakMethod(ends)
+
+            def on_begin(module: nn.Module, _: Any) -> None:
+                if not torch.compiler.is_compiling():
+                    method = ahead()
+                    if method is not None:
+                        method(module)
+
+            def on_end(module: nn.Module, inputs: Any, keywords: Any, outputs: Any) -> None:
+                if not torch.compiler.is_compiling() and id(module) in self._begun:
+                    method = behind()
+                    if method is not None:
+                        method(module, Arguments((*inputs, *keywords.values())), outputs)
+
+            self._handles = [
+                register_module_forward_pre_hook(on_begin),
+                register_module_forward_hook(on_end, with_kwargs=True),
+            ]
+
+    def begin(self, module: nn.Module) -> None:
+        """Note that a module is called which is neither a loss yet nor part of a watched model."""
+        if (
+            module in self._others
+            or is_wrapper(module)
+            or isinstance(module, torch.jit.ScriptModule)
+        ):
             return
-        if module not in self._handles and next(module.parameters(), None) is None:
-            call = ModuleCall(module, callback)
-            self._handles[module] = module.register_forward_hook(call, with_kwargs=True)
+        if next(module.parameters(), None) is None:
+            self._begun.add(id(module))
+        else:
+            self._others.update(part for part in module.modules() if is_a_key(part))
 
     def note(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        """Keep a call that a backward pass may start from, one of the newest."""
+        """Keep a call that a backward pass may start from, one of the newest.
+
+        Not so if the model was called in it: then it is no loss, but what holds model and loss.
+        """
+        if id(module) not in self._begun:
+            return
+        self._begun.discard(id(module))
         values = tensors_in(outputs)
-        if all(value.numel() == 1 for value in values):
-            # Scripts divide them in place.
-            own = [value.detach().clone() for value in values]
-            call = CriterionCall(module, inputs, own)
-            known = [*self._numbers, *(_Number(value.grad_fn, call) for value in values)]
-            self._numbers = [number for number in known if number.node is not None][-_MOST_CALLS:]
+        nodes = [value.grad_fn for value in values if value.numel() == 1]
+        if len(nodes) == len(values) and any(node is not None for node in nodes):
+            call = CriterionCall(module, inputs, values)
+            known = [*self._numbers, *(_Number(node, call) for node in nodes if node is not None)]
+            self._numbers = known[-_MOST_CALLS:]
+
+    def step_begins(self) -> list[nn.Module]:
+        """Forget the calls of the step before, and return the losses that were found in it."""
+        self.forget()
+        self._num_steps += torch.is_grad_enabled() and bool(self._handles)
+        if self._num_steps > _MOST_STEPS:
+            self.stop()
+        found = [] if self._is_mixed else list(self._found)
+        self._found, self._is_mixed = {}, False
+        return found
 
     def forget(self) -> None:
         """Forget the calls up to now, and let go of their graphs."""
         self._numbers.clear()
+        self._begun.clear()
 
     def stop(self) -> None:
         """Look at no module any more."""
         self.forget()
-        for handle in self._handles.values():
-            handle.remove()
-        self._handles.clear()
+        while self._handles:
+            self._handles.pop().remove()
+        self._others.clear()
 
-    def of_training(self, loss: Tensor, scale: Tensor | None = None) -> list[CriterionCall]:
-        """Return the calls that a backward pass starts from, in their order, and forget all.
+    def of_training(
+        self, loss: Tensor, scale: Tensor | None = None, *, is_other: bool = False
+    ) -> list[CriterionCall] | None:
+        """Return the calls of the modules that a backward pass starts from, in their order.
+
+        Calls from which a pass has started before are left out. None, if it starts from something
+        else.
 
         Args:
             loss: What it starts from, one element.
             scale: By what a gradient scaler has multiplied it.
+            is_other: Whether it is known to start from something else.
         """
-        if not self._handles:
-            return []
-        numbers, self._numbers = self._numbers, []
-        terms = terms_of(loss, numbers, scale)
-        parts = {numbers[at].call: None for at in sorted(term.at for term in terms)}
-        found = [] if any(term.is_partial for term in terms) else list(parts)
-        self._num_passes += 1
-        if found or self._num_passes >= _MOST_PASSES:
-            self.stop()
+        numbers = [] if is_other or self._is_mixed else self._numbers
+        terms = terms_of(loss, numbers, scale) if numbers else []
+        if not terms or any(term.is_partial for term in terms):
+            self._is_mixed = True
+            return None
+        modules = dict.fromkeys(numbers[at].call.module for at in sorted(term.at for term in terms))
+        self._found |= modules
+        calls = dict.fromkeys(number.call for number in numbers if number.call.module in modules)
+        found = [call for call in calls if not call.is_told]
+        for call in found:
+            call.is_told = True
         return found
+
+
+def _versions(inputs: Any) -> list[int]:
+    # Inference tensors do not count what is written to them.
+    known = (tensor for tensor in tensors_in(inputs) if not tensor.is_inference())
+    return [tensor._version for tensor in known]  # noqa: SLF001 - no public way

@@ -121,7 +121,12 @@ class DeviceStatistics:
             with not_disturbing_recordings(), stream:
                 if partials[0].is_cuda and torch.cuda.is_current_stream_capturing():
                     return False  # it would be sent at each replay, and never before
-                self._copy = HostCopy(torch.cat(partials))
+                try:
+                    self._copy = HostCopy(torch.cat(partials))
+                except Exception:
+                    # They are still there: who reads them tries again.
+                    self._is_sent, self._partials = False, partials
+                    raise
             return True
 
     def rows(self) -> list[tuple[float, ...]]:

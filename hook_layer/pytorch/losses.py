@@ -17,6 +17,7 @@ from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.capturing import TorchCapture
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
+from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, StepBounds, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 
@@ -71,7 +72,8 @@ class LossCapture(TorchCapture):
         """Forget the losses of the step before."""
         self._met_loss = False
         self._functional.forget()
-        self._criteria.forget()
+        for loss in self._criteria.step_begins():
+            self._watch_loss(loss)
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -79,9 +81,17 @@ class LossCapture(TorchCapture):
         if self.is_active and not is_recomputing():
             self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
 
-    @guarded("losses")
+    @guarded("criteria")
+    def _on_call(self, module: nn.Module) -> None:
+        # Replicas are of one pass of a model that is not theirs, in a thread of their own.
+        if not self._due or not is_a_key(module) or getattr(module, "_is_replica", False):
+            return
+        if module not in self._registered.names and module not in self._registered.losses:
+            self._criteria.begin(module)
+
+    @guarded("criteria")
     def _on_criterion(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self._due and self._steps.is_training and not is_recomputing() and self._is_newest():
+        if self._steps.is_training and not is_recomputing() and self._is_newest():
             self._criteria.note(module, inputs, outputs)
 
     @guarded("losses")
@@ -124,10 +134,10 @@ class LossCapture(TorchCapture):
         scale = self._scaling.scale_of(loss)
         call = self._functional.of_training(loss, scale)
         is_named = call is not None and call.name != UNNAMED
-        criteria = [] if is_named else self._criteria.of_training(loss, scale)
-        for found in criteria:
-            self._adopt(found)
-        if criteria:
+        criteria = self._criteria.of_training(loss, scale, is_other=is_named)
+        if criteria is not None:
+            for found in criteria:
+                self._capture_criterion(found)
             return
         if call is not None and is_named:
             self._capture_call(call)
@@ -135,13 +145,10 @@ class LossCapture(TorchCapture):
             inputs = () if call is None or is_named else call.inputs
             self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
 
-    def _adopt(self, found: CriterionCall) -> None:
-        """Register the module of a call as a loss, and capture the call."""
-        loss = self._registered.add_loss(found.module)
-        if loss is not None:
-            self._watch_loss(loss)
-        name = self._registered.loss_name(found.module)
-        self._capture_loss(name, found.inputs, found.outputs)
+    def _capture_criterion(self, found: CriterionCall) -> None:
+        """Capture a call of a module that is watched from the next step on."""
+        self._registered.add_loss(found.module)
+        self._capture_named(self._registered.loss_name(found.module), found.inputs, found.outputs)
 
     def _asks_for_inputs(self, *names: str) -> bool:
         """Tell whether anybody wants what a loss of one of these names compares."""

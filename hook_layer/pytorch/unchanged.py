@@ -6,11 +6,12 @@ and one within the `__init__` of another module only tells it of a shape. Layers
 are modules where it computes by torch, are left to Keras's adapter.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
-`torch.nn` that the script makes, and any outside of the model whose class is called `...Loss`; one
-without a module is known from the backward pass, as always. A step is one of the optimisers, if
-any was made ahead of that pass: so several passes of one step, as of two inputs that are compared,
-or of accumulated gradients, are one. The mode is the model's own: TRAIN after `model.train()`, EVAL
-after `model.eval()`. Once training goes on, nothing looks at other modules any more.
+`torch.nn` that the script makes, any outside of the model whose class is called `...Loss`, and what
+`Hook.look_for_losses` finds; one without a module is known from the backward pass, as always. A
+step is one of the optimisers, if any was made ahead of that pass: so several passes of one step, as
+of two inputs that are compared, or of accumulated gradients, are one. The mode is the model's own:
+TRAIN after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at
+other modules any more.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from torch.optim.optimizer import Optimizer
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.modules import is_wrapper
+from hook_layer.pytorch.calls import prepare_scripting
+from hook_layer.pytorch.modules import is_a_key, is_wrapper
 
 __all__ = ["watch_unchanged"]
 
@@ -42,6 +44,8 @@ logger = logging.getLogger("stepwatch")
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 _MAX_PASSES: Final = 2
 """Forward passes of the model in training during which losses are looked for."""
+_MAX_CALLS: Final = 50
+"""Forward passes with gradients in any mode: some models are trained in that of evaluation."""
 
 
 def watch_unchanged(source: HookSource) -> None:
@@ -63,9 +67,10 @@ class _Search:
     def __init__(self, source: HookSource) -> None:
         self._source = source
         self._losses: WeakSet[nn.Module] = WeakSet()
+        self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
-        self._num_passes = 0
+        self._num_passes = self._num_calls = 0
         self._has_passed_over = self._has_met_another = self._has_optimizer = False
         self._handle: Any = None
 
@@ -74,6 +79,7 @@ class _Search:
         self._handle = register_module_forward_pre_hook(self._on_forward)
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
+        prepare_scripting()  # scripts may import the function by its name
         _call_after(_Loss, "__init__", self._on_loss_made)
         _call_after(Optimizer, "__init__", self._on_optimizer_made)
         _call_after(nn.Module, "train", self._on_mode)
@@ -111,7 +117,7 @@ class _Search:
     # What is made of it --------------------------------------------------------------------------
 
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
-        if _is_tracing():
+        if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
         if self._hook is None and torch.is_grad_enabled() and not _is_being_made():
             self._look_for_model(module)
@@ -121,7 +127,8 @@ class _Search:
                 hook.forward_pre_hook(module, inputs)
         if module is self._model():
             self._num_passes += module.training
-            if self._num_passes > _MAX_PASSES:
+            self._num_calls += torch.is_grad_enabled()
+            if self._num_passes > _MAX_PASSES or self._num_calls > _MAX_CALLS:
                 self._end()
         elif self._is_in_model(module):
             return
@@ -134,8 +141,6 @@ class _Search:
                 type(self._model()).__name__,
                 type(module).__name__,
             )
-        elif self._hook is not None and not isinstance(module, torch.jit.ScriptModule):
-            self._hook.consider_loss(module)
 
     def _look_for_model(self, module: nn.Module) -> None:
         if not self._source.is_needed():
@@ -160,6 +165,7 @@ class _Search:
 
     def _watch(self, hook: Hook, model: nn.Module) -> None:
         self._hook, self._model = hook, ref(model)
+        self._parts.update(part for part in model.modules() if is_a_key(part))
         hook.register_module(model)
         if self._has_optimizer:
             hook.follow_optimizers()
@@ -169,6 +175,8 @@ class _Search:
                 hook.register_loss(loss)
         if is_wrapper(model):
             self._end()  # the graph shall not have us in it
+        else:
+            hook.look_for_losses()
 
     def _is_another(self, module: nn.Module) -> bool:
         """Tell whether another model is trained, for the first time that one is seen."""
@@ -189,8 +197,7 @@ class _Search:
             self._hook.set_mode(mode)
 
     def _is_in_model(self, module: nn.Module) -> bool:
-        model = self._model()
-        return model is not None and any(part is module for part in model.modules())
+        return module in self._parts
 
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
         try:

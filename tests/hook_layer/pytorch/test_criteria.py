@@ -45,10 +45,7 @@ class Loop:
         self.hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), **options)
         self.net = nn.Linear(3, 1)
         self.hook.register_module(self.net)
-
-    def consider(self, *modules: nn.Module) -> None:
-        for module in modules:
-            self.hook.consider_loss(module)
+        self.hook.look_for_losses()
 
     def step(self, loss: Callable[[torch.Tensor], torch.Tensor]) -> float:
         value = loss(self.net(X))
@@ -60,7 +57,6 @@ def test_a_module_that_backward_starts_from_is_a_loss_from_the_first_step(
     trial: WrittenTrial,
 ) -> None:
     loop, criterion, shift = Loop(trial), Surprise(), Shift()
-    loop.consider(criterion, shift)
     losses = [loop.step(lambda out: criterion(shift(out), Y)) for _ in range(2)]
     loop.hook.set_mode(smd.modes.EVAL)
     with torch.no_grad():
@@ -71,6 +67,7 @@ def test_a_module_that_backward_starts_from_is_a_loss_from_the_first_step(
     assert trial.collections().collections["losses"].tensor_names == tuple(OWN)
     assert not hook_errors(loop)
     assert not shift._forward_hooks
+    assert not module_hooks()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +85,6 @@ def test_only_a_constant_may_stand_between(
     trial: WrittenTrial, change: Callable[[torch.Tensor], torch.Tensor], names: set[str]
 ) -> None:
     loop, criterion = Loop(trial), Surprise()
-    loop.consider(criterion)
     losses = []
 
     def loss(outputs: torch.Tensor) -> torch.Tensor:
@@ -105,7 +101,6 @@ def test_only_a_constant_may_stand_between(
 
 def test_of_a_sum_both_are_losses(trial: WrittenTrial) -> None:
     loop, first, second = Loop(trial), Surprise(), Surprise()
-    loop.consider(first, second)
     for _ in range(2):
         loop.step(lambda out: first(out, Y) + 0.5 * second(out, -Y))
     loop.hook.close()
@@ -115,7 +110,6 @@ def test_of_a_sum_both_are_losses(trial: WrittenTrial) -> None:
 
 def test_calls_of_one_module_have_the_numbers_of_later_steps(trial: WrittenTrial) -> None:
     loop, criterion = Loop(trial), Surprise()
-    loop.consider(criterion)
     for _ in range(2):
         loop.step(lambda out: criterion(out, Y) + criterion(out, 100 + Y))
     loop.hook.close()
@@ -131,7 +125,6 @@ def test_of_several_numbers_all_are_saved(trial: WrittenTrial) -> None:
             return {"near": near, "far": super().forward(outputs, targets + 100)}
 
     loop, criterion = Loop(trial), Parts()
-    loop.consider(criterion)
     for _ in range(2):
         loop.step(lambda out: sum(criterion(out, Y).values()))
     loop.hook.close()
@@ -146,7 +139,6 @@ def test_what_returns_more_than_numbers_is_no_loss(trial: WrittenTrial) -> None:
             return super().forward(outputs, targets), outputs.exp()
 
     loop, criterion = Loop(trial), Both()
-    loop.consider(criterion)
     loop.step(lambda out: criterion(out, Y)[0])
     loop.hook.close()
     assert trial.names(0) == {"Loss_output_0"}
@@ -155,7 +147,6 @@ def test_what_returns_more_than_numbers_is_no_loss(trial: WrittenTrial) -> None:
 def test_a_compiled_module_is_no_mistake(trial: WrittenTrial) -> None:
     loop = Loop(trial)
     criterion = torch.compile(Surprise(), backend="eager")
-    loop.consider(criterion)
     loop.step(lambda out: criterion(out, Y))
     loop.hook.close()
     assert trial.names(0) == {"Loss_output_0"}
@@ -168,7 +159,6 @@ def test_functions_of_torch_come_first(trial: WrittenTrial) -> None:
             return F.mse_loss(outputs, Y)
 
     loop, criterion = Loop(trial), Wrapped()
-    loop.consider(criterion)
     for _ in range(4):
         loop.step(criterion)
     loop.hook.close()
@@ -177,21 +167,21 @@ def test_functions_of_torch_come_first(trial: WrittenTrial) -> None:
 
 def test_a_module_with_parameters_is_no_loss(trial: WrittenTrial) -> None:
     loop, criterion = Loop(trial), Learned()
-    loop.consider(criterion)
     loop.step(lambda out: criterion(out, Y))
     loop.hook.close()
     assert trial.names(0) == {"Loss_output_0"}
 
 
-def test_what_no_backward_pass_starts_from_is_left_alone(trial: WrittenTrial) -> None:
+def test_only_the_first_two_steps_are_looked_at(trial: WrittenTrial) -> None:
     loop, criterion = Loop(trial), Surprise()
-    loop.consider(criterion)
-    for _ in range(3):
+    for _ in range(2):
         loop.step(lambda out: criterion(out, Y) * 0 + out.square().mean() * out.mean())
-    assert not criterion._forward_hooks
+    assert module_hooks()
     loop.step(lambda out: criterion(out, Y))
+    assert not module_hooks()
     loop.hook.close()
-    assert trial.names(3) == {"Loss_output_0"}
+    assert trial.names(2) == {"Loss_output_0"}
+    assert not criterion._forward_hooks
 
 
 def test_what_a_loss_compares_is_a_loss_input_whatever_it_is_called(trial: WrittenTrial) -> None:
@@ -207,13 +197,141 @@ def test_what_a_loss_compares_is_a_loss_input_whatever_it_is_called(trial: Writt
 
 def test_nothing_is_kept_once_a_step_is_over(trial: WrittenTrial) -> None:
     loop, criterion = Loop(trial), Surprise()
-    loop.consider(criterion)
     kept = weakref.ref(criterion(loop.net(X), Y))
     loop.net(X)
     gc.collect()
     assert kept() is None
     loop.hook.close()
     assert not criterion._forward_hooks
+
+
+def test_a_term_with_a_backward_pass_of_its_own_hides_no_loss(trial: WrittenTrial) -> None:
+    class Penalty(nn.Module):
+        def forward(self, weight: torch.Tensor) -> torch.Tensor:
+            return weight.square().sum()
+
+    loop, penalty = Loop(trial), Penalty()
+    for _ in range(4):
+        F.mse_loss(loop.net(X), Y).backward()
+        (0.1 * penalty(loop.net.weight)).backward()
+    loop.hook.close()
+    assert [trial.names(step) for step in range(4)] == [{"MSELoss_output_0", "Loss_output_0"}] * 4
+    assert not hook_errors(loop)
+
+
+def test_two_criteria_with_a_backward_pass_each_are_both_saved(trial: WrittenTrial) -> None:
+    class Off(nn.Module):
+        def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+            return (outputs - targets).abs().mean()
+
+    loop, surprise, off = Loop(trial), Surprise(), Off()
+    for _ in range(3):
+        outputs = loop.net(X)
+        losses = surprise(outputs, Y), off(outputs, Y)
+        losses[0].backward(retain_graph=True)
+        losses[1].backward()
+    loop.hook.close()
+    assert [trial.names(step) for step in range(3)] == [OWN | {"Off_output_0"}] * 3
+
+
+def test_a_number_to_print_has_its_place_from_the_first_step_on(trial: WrittenTrial) -> None:
+    loop, criterion = Loop(trial), Surprise()
+    for _ in range(2):
+        outputs = loop.net(X)
+        criterion(outputs, Y + 100)
+        criterion(outputs, Y).backward()
+    loop.hook.close()
+    for step in (0, 1):
+        values = trial.values(step)
+        assert values["Surprise_output_1"] < 5 < values["Surprise_output_0"]
+
+
+def test_inputs_that_were_overwritten_since_are_left_out(trial: WrittenTrial) -> None:
+    loop, criterion = Loop(trial, include_collections=["loss_inputs"]), Surprise()
+    loop.hook.get_collection("loss_inputs").include("[Ll]oss_input_[0-9]+$")
+    targets = Y.clone()
+    loss = criterion(loop.net(X), targets)
+    targets.fill_(-99)
+    loss.backward()
+    loop.hook.close()
+    assert trial.names(0) == OWN
+
+
+def test_of_many_calls_in_a_pass_all_are_saved(trial: WrittenTrial) -> None:
+    loop, criterion = Loop(trial), Surprise()
+    for _ in range(2):
+        loop.step(lambda out: sum(criterion(out, Y + at) for at in range(20)) / 20)
+    loop.hook.close()
+    assert [len(trial.names(step)) for step in (0, 1)] == [20, 20]
+
+
+def test_what_calls_the_model_itself_is_no_loss(trial: WrittenTrial) -> None:
+    class Step(nn.Module):
+        def __init__(self, *nets: nn.Module) -> None:
+            super().__init__()
+            self.nets = list(nets)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return (self.nets[0](inputs) - Y).exp().mean()
+
+    loop = Loop(trial)
+    training = Step(loop.net)
+    for _ in range(3):
+        training(X).backward()
+    loop.hook.close()
+    assert [trial.names(step) for step in range(3)] == [{"Loss_output_0"}] * 3
+
+
+def test_a_layer_of_another_model_is_no_loss(trial: WrittenTrial) -> None:
+    loop, critic = Loop(trial), nn.Sequential(nn.Linear(1, 1), nn.Flatten(0))
+    for _ in range(3):
+        loop.step(lambda out: -critic(out[:1]).sum())
+    loop.hook.close()
+    assert [trial.names(step) for step in range(3)] == [{"Loss_output_0"}] * 3
+
+
+def test_nothing_holds_a_module_or_what_it_was_called_with(trial: WrittenTrial) -> None:
+    loop, shifts = Loop(trial), [Shift() for _ in range(20)]
+    kept = [weakref.ref(shift) for shift in shifts]
+    for shift in shifts:
+        shift(X)
+    assert not any(shift._forward_hooks for shift in shifts)
+    del shifts, shift
+    gc.collect()
+    assert not any(each() for each in kept)
+    loop.hook.close()
+    assert not module_hooks()
+
+
+def test_a_module_that_returns_itself_harms_no_loss(trial: WrittenTrial) -> None:
+    class Circle(nn.Module):
+        def forward(self, outputs: torch.Tensor) -> list[Any]:
+            found: list[Any] = [outputs]
+            found.append(found)
+            return found
+
+    loop, circle, criterion = Loop(trial), Circle(), nn.MSELoss()
+    loop.hook.register_loss(criterion)
+    for _ in range(5):
+        loop.step(lambda out: criterion(circle(out)[0], Y))
+    loop.hook.close()
+    assert all(trial.names(step) == {"MSELoss_output_0"} for step in range(5))
+
+
+def test_a_watched_model_and_what_stands_beside_it_can_be_scripted(trial: WrittenTrial) -> None:
+    loop, shift = Loop(trial), Shift()
+    loop.step(lambda out: nn.functional.mse_loss(shift(out), Y))
+    scripted = torch.jit.script(nn.Sequential(loop.net, shift))
+    loop.step(lambda out: nn.functional.mse_loss(shift(out), Y))
+    loop.hook.close()
+    assert torch.equal(scripted(X), loop.net(X) + 1)
+    assert [trial.names(step) for step in (0, 1)] == [{"MSELoss_output_0"}] * 2
+
+
+def module_hooks() -> int:
+    """Return how many hooks torch calls at every module."""
+    known = torch.nn.modules.module
+    return len(known._global_forward_hooks) + len(known._global_forward_pre_hooks)
 
 
 def hook_errors(loop: Loop) -> object:
