@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -22,6 +23,8 @@ __all__ = ["InputStatistics"]
 
 _FLOATS: Final = ("float", "bfloat")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
+_OF_PIECES: Final = ("size", "min", "max", "l2")
+_OF_CALLS: Final = r"_input_[0-9]+$"
 _CLOSE: Final = 1e-6
 _MATRIX: Final = 2
 _OF_LAYERS: Final = frozenset(("weight", "bias", "gamma", "beta"))
@@ -53,7 +56,8 @@ class InputStatistics(Rule):
         lengths and states that begin with zeros are not. Neither are inputs of nothing but 0 and 1
         (unless all are 0), as masks and one-hot rows, nor an input that no layer with a weight of
         two dimensions or more gets as it is (size, minimum, maximum, mean, standard deviation and
-        l2 norm are equal), for then the model scales it by itself; where inputs of layers were not
+        l2 norm are equal; of a layer that is called often, as a recurrent cell, those of all of its
+        calls together), for then the model scales it by itself; where inputs of layers were not
         saved, that is not known. It fires if sqrt(mean^2 + std^2) of the finite elements is more
         than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
         steps in a row. The model is recognised by its parameters, `{model}_...`; `dense0_weight`
@@ -84,9 +88,7 @@ class InputStatistics(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
-        CollectionConfig(
-            "model_inputs", {"include_regex": "_input_[0-9]+$", "save_interval": "10"}
-        ),
+        CollectionConfig("model_inputs", {"include_regex": _OF_CALLS, "save_interval": "10"}),
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),
         LOSS_INPUTS,
@@ -198,6 +200,8 @@ def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     prints = fingerprints([rows.column(column) for column in _COLUMNS]).tolist()
     pairs = list(zip(prints, rows.workers, strict=True))
     taken = {pair for n, pair in zip(names, pairs, strict=True) if has_matrix[n] or n in own}
+    waiting = {at for at, n in enumerate(names) if is_model[n] and pairs[at] not in taken}
+    taken |= {pairs[at] for at in waiting if _is_taken_in_pieces(step, rows, at, has_matrix)}
     knows_layers = {w for n, w in zip(names, rows.workers, strict=True) if not is_model[n]}
     shapes, dtypes = rows.shapes, rows.dtypes
     return np.array(
@@ -210,3 +214,25 @@ def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
         ],
         dtype=bool,
     )
+
+
+def _is_taken_in_pieces(
+    step: StepView, rows: TensorRows, at: int, has_matrix: Mapping[str, bool]
+) -> bool:
+    """Tell whether all calls of one layer together get an input: a step of a series each."""
+    pieces = step.tensors(regex=(_OF_CALLS,))
+    calls: dict[str, list[int]] = {}
+    for piece, (name, worker) in enumerate(zip(pieces.names, pieces.workers, strict=True)):
+        owner = name.rpartition("_input_")[0]
+        if worker == rows.workers[at] and has_matrix.get(owner):
+            calls.setdefault(owner, []).append(piece)
+    size, low, high, norm = (rows.column(name)[at] for name in _OF_PIECES)
+    for of_layer in calls.values():
+        # Beside the input a cell gets its state, of another shape.
+        shapes = [pieces.shapes[piece] for piece in of_layer]
+        same = [piece for piece, shape in zip(of_layer, shapes, strict=True) if shape == shapes[0]]
+        sizes, lows, highs, norms = (pieces.column(name)[same] for name in _OF_PIECES)
+        is_whole = sizes.sum() == size and lows.min() == low and highs.max() == high
+        if is_whole and np.isclose(np.sqrt((norms**2).sum()), norm, rtol=_CLOSE, atol=0.0):
+            return True
+    return False

@@ -24,6 +24,7 @@ def huber(errors: np.ndarray) -> np.ndarray:
         lambda e: (e**2).sum(1).mean(),
         lambda e: np.abs(e).mean(),
         lambda e: huber(e).mean(),
+        lambda e: np.log(np.cosh(e)).mean(),
         lambda e: np.sqrt((e**2).mean()),
     ],
 )

@@ -62,6 +62,24 @@ def test_and_must_be_a_part_of_the_loss(validation: float, fires: bool) -> None:
     assert bool(found_at(GeneralisationGap(), trial)) is fires
 
 
+@pytest.mark.parametrize(
+    ("name", "validation", "training", "fires"),
+    [
+        ("MSELoss", 0.09, 0.0004, True),  # errors of 0.3 and 0.02, of 1.1 at the beginning
+        ("MSELoss", 0.05, 0.0004, False),
+        ("MSELoss", 0.30, 0.1, False),  # not twice the error
+        ("CrossEntropyLoss", 0.09, 0.0004, False),
+        ("L1Loss", 0.09, 0.0004, False),
+    ],
+)
+def test_squares_are_also_compared_by_their_roots(
+    name: str, validation: float, training: float, *, fires: bool
+) -> None:
+    steps = passes([(1.21, 1.2), *[(training, validation)] * 4])
+    renamed = [saved._replace(tensors={f"{name}_output_0": saved.tensors[LOSS]}) for saved in steps]
+    assert bool(found_at(GeneralisationGap(), trial_of(renamed))) is fires
+
+
 @pytest.mark.parametrize(("training", "fires"), [(0.21, False), (0.02, True)])
 def test_a_part_of_a_loss_that_the_others_push_up_is_left_alone(
     training: float, *, fires: bool
@@ -167,6 +185,22 @@ def test_healthy_neighbours_of_learning_by_heart(
     validation: list[float], training: tuple[float, float], noise: float
 ) -> None:
     assert not found_at(GeneralisationGap(), run_of(validation, training, noise))
+
+
+@pytest.mark.parametrize(
+    ("validation", "fires"),
+    [
+        ([0.68, 0.69, 0.69, 0.70, 0.71, 0.73, 0.74, 0.73, 0.75, 0.76], True),
+        ([0.68, 0.76, 0.75, 0.73, 0.74, 0.73, 0.71, 0.72, 0.72, 0.72], False),  # it falls again
+        ([0.68, 0.69, 0.69, 0.69, 0.70, 0.70, 0.70, 0.70, 0.71, 0.71], False),  # hardly
+    ],
+)
+def test_validation_that_rises_on_needs_less_of_training(
+    validation: list[float], *, fires: bool
+) -> None:
+    """Small batches scatter by more than half of what was learned of mixed up targets."""
+    trial = run_of(validation, (0.66, 0.56), 0.06)
+    assert bool(found_at(GeneralisationGap(), trial)) is fires
 
 
 def test_boosted_trees_that_learn_by_heart() -> None:

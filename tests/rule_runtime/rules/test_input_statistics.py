@@ -115,3 +115,18 @@ def test_inputs_of_layers_that_are_numbered_are_none_of_a_model() -> None:
         )
     outcomes = trial.outcomes(InputStatistics())
     assert all(isinstance(outcome, NotEvaluated) for outcome in outcomes)
+
+
+@pytest.mark.parametrize(("scale", "is_found"), [(1.0, True), (1e-3, False)])
+def test_a_series_that_a_cell_gets_step_by_step_is_judged(scale: float, *, is_found: bool) -> None:
+    """Unless the model scales it by itself."""
+    series = 300 * np.random.default_rng(0).normal(0, 1, (16, 12, 2))
+    trial = TrialBuilder()
+    for step in range(4):
+        calls: dict[str, Any] = {}
+        for at in range(12):
+            calls[f"cell.of_input_input_{2 * at}"] = scale * series[:, at]
+            calls[f"cell.of_input_input_{2 * at + 1}"] = np.full((16, 8), at)  # its state
+        weights = {"Net_cell.of_input.weight": np.ones((8, 2))}
+        trial.step(step, {**weights, "Net_input_0": series, **calls})
+    assert bool(found_at(InputStatistics(), trial)) is is_found
