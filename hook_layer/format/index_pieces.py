@@ -62,7 +62,7 @@ def index_pieces(data: bytes) -> IndexPieces | None:
         return None
     block = data.find(_STATISTICS, meta.end())
     end = len(data) - 1 if block < 0 else block
-    own = data.find(_OWN, meta.end(), end)
+    own = data.rfind(_OWN, meta.end(), end)  # it stands near the end
     own = end if own < 0 else own
     content = _content(meta, data[own:end])
     if content is None:
