@@ -103,6 +103,19 @@ def test_the_model_is_the_one_that_is_trained(unhooked: PlainRuns, tmp_path: Pat
     assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
 
 
+def test_what_stands_beside_the_model_is_as_it_was_and_hides_no_loss(
+    unhooked: PlainRuns, tmp_path: Path
+) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    plain = unhooked(["beside_script.py"])
+    watched = run(["-m", "hook_layer", "--config", config, "beside_script.py"])
+    assert watched.stdout == plain.stdout
+    assert "0 replicas are left\n[0, 0] hooks beside the model" in plain.stdout
+    assert "Traceback" not in watched.stderr
+    trial = create_trial(str(tmp_path / "tensors"))
+    assert trial.tensor("MSELoss_output_0").steps() == [0, 1, 2, 3, 4]
+
+
 def test_only_the_first_fold_is_watched(unhooked: PlainRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
     plain = unhooked(["folds_script.py"])
