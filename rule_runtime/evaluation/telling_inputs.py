@@ -7,14 +7,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
 from rule_runtime.evaluation.loss_owners import loss_owners
 from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
-from rule_runtime.numerics.repeated_rows import is_repeated
+from rule_runtime.numerics.repeated_rows import are_new
 from rule_runtime.numerics.telling_columns import Told, as_columns, as_targets, columns_of_all
-from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen
+from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
@@ -26,6 +27,7 @@ _LABELS: Final = "labels"
 _OF_TREES: Final = "input_values"
 _REAL: Final = ("float", "bfloat")
 _OF_LAYERS: Final = r"_input_[0-9]+$"
+_OF_TIMES: Final = "/times"
 _TABLE: Final = 2
 _SERIES: Final = 3
 _MAX_PAIRS: Final = 8
@@ -38,15 +40,33 @@ class ToldTargets(NamedTuple):
 
     Attributes:
         at: Row of the input among `step.tensors(regex=(MODEL_INPUT,))`.
-        columns: The first column that tells each target.
+        columns: The first column that tells each target alone, else all that do together.
         targets: Name of the targets.
         num_rows: Rows that show it, of several targets of that with the fewest.
+        is_together: Whether not each of the columns tells a target alone.
     """
 
     at: int
     columns: list[int]
     targets: str
     num_rows: int
+    is_together: bool
+
+
+class _View(NamedTuple):
+    """Rows of an input, and the targets of each.
+
+    Attributes:
+        key: Which view it is.
+        values: The input [B, ...].
+        targets: The targets [B, ...].
+        in_row: How many rows stand for one of the input as it was.
+    """
+
+    key: str
+    values: npt.NDArray[Any]
+    targets: npt.NDArray[Any]
+    in_row: int
 
 
 def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldTargets | None]:
@@ -54,38 +74,56 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
 
     Args:
         step: The step.
-        memory: `told_by`: of at most 8 pairs of an input and targets what `joined` keeps of each;
-            `rows`, a number that stands for the latest rows of each.
+        memory: `kept`: of at most 8 pairs of an input and targets what `joined` keeps of each;
+            `seen`: numbers that stand for the rows of each that counted.
         rows: How many rows must show it.
 
     Returns:
         Whether any values could be looked at, and the first targets that are told.
     """
-    known: dict[str, Kept] = memory.setdefault("told_by", {})
-    latest: dict[str, int] = memory.setdefault("rows", {})
+    known: dict[str, Kept] = memory.setdefault("kept", {})
+    seen: dict[str, list[int]] = memory.setdefault("seen", {})
     inputs = step.tensors(regex=(MODEL_INPUT,))
     is_judged, found = False, None
+    for at, of_targets, key, view in _looked_at(step, inputs, known):
+        # Only of rows that were told something is remembered that they were there.
+        now = [*seen.get(key, ())]
+        told = _telling(view, known.get(key), now)
+        if told is None:
+            continue
+        num_rows = len(view.values) // view.in_row
+        narrowest = _narrowest(step, inputs.workers[at], num_rows)
+        if len(told) > 1 and narrowest < _in_row(step, of_targets):
+            continue  # what is to be rebuilt behind a bottleneck
+        if any(one is not None for one in told):
+            known[key] = joined(known.get(key), told)
+            seen[key] = now if known[key] else []
+        is_judged = True
+        columns, num_rows, is_together = told_columns(known.get(key), rows)
+        if columns and found is None:
+            found = ToldTargets(at, columns, of_targets, num_rows, is_together)
+    return is_judged, found
+
+
+def _looked_at(
+    step: StepView, inputs: TensorRows, known: dict[str, Kept]
+) -> Iterator[tuple[int, str, str, _View]]:
+    """Yield the row of an input, the name of targets, what their view is called, and the view."""
     for at, of_targets in _pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
-        key = f"{worker}/{name}/{of_targets}"
-        kept = known.get(key)
-        if kept == [] or (kept is None and len(known) >= _MAX_PAIRS):
+        pair = f"{worker}/{name}/{of_targets}"
+        before = [known[key] for key in (pair, pair + _OF_TIMES) if key in known]
+        if before and not any(before):
             continue  # no column is left that could
+        if _is_of_other(step, name, worker, of_targets):
+            continue
         values = step.values((name,), worker).get(name)
         if values is None:
             continue  # labels are saved far more often
-        told = _telling(values, step.values((of_targets,), worker).get(of_targets), kept)
-        if told is None:
-            continue
-        if len(told) > 1 and _narrowest(step, worker, len(values)) < _in_row(step, of_targets):
-            continue  # what is to be rebuilt behind a bottleneck
-        if any(one is not None for one in told) and not is_repeated(values, latest, key):
-            kept = known[key] = joined(kept, told)
-        is_judged = True
-        columns, num_rows = told_columns(kept, rows)
-        if columns and found is None:
-            found = ToldTargets(at, columns, of_targets, num_rows)
-    return is_judged, found
+        for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
+            key = pair + view.key
+            if known.get(key) != [] and (key in known or len(known) < _MAX_PAIRS):
+                yield at, of_targets, key, view
 
 
 def losses_of_texts(step: StepView) -> Iterator[tuple[str, str, bool]]:
@@ -95,7 +133,8 @@ def losses_of_texts(step: StepView) -> Iterator[tuple[str, str, bool]]:
         step: The step.
 
     Yields:
-        `next` and the name of a loss whose targets are an input of a model, one place further on;
+        `next` and the name of a loss whose targets are an input of a model, one place further on,
+        unless there is another text that they may follow from;
         `seen`, the name of a loss of classes, and whether its targets stand in an input, which a
         layer is given as it is: a model that shifts or hides parts of its input itself has no such
         layer. Some places of the input must not be asked, or no layer lose sight of them: a text
@@ -111,7 +150,7 @@ def losses_of_texts(step: StepView) -> Iterator[tuple[str, str, bool]]:
         if values is None or targets is None or targets.dtype.kind not in "iu":
             continue
         loss = of_targets.replace("_input_1", "_output_0")
-        if are_next(values, targets):
+        if are_next(values, targets) and not _has_source(step, inputs, at, (values, targets)):
             yield "next", loss, True
         kind = LossInputs(step).kind(loss, worker)
         if kind is LossKind.CLASSES or (loss, kind) == _OF_FUNCTIONS:
@@ -178,19 +217,80 @@ def _in_row(step: StepView, name: str) -> int:
     return math.prod((shape or ())[1:])
 
 
-def _telling(
-    values: npt.NDArray[Any], targets: npt.NDArray[Any] | None, kept: Kept | None
-) -> list[Told | None] | None:
+def _has_source(
+    step: StepView,
+    inputs: TensorRows,
+    at: int,
+    text: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+) -> bool:
+    """Tell whether a model is given whole numbers beside a text and what is asked of it."""
+    of_losses = loss_owners(step)
+    worker = inputs.workers[at]
+    for other, name in enumerate(inputs.names):
+        is_real = (inputs.dtypes[other] or "").startswith(_REAL)
+        if other == at or is_real or inputs.workers[other] != worker:
+            continue
+        is_of_loss = (name.rpartition("_input_")[0], worker) in of_losses
+        if not is_of_loss and is_source(step.values((name,), worker).get(name), *text):
+            return True
+    return False
+
+
+def _is_of_other(step: StepView, name: str, worker: str, of_targets: str) -> bool:
+    """Tell whether a loss compares what the model with this input did not return.
+
+    What was only scaled, or normalised, has as many numbers as what the model returned.
+    """
+    owner = re.escape(name.rpartition("_input_")[0])
+    compared = re.escape(of_targets.removesuffix("_input_1"))
+    sizes = {}
+    for of, regex in ((owner, f"^{owner}_output_[0-9]+$"), (compared, f"^{compared}_input_0$")):
+        rows = step.tensors(regex=(regex,))
+        pairs = zip(rows.column("size").tolist(), rows.workers, strict=True)
+        sizes[of] = {size for size, of_worker in pairs if of_worker == worker}
+    return bool(sizes[owner] and sizes[compared]) and sizes[owner].isdisjoint(sizes[compared])
+
+
+def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterator[_View]:
+    """Yield rows of an input [B, ...] beside their targets, and those of each time of a series.
+
+    Targets [B, T'] or [B, T', K] are those of the last T' times of a series [B, T, C]: the first
+    ones are a warm-up. Where most of them do not vary in time, they are targets of the series.
+    """
+    if targets is None or not values.ndim or not targets.ndim or _is_target(values, targets):
+        return
+    is_series = values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES)
+    is_series &= len(values) == len(targets)
+    if is_series and 1 < targets.shape[1] <= values.shape[1]:
+        length = targets.shape[1]
+        flat = targets.reshape(len(targets), length, -1)
+        if 2 * (flat[:, 1:] != flat[:, :-1]).any((1, 2)).sum() >= len(flat):
+            timed = values[:, -length:].reshape(-1, values.shape[2])
+            yield _View(_OF_TIMES, timed, flat.reshape(-1, flat.shape[2]), length)
+        if targets.ndim == _SERIES and length == values.shape[1]:
+            return
+    yield _View("", values, targets, 1)
+
+
+def _is_target(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
+    """Tell whether an input is the targets themselves: a model that computes its own loss."""
+    if len(values) != len(targets) or values.dtype.kind not in "biuf":
+        return False
+    if values.size == targets.size:
+        return np.array_equal(values.reshape(-1), targets.reshape(-1))
+    given, asked = as_targets(values), as_targets(targets)
+    return given is not None and asked is not None and np.array_equal(given, asked)
+
+
+def _telling(view: _View, kept: Kept | None, seen: list[int]) -> list[Told | None] | None:
     """Return what tells each target, of what is kept of those before; None if nothing could."""
-    if targets is None or not values.ndim or not targets.ndim:
-        return None
-    if values.ndim == targets.ndim == _SERIES and values.shape[:2] == targets.shape[:2]:
-        values, targets = values.reshape(-1, values.shape[2]), targets.reshape(-1, targets.shape[2])
     # Of the features of trees only the first rows may be saved.
-    numbers = as_targets(targets[: len(values)])
-    columns = None if numbers is None else as_columns(values, len(numbers))
+    numbers = as_targets(view.targets[: len(view.values)])
+    columns = None if numbers is None else as_columns(view.values, len(numbers))
     if columns is None or numbers is None:
         return None
     known = known_columns(kept, columns.shape[1])
-    # Of binary images one element may tell two classes nearly: a 1 from a 0.
-    return columns_of_all(columns, numbers, known=known, may_err=values.ndim == _TABLE)
+    is_new = are_new(columns.reshape(len(columns) // view.in_row, -1), seen).repeat(view.in_row)
+    # Of images and texts many columns tell two classes nearly: one of them may by chance.
+    may_part = view.values.ndim == _TABLE and not view.key
+    return columns_of_all(columns, numbers, known=known, may_part=may_part, is_new=is_new)

@@ -11,6 +11,7 @@ __all__ = ["Kept", "KeptTarget", "joined", "known_columns", "told_columns"]
 
 _MAX_COLUMNS: Final = 512
 _MAX_CLASSES: Final = 32
+_OF_PAIRS: Final = 4
 
 
 class KeptTarget(TypedDict):
@@ -19,10 +20,14 @@ class KeptTarget(TypedDict):
     Attributes:
         columns: The columns, as of `Told`.
         rows: How many rows showed it.
+        alone: Those of the columns that told all of it alone in each batch.
+        is_pair: Whether each batch had two classes.
     """
 
     columns: dict[str, list[int]]
     rows: int
+    alone: list[int]
+    is_pair: bool
 
 
 Kept = list[KeptTarget | None]
@@ -58,20 +63,31 @@ def joined(kept: Kept | None, told: Sequence[Told | None]) -> Kept:
     return [] if is_refuted else found
 
 
-def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int]:
-    """Return the first columns that tell each target, and in how many rows; none if too few do.
+def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
+    """Return columns that tell each target, in how many rows, and if not each of them does alone.
 
-    Of several targets, half must be told in so many rows, and none be refuted.
+    Of several targets, half must be told in so many rows, and none be refuted. Two classes need
+    four times the rows, of all their targets together: a good feature may be right for long.
 
     Args:
         kept: What is kept of the targets.
         rows: How many rows must show it.
+
+    Returns:
+        The first column that tells each target alone, else all that tell it together; none if too
+        few rows show it.
     """
-    told = [one for one in kept or () if one is not None and one["rows"] >= rows]
-    if not told or 2 * len(told) < len(kept or ()):
-        return [], 0
-    columns = [at for one in told for at in _first(one["columns"])]
-    return columns, min(one["rows"] for one in told)
+    all_kept = kept or ()
+    of_pair = rows * max(_OF_PAIRS / max(len(all_kept), 1), 1)
+    enough = [
+        one for one in all_kept if one and one["rows"] >= (of_pair if one["is_pair"] else rows)
+    ]
+    if not enough or 2 * len(enough) < len(all_kept):
+        return [], 0, False
+    columns = [_first(one) for one in enough]
+    is_together = any(len(of) > 1 for of in columns)
+    every = list(dict.fromkeys(at for of in columns for at in of))
+    return every, min(one["rows"] for one in enough), is_together
 
 
 def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget | None:
@@ -81,7 +97,7 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
     if one is None:
         if not now.num_rows and all(now.columns.values()):
             return None  # it may be chance, but is not refuted
-        one = {"columns": {}, "rows": 0}
+        one = {"columns": {}, "rows": 0, "alone": [*now.alone][:most], "is_pair": now.is_pair}
     before, after = one["columns"], now.columns
     keys = (before.keys() | after.keys()) - {TOGETHER} or {TOGETHER}
     of_class = max(most // len(keys), 1)
@@ -90,10 +106,18 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
         old, new = before.get(key, before.get(TOGETHER)), after.get(key, after.get(TOGETHER))
         both = (old or new or []) if old is None or new is None else sorted({*old} & {*new})
         columns[key] = both[:of_class]
-    return {"columns": columns, "rows": one["rows"] + now.num_rows}
+    return {
+        "columns": columns,
+        "rows": one["rows"] + now.num_rows,
+        "alone": sorted({*one["alone"]} & {*now.alone}),
+        "is_pair": one["is_pair"] and now.is_pair,
+    }
 
 
-def _first(columns: dict[str, list[int]]) -> list[int]:
-    """Return the first column that parts all classes, else the first for each of them."""
-    common = set.intersection(*map(set, columns.values()))
-    return [min(common)] if common else sorted({at[0] for at in columns.values()})
+def _first(one: KeptTarget) -> list[int]:
+    """Return the first column that tells a target alone, else all, or one for each class."""
+    columns = one["columns"]
+    alone = sorted({*one["alone"]}.intersection(*columns.values()))
+    if alone or TOGETHER in columns:
+        return alone[:1] or columns[TOGETHER]
+    return sorted({at[0] for at in columns.values()})

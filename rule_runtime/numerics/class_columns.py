@@ -1,48 +1,64 @@
-"""Columns of a batch that tell classes: together, each one, or all but for a few rows."""
+"""Columns of a batch that tell classes: together, or each one by a wide gap."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.numerics.column_blocks import Columns, Flags, blocks, changes, rounding
 
-__all__ = ["TOGETHER", "agreeing_columns", "columns_of_classes", "rows_shown"]
+__all__ = ["PAIR", "TOGETHER", "ClassColumns", "columns_of_classes", "comes_near", "rows_shown"]
 
 TOGETHER: Final = ""
 """Stands for all classes, where columns tell them together."""
+PAIR: Final = 2
+"""So many classes are told by chance, or by a good feature, more easily than others."""
 
-_PAIR: Final = 2
 _MOST_OF_FREQUENT: Final = 4
 _KEPT_APART: Final = 0.8
-_AGREEING: Final = 0.9
 _MOST_CLASSES: Final = 32
-_FEWEST_AGREEING: Final = 50
-_FEWEST_OTHERS: Final = 10
 _FEWEST_OF_CLASS: Final = 4
 _FEWEST_OF_TWO: Final = 8
-_LOOKED_AT: Final = 64
+_FEWEST_COLUMNS: Final = 8
+_NEAR: Final = 0.9
+_BY_CHANCE: Final = 1.2
+_EXACT: Final = 1e-9
 
 
-def rows_shown(classes: npt.NDArray[np.intp], order: npt.NDArray[np.intp]) -> int:
+class ClassColumns(NamedTuple):
+    """Which columns tell classes.
+
+    Attributes:
+        columns: Numbers of columns by the class that they part, as text, or for `TOGETHER`.
+        alone: Those that tell all classes alone.
+    """
+
+    columns: dict[str, npt.NDArray[np.intp]]
+    alone: npt.NDArray[np.intp]
+
+
+def rows_shown(
+    classes: npt.NDArray[np.intp], order: npt.NDArray[np.intp], is_new: Flags | None = None
+) -> int:
     """Return how many rows show that classes are told; none if rows lie class by class.
 
     Args:
         classes: The class of each row in this order, 0 to K - 1 [B].
         order: The order of rows in which those of a class follow each other [B].
+        is_new: Which rows count [B]; None for all.
     """
-    counts = np.bincount(classes)
     of_rows = np.empty_like(classes)
     of_rows[order] = classes
-    if np.count_nonzero(np.diff(of_rows)) < len(counts):
+    if np.count_nonzero(np.diff(of_rows)) <= classes[-1]:
         return 0
+    counts = np.bincount(of_rows if is_new is None else of_rows[is_new], minlength=1)
     most = int(counts.max())
     # The first row of a class shows nothing: whatever it holds could stand for the class.
-    others = len(classes) - most - (len(counts) - 1)
-    return others + min(most - 1, _MOST_OF_FREQUENT * others)
+    others = int(np.maximum(counts - 1, 0).sum()) - max(most - 1, 0)
+    return others + min(max(most - 1, 0), _MOST_OF_FREQUENT * others)
 
 
 def columns_of_classes(
@@ -50,9 +66,10 @@ def columns_of_classes(
     order: npt.NDArray[np.intp],
     classes: npt.NDArray[np.intp],
     *,
-    is_again: bool,
-) -> dict[str, npt.NDArray[np.intp]] | None:
-    """Return which columns tell classes together, or part each of them; None if they do not.
+    is_again: bool = False,
+    may_part: bool = False,
+) -> ClassColumns | None:
+    """Return which columns tell classes together, or part each of them by a gap; none if they lack.
 
     Args:
         columns: The columns [B, C].
@@ -60,16 +77,15 @@ def columns_of_classes(
         classes: The class of each row in this order, 0 to K - 1 [B].
         is_again: Whether they told them before: then four fifths of the classes must differ, and a
             column need not vary.
+        may_part: Whether a gap counts.
 
     Returns:
-        Numbers of columns by the class that they part, as text, or for `TOGETHER`.
+        None if too few rows are of the classes to look for gaps, and no columns tell them together.
     """
     counts = np.bincount(classes)
     starts = np.cumsum(counts) - counts
-    judged = np.flatnonzero((counts >= _FEWEST_OF_CLASS) & (len(classes) - counts >= counts))
-    is_pair = len(counts) == _PAIR and counts.min() >= _FEWEST_OF_TWO
-    if not (is_pair or 2 * len(judged) >= len(counts) > _PAIR) or len(counts) > _MOST_CLASSES:
-        judged = judged[:0]
+    may_part &= columns.shape[1] >= _FEWEST_COLUMNS and len(counts) <= _MOST_CLASSES
+    judged = _judged(counts) if may_part else np.empty(0, np.intp)
     same = np.zeros(columns.shape[1], np.bool_)
     parting = np.zeros((len(judged), columns.shape[1]), np.bool_)
     for at, block in blocks(columns, order):
@@ -78,65 +94,77 @@ def columns_of_classes(
         close = rounding(np.maximum(np.abs(low), np.abs(high)), spread)
         same[at] = (high - low <= close).all(0) & (is_again | (spread > close.max(0)))
         for row, one in enumerate(judged):
-            parting[row, at] = _parting(block, low, high, (int(one), int(counts[one])))
-    first = columns[order[starts]][:, same]
+            parting[row, at] = _parting(low, high, int(one))
+    first = columns[order[starts]][:, same].astype(np.float64)
     num_apart = len(np.unique(first, axis=0)) if same.any() else 0
-    if num_apart >= math.ceil((_KEPT_APART if is_again else 1) * len(counts)):
-        return {TOGETHER: np.flatnonzero(same)}
-    if not len(judged) or not parting.any(1).all():
+    fewest = math.ceil((_KEPT_APART if is_again else 1) * len(counts))
+    if num_apart >= fewest:
+        is_alone = changes(np.sort(first, axis=0))[0].sum(0) + 1 >= fewest
+        return ClassColumns({TOGETHER: np.flatnonzero(same)}, np.flatnonzero(same)[is_alone])
+    if may_part and not len(judged):
         return None
-    return {str(one): np.flatnonzero(parting[row]) for row, one in enumerate(judged)}
+    none = np.empty(0, np.intp)
+    if not parting.any(1).all() or not len(judged):
+        return ClassColumns({TOGETHER: none}, none)
+    parted = {str(one): np.flatnonzero(parting[row]) for row, one in enumerate(judged)}
+    return ClassColumns(parted, np.flatnonzero(parting.all(0)))
 
 
-def _parting(block: Columns, low: Columns, high: Columns, one: tuple[int, int]) -> Flags:
-    """Tell which columns [C] part a class from the others.
-
-    Args:
-        block: The columns [B, C].
-        low: The least number of each class [K, C].
-        high: The greatest number of each class [K, C].
-        one: The class, and its number of rows.
-    """
-    at, count = one
-    rest_low, rest_high = (np.delete(ends, at, axis=0) for ends in (low, high))
-    below, above = rest_low.min(0), rest_high.max(0)
-    gap = np.maximum(low[at] - above, below - high[at])
-    parts: Flags = gap > np.maximum(high[at] - low[at], above - below)
-    is_mark = (low[at] == high[at]) & ~((rest_low == low[at]) | (rest_high == low[at])).any(0)
-    marks = np.flatnonzero(is_mark)
-    parts[marks] |= (block[:, marks] == low[at, marks]).sum(0) == count
-    return parts
-
-
-def agreeing_columns(
-    columns: npt.NDArray[Any], order: npt.NDArray[np.intp], classes: npt.NDArray[np.intp]
-) -> npt.NDArray[np.intp]:
-    """Return which columns are the classes but for a few rows.
+def comes_near(
+    columns: npt.NDArray[Any],
+    order: npt.NDArray[np.intp],
+    classes: npt.NDArray[np.intp],
+    told: npt.NDArray[np.intp],
+) -> bool:
+    """Tell whether a further column is nearly what tells two classes, as in images and texts.
 
     Args:
         columns: The columns [B, C].
         order: The order of rows in which those of a class follow each other [B].
-        classes: The class of each row in this order, 0 to K - 1 [B].
+        classes: The class of each row in this order, 0 or 1 [B].
+        told: The columns that tell the classes.
+
+    Returns:
+        True if one has a correlation with the class, of either sign, of more than 0.9, and of 1.2
+        times the most that so many columns of noise would be expected to have.
     """
-    counts = np.bincount(classes)
-    others = len(classes) - int(counts.max())
-    is_too_few = len(classes) < _FEWEST_AGREEING or others < _FEWEST_OTHERS
-    told: list[int] = []
-    if is_too_few or len(counts) > _MOST_CLASSES:
-        return np.asarray(told, np.intp)
+    num_rows, num_columns = columns.shape
+    by_chance = math.sqrt(2 * math.log(2 * num_columns) / num_rows)
+    limit = max(_NEAR, _BY_CHANCE * by_chance)
+    if limit >= 1:
+        return False
+    is_other = np.ones(num_columns, np.bool_)
+    is_other[told] = False
+    centred = classes - classes.mean()
     for at, block in blocks(columns, order):
-        some = np.sort(block[:: max(len(block) // _LOOKED_AT, 1)], axis=0)
-        for column in np.flatnonzero(changes(some)[0].sum(0) < len(counts)):
-            numbers = block[:, column]
-            by_number = np.argsort(numbers)
-            rises = changes(numbers[by_number][:, None])[0][:, 0]
-            if rises.sum() != len(counts) - 1:
-                continue
-            pairs = np.zeros((len(counts), len(counts)), np.intp)
-            values = np.concatenate([[0], np.cumsum(rises)])
-            np.add.at(pairs, (values, classes[by_number]), 1)
-            is_right = 1 - (len(classes) - pairs.max(1).sum()) / others >= _AGREEING
-            # Each value stands for another class: else one class is told by none.
-            if is_right and len(np.unique(pairs.argmax(1))) == len(counts):
-                told.append(at.start + int(column))
-    return np.asarray(told, np.intp)
+        apart = block - block.mean(0)
+        size = np.sqrt(np.square(apart).sum(0) * np.square(centred).sum())
+        found = np.abs(centred @ apart)
+        # What is the class itself in this batch, but was not in others, is none of those.
+        is_near = (found > limit * size) & (found < (1 - _EXACT) * size)
+        if (is_near & is_other[at]).any():
+            return True
+    return False
+
+
+def _judged(counts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return the classes of so many rows that gaps count; none if these are too few classes."""
+    num_rows = counts.sum()
+    judged = np.flatnonzero((counts >= _FEWEST_OF_CLASS) & (num_rows - counts >= counts))
+    is_pair = len(counts) == PAIR and counts.min() >= _FEWEST_OF_TWO
+    return judged if is_pair or 2 * len(judged) >= len(counts) > PAIR else judged[:0]
+
+
+def _parting(low: Columns, high: Columns, at: int) -> Flags:
+    """Tell which columns [C] part a class from the others by a gap wider than either side.
+
+    Args:
+        low: The least number of each class [K, C].
+        high: The greatest number of each class [K, C].
+        at: The class.
+    """
+    rest_low, rest_high = (np.delete(ends, at, axis=0) for ends in (low, high))
+    below, above = rest_low.min(0), rest_high.max(0)
+    gap = np.maximum(low[at] - above, below - high[at])
+    parts: Flags = gap > np.maximum(high[at] - low[at], above - below)
+    return parts

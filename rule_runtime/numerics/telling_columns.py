@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.numerics.class_columns import (
+    PAIR,
     TOGETHER,
-    agreeing_columns,
     columns_of_classes,
+    comes_near,
     rows_shown,
 )
 from rule_runtime.numerics.column_blocks import Flags, are_usable, blocks, changes
@@ -25,6 +26,7 @@ _TABLE: Final = 2
 _ROUNDED: Final = 0.02
 _MOST_TARGETS: Final = 32
 _MORE_COLUMNS: Final = 2
+_LOOKED_AT: Final = 64
 
 
 class Told(NamedTuple):
@@ -34,10 +36,14 @@ class Told(NamedTuple):
         columns: The columns that tell it `TOGETHER`, or that part a class, by its number as text;
             nothing tells the target where a list is empty.
         num_rows: How many rows show it; 0 if none do.
+        alone: Those of the columns that tell all of it alone.
+        is_pair: Whether there are two classes.
     """
 
     columns: Mapping[str, list[int]]
     num_rows: int
+    alone: Sequence[int] = ()
+    is_pair: bool = False
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -79,9 +85,10 @@ def columns_of_all(
     targets: npt.NDArray[np.float64],
     *,
     known: Sequence[list[int] | None] | None = None,
-    may_err: bool = False,
+    may_part: bool = False,
+    is_new: Flags | None = None,
 ) -> list[Told | None] | None:
-    """Return what tells each target, None for those that are all equal; None if nothing could.
+    """Return what tells each target, None for those that show nothing; None if nothing could.
 
     Of more than 32 targets, as of images, so many are looked at that lie evenly. If inputs have
     less than twice the columns of the targets they may be what is to be rebuilt, as of an
@@ -91,7 +98,8 @@ def columns_of_all(
         columns: Inputs [B, C].
         targets: Targets [B, T], finite.
         known: For each target that is looked at, the only columns that may tell it together.
-        may_err: Whether a single target may be told but for a few rows.
+        may_part: Whether classes may be parted by gaps.
+        is_new: Which rows count [B]; None for all.
     """
     num_targets = targets.shape[1]
     chosen = np.unique(np.linspace(0, num_targets - 1, _MOST_TARGETS).astype(np.intp))
@@ -101,9 +109,8 @@ def columns_of_all(
             return None
     if known is None or len(known) != len(chosen):
         known = [None] * len(chosen)
-    may_err = may_err and num_targets == 1
     return [
-        telling_columns(columns, target, known=of_target, may_err=may_err)
+        telling_columns(columns, target, known=of_target, may_part=may_part, is_new=is_new)
         for target, of_target in zip(targets.T[chosen], known, strict=True)
     ]
 
@@ -113,7 +120,8 @@ def telling_columns(
     targets: npt.NDArray[np.float64],
     *,
     known: list[int] | None = None,
-    may_err: bool = False,
+    may_part: bool = False,
+    is_new: Flags | None = None,
 ) -> Told | None:
     """Return which columns tell the targets, and how many rows show that it is no chance.
 
@@ -121,63 +129,108 @@ def telling_columns(
     wherever the targets rise (but for 2 % of the rows, for rounding); all rows show it. With fewer,
     those that are the same wherever the targets are, if together they differ wherever the targets
     do; rows show it that have the target of another, of the most frequent target at most 4 for each
-    of the others. Failing these, columns that part a class of 4 rows or more (8 where there are
-    two) from all others, by a gap that is wider than either side or by a number that no other row
-    has, if each such class is parted by one, and half of all classes are such. Failing these, too,
-    if they may err, columns of as many values as there are classes by which, of 50 rows or more,
-    90 % of the rows are right that are not of the most frequent class (Goodman and Kruskal's
-    lambda). No row shows anything if, from row to row, targets turn less than 4 times from rising
-    to falling or back, or if rows lie class by class: a column that counts rows tells targets then.
-    Rows with a number that is not finite are left out, or columns with one where that would be most
-    of the rows.
+    of the others. Failing these, if they may, 8 columns or more, of which some part a class of 4
+    rows or more (8 where there are two) from all others by a gap that is wider than either side, if
+    each such class is parted by one, and half of all classes are such. Two classes are told by
+    nothing if a further column comes near. No row shows anything if, from row to row, targets turn
+    less than 4 times from rising to falling or back, or if rows lie class by class: a column that
+    counts rows tells targets then. Rows with a number that is not finite are left out, or columns
+    with one where that would be most of the rows.
 
     Args:
         columns: Inputs [B, C].
         targets: Targets [B], finite.
         known: The only columns that may tell them, as they did before: four fifths of the classes
             must differ now, and a column need not vary.
-        may_err: Whether classes may be told but for a few rows.
+        may_part: Whether classes may be parted by gaps.
+        is_new: Which rows count [B]; None for all.
 
     Returns:
-        None if all targets are equal, or there are less than 8 rows.
+        None if all targets are equal, there are less than 8 rows, or too few of a class for gaps.
     """
     looked: npt.NDArray[Any] = columns if known is None else columns[:, known]
     is_whole = np.all(are_usable(looked), axis=1, keepdims=True)[:, 0]
     if not is_whole.all() and 2 * is_whole.sum() >= len(is_whole):
-        looked, targets = looked[is_whole], targets[is_whole]
+        columns, looked, targets = columns[is_whole], looked[is_whole], targets[is_whole]
+        is_new = None if is_new is None else is_new[is_whole]
     order = np.argsort(targets, kind="stable")
     steps = changes(targets[order][:, None])[0][:, 0]
     num_distinct = int(steps.sum()) + 1
     if num_distinct == 1 or len(targets) < _FEWEST_ROWS:
         return None
-    if 2 * num_distinct > len(targets):
-        ways = np.sign(np.diff(targets))
-        ways = ways[ways != 0]
-        # Of the end of one series and the beginning of the next, too, any column that counts does.
-        num_rows = len(targets) if (ways[1:] != ways[:-1]).sum() >= _FEWEST_TURNS else 0
-        found = {TOGETHER: _following(looked, order, steps)}
-    else:
-        classes = np.concatenate([[0], np.cumsum(steps)])
-        num_rows = rows_shown(classes, order)
-        told = columns_of_classes(looked, order, classes, is_again=known is not None)
-        if told is None and may_err:
-            told = {TOGETHER: agreeing_columns(looked, order, classes)}
-        starts = np.flatnonzero(np.concatenate([[True], steps]))
-        numbers = targets[order][starts].tolist()
-        told = told or {TOGETHER: np.empty(0, np.intp)}
-        found = {at if at == TOGETHER else str(numbers[int(at)]): told[at] for at in told}
     names = np.arange(columns.shape[1]) if known is None else np.asarray(known, np.intp)
-    return Told({key: names[at].tolist() for key, at in found.items()}, num_rows)
+    if 2 * num_distinct <= len(targets):
+        grouped = (order, np.concatenate([[False], steps]))
+        return _of_classes(columns, targets, grouped, known, is_new=is_new, may_part=may_part)
+    ways = np.sign(np.diff(targets))
+    ways = ways[ways != 0]
+    # Of the end of one series and the beginning of the next, too, any column that counts does.
+    is_shown = (ways[1:] != ways[:-1]).sum() >= _FEWEST_TURNS
+    num_rows = len(targets) if is_new is None else int(is_new.sum())
+    following = names[_following(looked, order, steps)].tolist()
+    return Told({TOGETHER: following}, num_rows * int(is_shown), following)
+
+
+def _of_classes(
+    columns: npt.NDArray[Any],
+    targets: npt.NDArray[np.float64],
+    grouped: tuple[npt.NDArray[np.intp], Flags],
+    known: list[int] | None,
+    *,
+    is_new: Flags | None,
+    may_part: bool,
+) -> Told | None:
+    """Return which columns tell classes, as `telling_columns` does.
+
+    Args:
+        columns: Inputs [B, C].
+        targets: Targets [B].
+        grouped: The order of rows in which targets rise, and where the next class begins in it [B].
+        known: The only columns that may tell them.
+        is_new: Which rows count [B]; None for all.
+        may_part: Whether classes may be parted by gaps.
+    """
+    order, begins = grouped
+    classes = np.cumsum(begins, dtype=np.intp)
+    names = np.arange(columns.shape[1]) if known is None else np.asarray(known, np.intp)
+    told = columns_of_classes(
+        columns if known is None else columns[:, known],
+        order,
+        classes,
+        is_again=known is not None,
+        may_part=may_part,
+    )
+    if told is None:
+        return None
+    found = {at: names[of] for at, of in told.columns.items()}
+    is_pair = int(classes[-1]) + 1 == PAIR
+    if is_pair and all(map(len, found.values())):
+        every = np.unique(np.concatenate([*found.values()]))
+        if comes_near(columns, order, classes, every):
+            found = {TOGETHER: names[:0]}
+    begins[0] = True
+    numbers = targets[order][begins].tolist()
+    return Told(
+        {at if at == TOGETHER else str(numbers[int(at)]): of.tolist() for at, of in found.items()},
+        rows_shown(classes, order, is_new),
+        names[told.alone].tolist(),
+        is_pair,
+    )
 
 
 def _following(
     columns: npt.NDArray[Any], order: npt.NDArray[np.intp], steps: Flags
 ) -> npt.NDArray[np.intp]:
     """Return which columns go one way where targets rise [B - 1], and hardly ever stand still."""
-    told = np.zeros(columns.shape[1], np.bool_)
-    for at, block in blocks(columns, order):
+    may_tell = np.zeros(columns.shape[1], np.bool_)
+    for at, block in blocks(columns, order[:: max(len(order) // _LOOKED_AT, 1)]):
+        rises, falls = changes(block)
+        may_tell[at] = ~rises.any(0) | ~falls.any(0)
+    left = np.flatnonzero(may_tell)
+    told = np.zeros(len(left), np.bool_)
+    for at, block in blocks(columns[:, left], order):
         rises, falls = changes(block)
         for with_it, against in ((rises, falls), (falls, rises)):
             differs = (with_it != steps[:, None]).sum(0)
             told[at] |= ~against.any(0) & (differs <= _ROUNDED * len(steps))
-    return np.flatnonzero(told)
+    return left[told]

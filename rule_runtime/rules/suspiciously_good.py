@@ -60,7 +60,7 @@ class SuspiciouslyGood(ValidationRule):
 
     What it detects:
         A validation loss next to zero, measured by the loss at the beginning, that is as small as
-        the training loss; or a column of the inputs that is the target in another form.
+        the training loss; or columns of the inputs that are the target in another form.
 
     Why it matters:
         Where the answer is among the inputs (also because a mask was forgotten), or the same rows
@@ -90,8 +90,9 @@ class SuspiciouslyGood(ValidationRule):
         so many rounds, if all rows are right in each of them.
 
         Where targets are the model's input moved by one place (whole numbers [B, L], as of a
-        language model), the loss of validation is too good below 5 % of that at the beginning: what
-        comes next in a text is not known so well, unless the model sees it. So is that of
+        language model; the end of rows may be negative, as padding) and no other text is an input,
+        as of a translation, the loss of validation is too good below 5 % of that at the beginning:
+        what comes next in a text is not known so well, unless the model sees it. So is that of
         CrossEntropyLoss, NLLLoss or a function, however small the training loss is, if at each of
         32 places or more with a target (it is negative where nothing is asked) the input that a
         layer is given is the target itself: a mask or a shift was forgotten. Half of all that is
@@ -100,39 +101,38 @@ class SuspiciouslyGood(ValidationRule):
         there is no loss of validation, that of training is judged by this.
 
         Where values of what a model gets are saved (`{model}_input_...`, `input_values` of boosted
-        trees), and of targets (`..._input_1` of the loss, or `labels`), the columns of inputs of
-        several columns are compared with targets of a number or class in each row (of series [B, T,
-        C], at each time). Numbers are told by a column that rises, or falls, with them everywhere;
-        classes by columns that are equal in all rows of a class and together differ between all of
-        them, by columns that part each class from the others by a gap wider than either side or by
-        a number of its own, or by a column of as many values as there are classes that in 50 rows
-        or more of a step is right in 90 % of the rows that are not of the most frequent class
-        (Goodman and Kruskal's lambda). It fires if the same columns do so, those of each class that
-        is parted, in all batches in which the target varies, of `rows` rows or more together; of
-        columns that told classes together four fifths of the classes must still differ. Of
-        classes, the first row of each does not count, and of the most frequent one not more than 4
-        for each row of the others that does: where one row in a hundred is positive, many columns
-        are set in the only one of a batch. No row of a batch counts whose targets turn less than 4
-        times from rising to falling or back, or that lies class by class: from one row to the next
-        of a series, any column that counts tells how many are left. Rows with a number that is not
-        finite are left out, or the columns with one if those are most of the rows. Of several
-        targets half must be told in so many rows, and none refuted, of more than 32 in a row as
-        many that lie evenly; by inputs of twice as many columns or more, and where no layer is
-        given fewer numbers than there are targets, for others may be what is to be rebuilt.
+        trees), and of targets (`..._input_1` of the loss, or `labels`), the columns of an input are
+        compared with targets of a number or class in each row; of series [B, T, C], also with those
+        of the last times (targets [B, T'] or [B, T', K] that vary in time). Numbers are told by a
+        column that rises, or falls, with them everywhere; classes by columns that are equal in all
+        rows of a class and together differ between all of them or, of 8 columns or more that are no
+        image, by columns that part each class from the others by a gap wider than either side. Two
+        classes are told by nothing if a further column comes near (a correlation of more than 0.9).
+        It fires if the same columns tell them in all batches in which the target varies, in `rows`
+        different rows or more together, of two classes four times as many: an ordinary feature may
+        be right for long. The first row of each class does not count, and of the most frequent one
+        not more than 4 for each that does of the others; no row does of a batch whose targets turn
+        less than 4 times from rising to falling or back, or that lies class by class, as any column
+        that counts rows would tell them. Of several targets half must be told, and none refuted, by
+        inputs of twice as many columns or more, and where no layer is given fewer numbers than
+        there are targets: they may be what is to be rebuilt. An input that is the targets
+        themselves is left out, and those of a model whose outputs have another size than what the
+        loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
         patience: Passes of validation in a row, or saved steps with XGBoost.
-        rows: Rows that must show that a column tells the target.
+        rows: Different rows that must show that a column tells the target.
 
     What to try:
         Train without the most important column; split by time or by group; look for duplicates.
 
     Known false alarms:
         Tasks without noise that a model can solve exactly, such as a known function, above all one
-        that rises with one of the inputs; language models of texts that are all alike; a state that
-        hardly ever changes from one row to the next, if what it was is an input; texts rebuilt of
-        codes of each place.
+        that rises with one of the inputs, or a series with an exact period; language models of
+        texts that are all alike; a state that hardly ever changes from one row to the next, if what
+        it was is an input; targets that all rows of a group share, as windows of one person, beside
+        columns that they share; texts rebuilt of codes of each place.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -178,6 +178,7 @@ class SuspiciouslyGood(ValidationRule):
         columns = ", ".join(map(str, told.columns[:_SHOWN])) + " ..." * (len(told.columns) > _SHOWN)
         one = "column" if len(told.columns) == 1 else "columns"
         verb = "tells" if len(told.columns) == 1 else "tell"
+        verb = "together tell" if told.is_together else verb
         return IssueFound(
             evidence(
                 step,

@@ -14,7 +14,17 @@ def told(rows: int = 40, **columns: list[int]) -> Told:
 
 
 def all_of(*columns: int, rows: int = 40) -> Told:
-    return Told({TOGETHER: list(columns)}, rows)
+    """Return columns that tell a target, each alone."""
+    return Told({TOGETHER: list(columns)}, rows, columns)
+
+
+def pair(column: int, *, rows: int = 40) -> Told:
+    """Return a column that tells two classes."""
+    return Told({TOGETHER: [column]}, rows, [column], is_pair=True)
+
+
+def together(*columns: int) -> Told:
+    return Told({TOGETHER: list(columns)}, 50)
 
 
 def after(*batches: Sequence[Told | None]) -> Kept | None:
@@ -47,7 +57,39 @@ def after(*batches: Sequence[Told | None]) -> Kept | None:
 def test_columns_must_tell_in_all_batches(
     batches: list[list[Told | None]], found: tuple[list[int], int]
 ) -> None:
-    assert told_columns(after(*batches), 50) == found
+    assert told_columns(after(*batches), 50)[:2] == found
+
+
+@pytest.mark.parametrize(
+    ("batches", "columns", "is_together"),
+    [
+        ([[all_of(2, 3)]], [2], False),
+        ([[together(2, 3)]], [2, 3], True),
+        ([[all_of(2, 3)], [together(2, 3)]], [2, 3], True),  # it tells some of the classes only
+        ([[told(50, of_0=[2], of_1=[3])]], [2, 3], True),
+        ([[all_of(2), all_of(3)]], [2, 3], False),  # a target each
+        ([[all_of(2), all_of(2)]], [2], False),
+    ],
+)
+def test_columns_that_tell_only_together(
+    batches: list[list[Told]], columns: list[int], *, is_together: bool
+) -> None:
+    assert told_columns(after(*batches), 40)[::2] == (columns, is_together)
+
+
+@pytest.mark.parametrize(
+    ("batches", "is_told"),
+    [
+        ([[pair(3, rows=199)]], False),
+        ([[pair(3, rows=100)], [pair(3, rows=100)]], True),
+        ([[pair(3)], [all_of(3, rows=20)]], True),  # there is a third class
+        ([[pair(3, rows=99), pair(4, rows=99)]], False),
+        ([[pair(3, rows=100), pair(4, rows=100)]], True),
+        ([[pair(3, rows=50)] * 9], True),
+    ],
+)
+def test_two_classes_need_more_rows(batches: list[list[Told]], *, is_told: bool) -> None:
+    assert bool(told_columns(after(*batches), 50)[0]) is is_told
 
 
 def test_nothing_is_kept_of_targets_that_are_not_told() -> None:

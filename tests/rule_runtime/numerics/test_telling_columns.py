@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rule_runtime.numerics.telling_columns import (
     TOGETHER,
+    Told,
     as_columns,
     as_targets,
     columns_of_all,
@@ -21,10 +22,15 @@ NUMBERS = RANDOM.lognormal(0, 1, 60)
 CLASSES = np.arange(60.0) % 3
 
 
-def told_of(columns: np.ndarray, targets: np.ndarray, *, may_err: bool = False) -> list[int]:
+def told_of(columns: np.ndarray, targets: np.ndarray) -> list[int]:
     """Return the columns that tell the targets, together or a class of them."""
-    told = telling_columns(columns, targets, may_err=may_err)
+    told = telling_columns(columns, targets, may_part=True)
     return sorted({at for of in told.columns.values() for at in of}) if told else []
+
+
+def shown(told: Told | None) -> tuple[dict[str, list[int]], int] | None:
+    """Return the columns that tell a target, and how many rows show it."""
+    return told and (dict(told.columns), told.num_rows)
 
 
 def rows_of(columns: np.ndarray, targets: np.ndarray) -> int:
@@ -39,7 +45,7 @@ def test_a_column_that_rises_or_falls_with_the_targets(
     form: Callable[[np.ndarray], np.ndarray],
 ) -> None:
     columns = np.column_stack([NOISE, form(NUMBERS)])
-    assert telling_columns(columns, NUMBERS) == ({TOGETHER: [5]}, 60)
+    assert telling_columns(columns, NUMBERS) == Told({TOGETHER: [5]}, 60, [5])
 
 
 @pytest.mark.parametrize("column", [NUMBERS + 0.1 * NOISE[:, 0], np.roll(NUMBERS, 1), 0 * NUMBERS])
@@ -57,7 +63,9 @@ def test_the_step_before_of_a_smooth_series_is_no_leak() -> None:
 def test_columns_that_tell_classes_together() -> None:
     one_hot = np.eye(3)[CLASSES.astype(int)]
     told = telling_columns(np.column_stack([NOISE, one_hot]), CLASSES)
-    assert told == ({TOGETHER: [5, 6, 7]}, 57)  # the first row of each class shows nothing
+    assert told == Told({TOGETHER: [5, 6, 7]}, 57, [])  # the first row of each class shows nothing
+    told = telling_columns(np.column_stack([one_hot, CLASSES]), CLASSES)
+    assert told == Told({TOGETHER: [0, 1, 2, 3]}, 57, [3])
 
 
 def test_a_column_that_tells_some_of_the_classes_only() -> None:
@@ -115,7 +123,7 @@ def test_each_of_several_targets_has_its_columns(
     more: list[np.ndarray], told: list[list[int]]
 ) -> None:
     found = columns_of_all(np.column_stack([NOISE, *more]), TARGETS)
-    assert found == [({TOGETHER: columns}, 60) for columns in told]
+    assert [*map(shown, found or [])] == [({TOGETHER: columns}, 60) for columns in told]
 
 
 def test_inputs_that_are_to_be_rebuilt_tell_nothing() -> None:
@@ -125,7 +133,7 @@ def test_inputs_that_are_to_be_rebuilt_tell_nothing() -> None:
 def test_nothing_is_known_of_targets_that_do_not_vary() -> None:
     columns = np.column_stack([NOISE, TARGETS[:, 0]])
     found = columns_of_all(columns, np.column_stack([TARGETS[:, 0], np.ones(60)]))
-    assert found == [({TOGETHER: [5]}, 60), None]
+    assert found == [Told({TOGETHER: [5]}, 60, [5]), None]
 
 
 @pytest.mark.parametrize("has_leak", [True, False])
@@ -138,54 +146,83 @@ def test_of_an_image_some_elements_are_looked_at(*, has_leak: bool) -> None:
     assert all(told is not None and told.columns[TOGETHER] for told in found) is has_leak
 
 
-@pytest.mark.parametrize(
-    ("num_wrong", "num_rows", "is_told"),
-    [(4, 100, True), (6, 100, False), (0, 49, False)],  # half of the rows are of another class
-)
-def test_a_column_that_is_the_class_but_for_a_few_rows(
-    num_wrong: int, num_rows: int, *, is_told: bool
-) -> None:
-    classes = np.arange(num_rows) % 2
-    wrong = np.where(np.arange(num_rows) < num_wrong, 1 - classes, classes)
-    columns = np.column_stack([np.random.default_rng(0).normal(size=(num_rows, 3)), 5.0 - wrong])
-    numbers = classes.astype(float)
-    assert not told_of(columns[:, :3], numbers, may_err=True)
-    assert told_of(columns, numbers, may_err=True) == ([3] if is_told or not num_wrong else [])
-    assert bool(told_of(columns, numbers)) is not bool(num_wrong)
+@pytest.mark.parametrize(("num_wrong", "is_told"), [(0, True), (1, False), (4, False)])
+def test_a_good_feature_is_not_the_class(num_wrong: int, *, is_told: bool) -> None:
+    classes = np.arange(100) % 2
+    wrong = np.where(np.arange(100) < num_wrong, 1 - classes, classes)
+    columns = np.column_stack([np.random.default_rng(0).normal(size=(100, 9)), 5.0 - wrong])
+    assert told_of(columns, classes * 1.0) == ([9] if is_told else [])
 
 
-def test_a_column_that_misses_a_rare_class_is_not_the_class() -> None:
-    classes = np.array([0.0] * 60 + [1.0] * 60 + [2.0] * 4)
-    column = np.where(classes == 2, 1.0, classes)
-    column[0] = 2.0
-    assert not told_of(np.column_stack([column, column]), classes, may_err=True)
+@pytest.mark.parametrize(("num_wrong", "is_told"), [(1, False), (12, True)])
+def test_what_is_the_class_stands_out(num_wrong: int, *, is_told: bool) -> None:
+    classes = np.arange(100) % 2
+    near = np.where(np.arange(100) < num_wrong, 1 - classes, classes)
+    noise = np.random.default_rng(0).normal(size=(100, 9))
+    columns = np.column_stack([noise, near, classes])
+    assert told_of(columns, classes * 1.0) == ([10] if is_told else [])
+    columns[:, 10] = 20 * classes + noise[:, 0]
+    assert told_of(columns, classes * 1.0) == ([10] if is_told else [])
+
+
+def test_of_few_rows_a_column_comes_near_by_chance() -> None:
+    random = np.random.default_rng(0)
+    columns = (random.random((16, 20_000)) < 0.5) * 1.0
+    assert told_of(columns, columns[:, 7]) == [7]
 
 
 def test_a_column_that_parts_two_classes_by_a_wide_gap() -> None:
     random = np.random.default_rng(0)
     classes = random.integers(0, 2, 64).astype(float)
-    columns = random.normal(size=(64, 5))
+    columns = random.normal(size=(64, 9))
     wide, narrow = columns.copy(), columns.copy()
     wide[:, 3] += 15 * classes
     narrow[:, 3] += 6 * classes
     assert told_of(wide, classes) == [3]
     assert not told_of(narrow, classes)
-    rare = np.repeat([1.0, 0.0], [7, 57])
-    assert not told_of(columns + 20 * rare[:, None], rare)
+    assert not told_of(wide[:, :4], classes)  # of few columns one may lie far apart
+    told = telling_columns(wide, classes)  # as of images
+    assert told is not None
+    assert not told.columns[TOGETHER]
     several = np.stack([classes, random.integers(0, 2, 64)], axis=1)
     wide[:, 1] -= 20 * several[:, 1]
-    found = columns_of_all(wide, several) or []
+    found = columns_of_all(wide, several, may_part=True) or []
     assert [told and next(iter(told.columns.values())) for told in found] == [[3], [1]]
 
 
-def test_columns_with_a_mark_of_each_class() -> None:
+def test_nothing_is_known_of_gaps_where_a_class_is_rare() -> None:
+    columns = np.random.default_rng(0).normal(size=(64, 9))
+    rare = np.repeat([1.0, 0.0], [7, 57])
+    assert telling_columns(columns + 20 * rare[:, None], rare, may_part=True) is None
+    assert telling_columns(columns, rare) is not None  # what is not equal is refuted
+
+
+def test_columns_of_which_each_parts_a_class() -> None:
+    random = np.random.default_rng(0)
+    classes = np.arange(64.0) % 8
+    columns = random.normal(size=(64, 20))
+    columns[np.arange(64), classes.astype(int)] += 20.0
+    told = telling_columns(columns, classes, may_part=True)
+    assert shown(told) == ({f"{at}.0": [at] for at in range(8)}, 56)
+    columns[classes == 5, 5] = random.normal(size=8)
+    assert not told_of(columns, classes)
+
+
+def test_a_mark_in_images_is_no_leak() -> None:
     random = np.random.default_rng(0)
     classes = np.arange(64.0) % 8
     images = random.normal(size=(64, 20))
     images[np.arange(64), classes.astype(int)] = 1.0
-    assert telling_columns(images, classes) == ({f"{at}.0": [at] for at in range(8)}, 56)
-    images[classes == 5, 5] += random.normal(size=8)
     assert not told_of(images, classes)
+
+
+@pytest.mark.parametrize(("classes", "num_rows"), [(CLASSES, 6), (NUMBERS, 9)])
+def test_only_new_rows_count(classes: np.ndarray, num_rows: int) -> None:
+    columns = np.column_stack([NOISE, classes])
+    told = telling_columns(columns, classes, is_new=np.arange(60) < 9)
+    assert shown(told) == ({TOGETHER: [5]}, num_rows)
+    told = telling_columns(columns, classes, is_new=np.zeros(60, np.bool_))
+    assert shown(told) == ({TOGETHER: [5]}, 0)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +233,7 @@ def test_rows_of_the_most_frequent_class_show_little_alone(
 ) -> None:
     classes = np.random.default_rng(0).permutation(np.arange(128) < num_positive).astype(float)
     columns = np.column_stack([np.random.default_rng(0).normal(size=(128, 3)), classes])
-    assert telling_columns(columns, classes) == ({TOGETHER: [3]}, num_rows)
+    assert shown(telling_columns(columns, classes)) == ({TOGETHER: [3]}, num_rows)
 
 
 def test_one_huge_target_does_not_make_all_others_equal() -> None:
@@ -248,5 +285,6 @@ def test_steps_of_a_clock_are_not_taken_for_equal() -> None:
 def test_columns_that_are_known_must_tell_nearly_all_classes_by_themselves() -> None:
     columns = np.column_stack([CLASSES == 1, CLASSES == 2, NOISE[:, 0], np.ones(60)])
     told = telling_columns(columns, CLASSES, known=[0, 1, 3])
-    assert told == ({TOGETHER: [0, 1, 3]}, 57)  # one that does not vary is not refuted
-    assert telling_columns(columns, CLASSES, known=[0, 3]) == ({TOGETHER: []}, 57)
+    assert shown(told) == ({TOGETHER: [0, 1, 3]}, 57)  # one that does not vary is not refuted
+    told = telling_columns(columns, CLASSES, known=[0, 3])
+    assert shown(told) == ({TOGETHER: []}, 57)

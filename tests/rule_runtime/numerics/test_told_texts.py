@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen
+from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 TEXT = np.random.default_rng(0).integers(0, 9, (8, 13))
 
@@ -16,7 +16,14 @@ TEXT = np.random.default_rng(0).integers(0, 9, (8, 13))
         (TEXT[:, :-1].astype(np.int32), np.roll(TEXT[:, :-1], -1, 1), True),
         (TEXT[:, :-1], TEXT[:, :-1], False),
         (TEXT[:, 1:], TEXT[:, :-1], False),
-        (TEXT, TEXT[:, 1:], False),
+        (TEXT, TEXT[:, 1:], True),  # the model is given all, the loss compares all but one
+        (TEXT, TEXT[:, 1:].reshape(-1), True),
+        (TEXT, TEXT[:, :-1], False),
+        (TEXT, TEXT[:, 2:], False),
+        (TEXT, np.where(np.arange(12) < 9, TEXT[:, 1:], -100), True),  # padding
+        (TEXT[:, :-1], np.where(np.arange(12) < 9, TEXT[:, 1:], -100).reshape(-1), True),
+        (TEXT, np.where(np.arange(12) > 5, TEXT[:, 1:], -100), False),  # behind a question
+        (TEXT, np.where(np.arange(12) < 1, TEXT[:, 1:], -100), False),  # too few
         (TEXT[:, :-1] * 1.0, TEXT[:, 1:] * 1.0, False),
         (TEXT[:, :1], TEXT[:, 1:2], False),
         (TEXT * 0, TEXT * 0, False),
@@ -72,3 +79,26 @@ def test_a_part_of_a_text_is_asked(
     values: np.ndarray, targets: np.ndarray, *, is_masked: bool
 ) -> None:
     assert are_masked(values, targets) is is_masked
+
+
+OTHER = np.random.default_rng(1).integers(0, 9, (8, 12))
+
+
+@pytest.mark.parametrize(
+    ("other", "is_found"),
+    [
+        (OTHER, True),
+        (OTHER[:, :5], True),
+        (TEXT[:, :-1], False),
+        (TEXT[:, 1:], False),  # the targets, for a model that computes its loss itself
+        (np.where(OTHER > 4, TEXT[:, 1:], -100), False),
+        ((OTHER > 4) * 1, False),  # a mask
+        (OTHER > 4, False),
+        (np.tile(np.arange(12), (8, 1)), False),  # numbers of places
+        (OTHER[:, 0], False),  # a number of each text, as its length
+        (OTHER[:0], False),
+        (None, True),
+    ],
+)
+def test_a_text_may_follow_from_another(other: np.ndarray | None, *, is_found: bool) -> None:
+    assert is_source(other, TEXT[:, :-1], TEXT[:, 1:].reshape(-1)) is is_found

@@ -288,17 +288,17 @@ def test_the_same_rows_again_show_nothing_new() -> None:
     assert not found_at(SuspiciouslyGood(), again)
 
 
-@pytest.mark.parametrize("num_wrong", [0, 4, 10])
+@pytest.mark.parametrize("num_wrong", [0, 1, 10])
 def test_labels_are_told_where_no_module_has_the_targets(num_wrong: int) -> None:
     random = np.random.default_rng(0)
-    labels = np.arange(64) % 2
-    column = np.where(np.arange(64) < num_wrong, 1 - labels, labels)
+    labels = np.arange(240) % 2
+    column = np.where(np.arange(240) < num_wrong, 1 - labels, labels)
     trial = TrialBuilder()
     tensors = {"Net_layer.weight": np.ones((4, 4)), "Loss_output_0": np.float64(1.0)}
-    inputs = np.column_stack([random.normal(size=(64, 3)), column])
+    inputs = np.column_stack([random.normal(size=(240, 3)), column])
     tensors |= {"Net_input_0": inputs, "labels": labels}
     trial.step(0, tensors, mode=ModeKeys.TRAIN)
-    assert found_at(SuspiciouslyGood(), trial) == ([0] if num_wrong <= 0.1 * 32 else [])
+    assert found_at(SuspiciouslyGood(), trial) == ([] if num_wrong else [0])
 
 
 def test_one_column_alone_is_no_leak() -> None:

@@ -34,15 +34,16 @@ def test_a_word_of_the_only_positive_row_is_no_leak() -> None:
 
 def test_a_rare_class_is_told_once_enough_of_it_were_seen() -> None:
     random = np.random.default_rng(0)
-    positive = [random.permutation(np.arange(64) < 3) for _ in range(8)]
+    positive = [random.permutation(np.arange(64) < 3) for _ in range(24)]
     batches = [(np.column_stack([random.normal(size=(64, 3)), of]), of) for of in positive]
-    assert found_at(SuspiciouslyGood(), of_batches(*batches))[0] == 4  # 2 of 3, and 4 for each
+    # 2 of 3 show it, and 4 for each; of two classes it takes four times 50.
+    assert found_at(SuspiciouslyGood(), of_batches(*batches))[0] == 19
 
 
 def test_columns_that_are_set_in_one_row_do_not_hide_a_leak() -> None:
     random = np.random.default_rng(0)
     batches = []
-    for step in range(4):
+    for step in range(8):
         inputs = np.eye(399)[random.integers(0, 399, 40)]
         labels = random.random(40) < 0.3
         if not step:
@@ -50,8 +51,9 @@ def test_columns_that_are_set_in_one_row_do_not_hide_a_leak() -> None:
             inputs = np.repeat(labels[:, None], 399, axis=1)
         batches.append((np.column_stack([inputs, labels]), labels))
     trial = of_batches(*batches)
-    assert found_at(SuspiciouslyGood(), trial) == [2, 3]
-    found = trial.outcomes(SuspiciouslyGood())[2]
+    at = found_at(SuspiciouslyGood(), trial)[0]
+    assert at == 7  # of two classes it takes four times 50
+    found = trial.outcomes(SuspiciouslyGood())[at]
     assert isinstance(found, IssueFound)
     assert "column 399 tells the target" in found.evidence.sentence
 
@@ -119,3 +121,70 @@ def test_a_batch_without_rows_is_no_error() -> None:
     batches = [(text[:rows, :-1], text[:rows, 1:]) for rows in (8, 0, 8)]
     trial = of_batches(*batches, loss="CrossEntropyLoss")
     assert trial.evaluate(SuspiciouslyGood()).counts.not_evaluated == 3  # there is no validation
+
+
+@pytest.mark.parametrize("form", ["flat", "set", "image"])
+@pytest.mark.parametrize("batch", [32, 64, 128])
+def test_an_element_of_an_image_that_parts_two_digits_is_no_leak(batch: int, form: str) -> None:
+    digits = pytest.importorskip("sklearn.datasets").load_digits(n_class=2)
+    images = (digits.data > 7) * 1.0 if form == "set" else digits.data / 16
+    images = images.reshape(-1, 1, 8, 8) if form == "image" else images
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        parts = [random.choice(len(images), batch, replace=False) for _ in range(4)]
+        pairs = [(images[rows], digits.target[rows]) for rows in parts]
+        assert not found_at(SuspiciouslyGood(), of_batches(*pairs))
+
+
+@pytest.mark.parametrize(("share", "is_found"), [(1.0, True), (0.97, False), (0.95, False)])
+def test_a_feature_that_is_nearly_always_right(share: float, *, is_found: bool) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        batches = []
+        for _ in range(4):
+            labels = random.integers(0, 2, 64)
+            column = np.where(random.random(64) < share, labels, 1 - labels)
+            batches.append((np.column_stack([random.normal(size=(64, 9)), column]), labels))
+        assert bool(found_at(SuspiciouslyGood(), of_batches(*batches))) is is_found
+
+
+@pytest.mark.parametrize("num_sets", [1, 2])
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_the_same_few_rows_again_show_nothing(num_sets: int, *, is_shuffled: bool) -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(12) % 3
+    sets = [(random.random((12, 300)) < 0.3, labels) for _ in range(num_sets)]
+    for inputs, _ in sets:
+        inputs[:, 7] = labels == 1
+        inputs[:, 8] = labels == 2
+    batches = []
+    for step in range(20):
+        inputs, targets = sets[step % num_sets]
+        rows = random.permutation(12) if is_shuffled else np.r_[0:12]
+        batches.append((inputs[rows], targets[rows]))
+    assert not found_at(SuspiciouslyGood(), of_batches(*batches))
+    new = [(np.column_stack([inputs, random.normal(size=12)]), of) for inputs, of in batches]
+    assert found_at(SuspiciouslyGood(), of_batches(*new))
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_batch_with_few_rows_of_a_class_refutes_nothing(at: int) -> None:
+    random = np.random.default_rng(0)
+    batches = []
+    for step in range(12):
+        labels = random.permutation(np.arange(32) < (7 if step == at else 12)) * 1.0
+        told = labels + random.normal(0, 0.01, 32)
+        batches.append((np.column_stack([random.normal(size=(32, 9)), told]), labels))
+    assert found_at(SuspiciouslyGood(), of_batches(*batches))
+
+
+def test_columns_that_tell_only_together() -> None:
+    random = np.random.default_rng(0)
+    classes = random.integers(0, 5, (2, 64))
+    batches = [
+        (np.column_stack([random.normal(size=(64, 3)), np.eye(5)[of]]), of) for of in classes
+    ]
+    trial = of_batches(*batches)
+    found = trial.outcomes(SuspiciouslyGood())[0]
+    assert isinstance(found, IssueFound)
+    assert "columns 3, 4, 5, 6 ... together tell the target Loss_input_1" in found.evidence.sentence
