@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["loss_owners"]
+__all__ = ["input_patterns", "loss_owners"]
 
 
 def loss_owners(step: StepView) -> list[tuple[str, str]]:
@@ -22,3 +24,18 @@ def loss_owners(step: StepView) -> list[tuple[str, str]]:
     pairs = set(zip(losses.names, losses.workers, strict=True))
     named = {(*name.rpartition("_output_")[:2], worker) for name, worker in pairs}
     return sorted((owner, worker) for owner, is_output, worker in named if is_output)
+
+
+def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
+    """Return regular expressions of what the losses of a step compare, one for each name.
+
+    Args:
+        step: The step.
+        number: 0 for what the model says, 1 for the targets.
+    """
+    return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
+
+
+@lru_cache(maxsize=64)
+def _patterns(owners: tuple[str, ...], number: int) -> tuple[str, ...]:
+    return tuple(f"^{re.escape(owner)}_input_{number}$" for owner in owners)

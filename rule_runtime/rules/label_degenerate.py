@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.constant_rows import constant_rows
-from rule_runtime.evaluation.labels_elsewhere import remember_labels, share_elsewhere
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE, LossInputs, LossKind
-from rule_runtime.evaluation.loss_owners import loss_owners
+from rule_runtime.evaluation.labels_elsewhere import (
+    Elsewhere,
+    begin_anew,
+    labels_elsewhere,
+    num_rows,
+    remember,
+)
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE
+from rule_runtime.evaluation.loss_owners import input_patterns
+from rule_runtime.evaluation.loss_targets import Beside, losses_beside
 from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -25,10 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["LabelDegenerate"]
 
 _RARE: Final = 10
-_RARE_EVERYWHERE: Final = 2
+_FEWEST_OF_RARE: Final = 2
 _LEARNED: Final = 0.1
-_TWO: Final = 2
-_CLASSES: Final = ("int", "uint", "bool")
 _NOT_RARE: Final = 0.049
 _NO_CHANCE: Final = 20.0
 _ROUNDS: Final = 5
@@ -36,22 +39,6 @@ _REMEDY: Final = (
     "Look at what the data loader returns as labels: a wrong column, a sorted file that is not "
     "shuffled, a mapping of names to one number."
 )
-
-
-class _Beside(NamedTuple):
-    """What is known of the loss that labels are the targets of."""
-
-    loss: float | None = None
-    num_classes: int = 0
-    is_of_numbers: bool = False
-    is_real: bool = False
-    is_named: bool = True
-    is_own: bool = False
-
-    def may_make_up(self, value: float) -> bool:
-        """Tell whether a script may put this value in the place of data."""
-        is_code = value in (-1, 0, 1) if self.is_named else abs(value) <= 1
-        return self.is_real and is_code
 
 
 class LabelDegenerate(Rule):
@@ -66,28 +53,30 @@ class LabelDegenerate(Rule):
     How it decides:
         At training steps the smallest and the largest element so far are kept for each tensor of
         labels and worker. It fires if they are equal after `samples` rows and `patience` saved
-        steps or more; never again once two values were seen. If the one value is 0 or 1 and nothing
-        tells that there are more than two classes (the scores beside it, `..._input_0`, have no
-        more columns), the other class may be rare: ten times as many rows are needed, unless it has
-        5 % or more of the labels in other modes than training; twice as many suffice if none of 100
-        or more of those is of the other class, for a model that is not even validated by it learns
-        nothing of it. How many of the labels in other modes differ from the one value is known at
-        least, from their mean, standard deviation and extremes: with a share s of 50 labels or
-        more, 20 / s rows are enough, for such a run of rows has a chance of exp(-20). Targets of a
-        loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more than a tenth of
-        its first value: a model learns a constant answer fast, and where it does not the targets
-        are not the answer (contrastive learning with the match in front, adversarial training);
-        unless 5 % or more of them differ from it in other modes, for smoothed labels are a loss
-        that stays. Targets that are all 0 are left alone if the loss is of numbers (the residual of
-        an equation is to vanish); real numbers that are all -1, 0 or 1, or anything between if the
-        loss has no name, `Loss_input_1`, unless 5 % or more differ from them in other modes: for
-        true and made up a script may put in 1 and 0. What a loss of the script's own, whose name
-        does not end with Loss, gets as `..._input_1` need not be targets: it is left alone unless 5
-        % or more differ from it in other modes. Targets of several numbers a row, of which values
-        are saved, are one label as well if all rows, 32 or more, are equal in two saved steps;
-        5,000 rows (ten times `samples`) if all their numbers lie between 0 and 1, for of classes
-        one may be rare. Labels with NaN or infinite elements count with the finite ones. Of more
-        than 32 tensors 32 are judged.
+        steps or more; never again once two values were seen. If the one value is 0 or 1, other
+        classes may be rare: ten times as many rows are needed, unless they have 5 % or more of the
+        labels in other modes than training; if none of those is of another class, their rows in the
+        longest phase count as well, but twice `samples` must be of training: that none of so many
+        rows is of a class that 1 in 1,000 are of has a chance of exp(-5). How many of the labels in
+        other modes differ from the one value is known at least, from their mean, standard deviation
+        and extremes: with a share s of 32 rows or more in one phase, and two of them that differ,
+        20 / s rows are enough, for such a run of rows has a chance of exp(-20). Only labels of the
+        same name are compared, if both are whole numbers, or both real ones, images of the same
+        size, and the scores beside them, `..._input_0`, have as many columns: those of a probe are
+        of another task. Targets of a loss, `..._input_1`, are left alone while that loss,
+        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
+        fast, and where it does not the targets are not the answer (contrastive learning with the
+        match in front, adversarial training); unless 5 % or more of them differ from it in other
+        modes, for smoothed labels are a loss that stays. Targets that are all 0 are left alone if
+        the loss is of numbers (the residual of an equation is to vanish); real numbers that are all
+        -1, 0 or 1, or anything between if the loss has no name, `Loss_input_1`, unless 5 % or more
+        differ from them in other modes: for true and made up a script may put in 1 and 0. What a
+        loss of the script's own, whose name does not end with Loss, gets as `..._input_1` need not
+        be targets: it is left alone unless 5 % or more differ from it in other modes. Targets of
+        several numbers a row, of which values are saved, are one label as well if all rows, 32 or
+        more, are equal in two saved steps; 5,000 rows (ten times `samples`) if all their numbers
+        lie between 0 and 1, for of classes one may be rare. Labels with NaN or infinite elements
+        count with the finite ones. Of more than 32 tensors 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -131,11 +120,12 @@ class LabelDegenerate(Rule):
             step: What was saved at the step.
             memory: Of at most 32 tensors each `seen`, smallest and largest label, numbers of labels
                 and steps, and first loss; `alike`, equal rows of several numbers; `elsewhere`, in
-                other modes number, sum, sum of squares, smallest and largest; `rounds` in a row of
-                one label.
+                other modes seven numbers of each; `rounds` in a row of one label.
         """
         if not is_training(step):
-            remember_labels(self._labels(step), memory.setdefault("elsewhere", {}))
+            rows = self._labels(step)
+            kinds = [beside.kind for beside in losses_beside(step, rows)]
+            remember(rows, kinds, memory.setdefault("elsewhere", {}))
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = self._labels(step)
         if not len(rows):
@@ -144,17 +134,17 @@ class LabelDegenerate(Rule):
         return of_trees or self._judge(step, rows, memory)
 
     def _labels(self, step: StepView) -> TensorRows:
-        own = [f"^{re.escape(owner)}_input_1$" for owner in sorted(dict(loss_owners(step)))]
-        return step.tensors(collections=("labels",), regex=(*self.labels_regex, *own))
+        patterns = (*self.labels_regex, *input_patterns(step, 1))
+        return step.tensors(collections=("labels",), regex=patterns)
 
     def _judge(self, step: StepView, rows: TensorRows, memory: Memory) -> Outcome:
         """Judge the labels of a step of training."""
         low, high = rows.column("min"), rows.column("max")
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
-        besides = _beside(step, rows)
-        num_rows = _num_rows(rows)
-        seen = memory.setdefault("seen", {})
+        besides, sizes = losses_beside(step, rows), num_rows(rows)
+        seen, elsewhere = memory.setdefault("seen", {}), memory.get("elsewhere", {})
+        begin_anew(elsewhere)
         count = np.full(len(rows), np.nan)
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
@@ -167,13 +157,13 @@ class LabelDegenerate(Rule):
             seen[key] = [
                 float(min(before[0], low[at])),
                 float(max(before[1], high[at])),
-                min(float(before[2] + num_rows[at]), 1e15),
+                min(float(before[2] + sizes[at]), 1e15),
                 min(before[3] + 1, self.patience),
                 loss if before[4] is None else before[4],
             ]
-            elsewhere = memory.get("elsewhere", {})
-            share = share_elsewhere(elsewhere, rows.names[at], rows.workers[at], float(low[at]))
-            if self._is_degenerate(seen[key], besides[at], share):
+            labels = f"{rows.workers[at]}/{rows.names[at]}/{besides[at].kind}"
+            others = labels_elsewhere(elsewhere, labels, float(low[at]))
+            if self._is_degenerate(seen[key], besides[at], others):
                 count[at] = seen[key][2]
         alike = constant_rows(step, rows, memory)
         for at, num in alike.items():
@@ -198,57 +188,23 @@ class LabelDegenerate(Rule):
             )
         )
 
-    def _is_degenerate(self, seen: list[Any], beside: _Beside, share_elsewhere: float) -> bool:
+    def _is_degenerate(self, seen: list[Any], beside: Beside, others: Elsewhere) -> bool:
         """Tell whether one value, seen as often as it was, is too few."""
         low, high, size, num_steps, first_loss = seen
         if low != high or num_steps < self.patience:
             return False
-        differs_elsewhere = share_elsewhere >= _NOT_RARE
-        if not differs_elsewhere and (beside.is_own or beside.may_make_up(low)):
+        if others.share >= _NOT_RARE:
+            return bool(size >= min(self.samples, _NO_CHANCE / others.share))
+        if beside.is_own or beside.may_make_up(low):
             return False
         is_known = beside.loss is not None and first_loss is not None
-        if is_known and not differs_elsewhere and beside.loss > _LEARNED * first_loss:
+        if is_known and beside.loss > _LEARNED * first_loss:
             return False
-        may_be_rare = low in (0, 1) and beside.num_classes <= _TWO and not differs_elsewhere
-        rare = _RARE_EVERYWHERE if share_elsewhere == 0 else _RARE
-        needed = float(self.samples * (rare if may_be_rare else 1))
-        if differs_elsewhere:
-            needed = min(needed, _NO_CHANCE / share_elsewhere)
-        return bool(size >= needed)
-
-
-def _beside(step: StepView, rows: TensorRows) -> list[_Beside]:
-    """Return of each row [R] what is known of the loss that it is the target of."""
-    outputs = step.tensors(regex=(r"_output_0$",))
-    pairs = zip(outputs.names, outputs.workers, strict=True)
-    means = dict(zip(pairs, finite_means(outputs).tolist(), strict=True))
-    inputs = LossInputs(step)
-    besides = []
-    for name, worker in zip(rows.names, rows.workers, strict=True):
-        module, target, _ = name.rpartition("_input_1")
-        loss = (f"{module}_output_0", worker)
-        if not target:
-            besides.append(_Beside())
-            continue
-        kind, targets = inputs.kind(*loss), inputs.of(*loss, 1)
-        value = means.get(loss, math.nan)
-        besides.append(
-            _Beside(
-                loss=None if math.isnan(value) else value,
-                num_classes=_TWO if kind is LossKind.BINARY else inputs.num_classes(*loss) or 0,
-                is_of_numbers=kind in (LossKind.SQUARES, LossKind.DISTANCES),
-                is_real=targets is not None and not targets.dtype.startswith(_CLASSES),
-                is_named=module != "Loss",
-                is_own=not module.lower().endswith("loss"),
-            )
-        )
-    return besides
-
-
-def _num_rows(rows: TensorRows) -> list[float]:
-    """Return the rows of each tensor [R]: elements of one, as pixels, are much alike."""
-    sizes = rows.column("size")
-    return [shape[0] if shape else size for shape, size in zip(rows.shapes, sizes, strict=True)]
+        if low not in (0, 1):
+            return bool(size >= self.samples)
+        # None of another class outside of training is as telling as none in it.
+        more = others.num_rows if others.share == 0 else 0.0
+        return bool(size >= max(_RARE * self.samples - more, _FEWEST_OF_RARE * self.samples))
 
 
 def _of_trees(step: StepView, memory: Memory) -> Outcome | None:

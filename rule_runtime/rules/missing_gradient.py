@@ -47,22 +47,26 @@ class MissingGradient(Rule):
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and `gradient/<its name>`. It fires for one that had none, or only
-        zeros, at `patience` saved steps in a row. A gradient of zeros counts, unless it is of the
-        layers that are called last, down to their biases, as of an adversary whose loss is
-        multiplied by 0 at first; none at all counts only for weights that do not change in a single
-        bit (minimum, maximum, mean, l1 and l2), for others are trained in a phase that was not
-        saved; and only where at least `absent_percent` of the worker's weights have none, for a few
-        may be frozen. Where the worker's collections file names the gradients that are to come, a
-        weight that is not among them is frozen on purpose, and left out, unless it looks exactly as
-        PyTorch or Keras initialise it (uniform, up to both ends of that distribution) and does not
-        change: what was never trained was frozen too early. A weight that had a gradient before,
-        and has none now, is left out, too: it was frozen when it was good enough. And if that of
-        the layer that is called first is among them and has none, it counts however few there are:
-        what is cut off from the loss is cut off from its beginning on, while layers that are not
-        used come later. So do weights of a later layer that is called ahead of others with
-        gradients, if none of them has one, and one of them is as PyTorch or Keras initialise it.
-        Where the file does not, whoever freezes most of a model names it in `ignore_regex`. Of more
-        than 2,048 weights, of all workers together, as many are followed.
+        zeros, at `patience` saved steps in a row. A gradient of zeros counts, unless it is of a
+        part of the model whose loss is multiplied by 0 at first, as an adversary's. Such a part
+        ends with the layer that is called last, or with one whose output a loss compares or the
+        model returns while no layer with a gradient takes it. There all gradients are zero, that of
+        the bias, or of a weight whose input is not zero; and what is made of its output is not all
+        one number, as behind dead units. From training step 100,000 on zeros count there, too. None
+        at all counts only for weights that do not change in a single bit (minimum, maximum, mean,
+        l1 and l2), for others are trained in a phase that was not saved; and only where at least
+        `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
+        worker's collections file names the gradients that are to come, a weight that is not among
+        them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
+        initialise it (uniform, up to both ends of that distribution) and does not change: what was
+        never trained was frozen too early. A weight that had a gradient before, and has none now,
+        is left out, too: it was frozen when it was good enough. And if that of the layer that is
+        called first is among them and has none, it counts however few there are: what is cut off
+        from the loss is cut off from its beginning on, while layers that are not used come later.
+        So do weights of a later layer that is called ahead of others with gradients, if none of
+        them has one, and one of them is as PyTorch or Keras initialise it. Where the file does not,
+        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
+        all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -79,7 +83,9 @@ class MissingGradient(Rule):
         the files do not say so; experts that are rarely chosen; random features, and copies of a
         network that are brought up to date after more saved steps than `patience`; a part that is
         trained no more, while `zero_grad(set_to_none=False)` makes zeros of its gradients between
-        the forward and the backward pass.
+        the forward and the backward pass; a head whose loss is multiplied by 0 at first, that is
+        called ahead of others and whose output the script changes by itself; a factor of 0 for
+        100,000 training steps or more.
 
     Source:
         Stepwatch.

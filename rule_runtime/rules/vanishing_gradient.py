@@ -52,11 +52,14 @@ class VanishingGradient(Rule):
         With a `max_share` below 1 a mean(|g|) must also be smaller than that share of the largest
         one of its worker at the step: a model whose loss is next to zero has small gradients
         everywhere, and nothing has vanished on its way. Where all of them are exactly zero they
-        count if a loss was saved that is not. Those of the layers that are called last do not count
-        if they are zero down to the biases: their loss is multiplied by 0, as an adversary's at
-        first. With a `patience` above 1 it fires at the last of as
-        many saved steps in a row of one tensor; of more than 2,048 tensors, of all workers
-        together, as many are followed.
+        count if a loss was saved that is not. Those of a part of the model whose loss is multiplied
+        by 0 at first, as an adversary's, do not count. Such a part ends with the layer that is
+        called last, or with one whose output a loss compares or the model returns while no layer
+        with a gradient takes it. There all gradients are zero, that of the bias, or of a weight
+        whose input is not zero; and what is made of its output is not all one number, as behind
+        dead units. From training step 100,000 on zeros count there, too. With a `patience` above 1
+        it fires at the last of as many saved steps in a row of one tensor; of more than 2,048
+        tensors, of all workers together, as many are followed.
 
     Parameters:
         threshold: Mean absolute value below which a gradient counts as vanished.
@@ -70,7 +73,10 @@ class VanishingGradient(Rule):
 
     Known false alarms:
         Biases whose gradient is zero by construction and that are not called as above; embeddings
-        of which a batch touches few rows; losses that are scaled down by a large factor.
+        of which a batch touches few rows; losses that are scaled down by a large factor; a part
+        whose loss is multiplied by 0 for 100,000 training steps or more, or of which the inputs and
+        outputs of modules are not saved, or that is called ahead of others while the script changes
+        its output by itself.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger; `max_share` and `patience`
