@@ -20,7 +20,7 @@ torch.jit.script would compile the hooks of a module with it; they are set aside
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cache, wraps
 from types import MappingProxyType
@@ -43,6 +43,7 @@ __all__ = [
     "skip_compilation",
     "tensors_in",
     "uncompiled",
+    "versions_of",
 ]
 
 ModuleCallback = Callable[[nn.Module, Any, Any], None]
@@ -262,3 +263,9 @@ def tensors_in(value: Any) -> list[Tensor]:
     elif not isinstance(value, (list, tuple)):
         return []
     return [tensor for item in value for tensor in tensors_in(item)]
+
+
+def versions_of(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+    """Return how often each tensor was written to; inference tensors do not count that."""
+    known = (tensor for tensor in tensors if not tensor.is_inference())
+    return tuple(tensor._version for tensor in known)  # noqa: SLF001 - no public way

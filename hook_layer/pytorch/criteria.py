@@ -21,7 +21,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
-from hook_layer.pytorch.calls import Arguments, ModuleCallback, tensors_in
+from hook_layer.pytorch.calls import Arguments, ModuleCallback, tensors_in, versions_of
 from hook_layer.pytorch.loss_graph import terms_of
 from hook_layer.pytorch.modules import is_a_key, is_wrapper
 from hook_layer.weak_method import WeakMethod
@@ -47,12 +47,13 @@ class CriterionCall:
         self.is_told = False
         self.outputs = [value.detach().clone() for value in outputs]  # scripts divide in place
         self._inputs = inputs
-        self._versions = _versions(inputs)
+        self._versions = versions_of(tensors_in(inputs))
 
     @property
     def inputs(self) -> Any:
         """What it was called with; nothing if that was overwritten since."""
-        return self._inputs if self._versions == _versions(self._inputs) else ()
+        is_same = self._versions == versions_of(tensors_in(self._inputs))
+        return self._inputs if is_same else ()
 
 
 class _Number(NamedTuple):
@@ -177,9 +178,3 @@ class Criteria:
         for call in found:
             call.is_told = True
         return found
-
-
-def _versions(inputs: Any) -> list[int]:
-    # Inference tensors do not count what is written to them.
-    known = (tensor for tensor in tensors_in(inputs) if not tensor.is_inference())
-    return [tensor._version for tensor in known]  # noqa: SLF001 - no public way

@@ -23,6 +23,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from hook_layer.pytorch.calls import versions_of
 from hook_layer.pytorch.loss_graph import Term, terms_of
 from hook_layer.pytorch.watched_losses import WatchedLoss
 
@@ -166,7 +167,9 @@ class FunctionalLosses:
         calls, self._calls = self._calls, []
         terms = terms_of(loss, calls, scale)
         parts = [calls[term.at] for term in terms]
-        if not parts or any(each.versions != _versions(each.loss) for each in parts):
+        if not parts or any(
+            each.versions != versions_of(each.loss.inputs.values()) for each in parts
+        ):
             return None
         self._calls = calls[max(term.at for term in terms) + 1 :]
         if terms[0].is_partial and not self._is_main_part(loss, parts, terms, scale):
@@ -229,7 +232,7 @@ class _Kept:
         self.manner = manner
         self.loss = loss
         self.node = node
-        self.versions = _versions(loss)
+        self.versions = versions_of(loss.inputs.values())
 
     @property
     def is_number(self) -> bool:
@@ -257,12 +260,6 @@ def _whole(loss: Tensor, scale: Tensor | None) -> float:
 def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:
     inputs = call[0].inputs(call[1]) if with_inputs else {}
     return {number: tensor.detach() for number, tensor in inputs.items()}
-
-
-def _versions(loss: LossCall) -> tuple[int, ...]:
-    # Inference tensors do not count what is written to them.
-    known = (tensor for tensor in loss.inputs.values() if not tensor.is_inference())
-    return tuple(tensor._version for tensor in known)  # noqa: SLF001 - no public way
 
 
 def _is_number_of(value: Any, other: Any) -> bool:

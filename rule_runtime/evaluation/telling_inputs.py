@@ -91,8 +91,7 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
         told = _telling(view, known.get(key), now)
         if told is None:
             continue
-        num_rows = len(view.values) // view.in_row
-        narrowest = _narrowest(step, inputs.workers[at], num_rows)
+        narrowest = _narrowest(step, inputs.workers[at], len(view.values) // view.in_row)
         if len(told) > 1 and narrowest < _in_row(step, of_targets):
             continue  # what is to be rebuilt behind a bottleneck
         if any(one is not None for one in told):
@@ -115,11 +114,11 @@ def _looked_at(
         before = [known[key] for key in (pair, pair + _OF_TIMES) if key in known]
         if before and not any(before):
             continue  # no column is left that could
-        if _is_of_other(step, name, worker, of_targets):
-            continue
         values = step.values((name,), worker).get(name)
         if values is None:
             continue  # labels are saved far more often
+        if _is_of_other(step, name, worker, of_targets):
+            continue
         for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
             key = pair + view.key
             if known.get(key) != [] and (key in known or len(known) < _MAX_PAIRS):

@@ -23,7 +23,7 @@ from rule_runtime.evaluation.last_activations import (
 )
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, USE_LOSS_MODULE
-from rule_runtime.evaluation.loss_owners import loss_owners
+from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -276,7 +276,5 @@ def _activated(
 
 def _inputs_of_losses(step: StepView, of_functions: Mapping[str, str]) -> tuple[str, ...]:
     """Return regular expressions for the first input of each loss, and what stands for one."""
-    names = [re.escape(owner) for owner in sorted(dict(loss_owners(step)))]
     returned = sorted({f"^{re.escape(name)}$" for name in of_functions.values()})
-    found = f"^({'|'.join(names)})_input_0$" if names else "[Ll]oss_input_0$"
-    return (found, *returned)
+    return (*(input_patterns(step, 0) or ("[Ll]oss_input_0$",)), *returned)

@@ -212,12 +212,12 @@ class GeneralisationGap(ValidationRule):
             if outputs is not None and outputs.shape:
                 found[f"{side}/{name}"] = float(outputs.shape[0])
             guess = inputs.guess(name, worker)
-            targets = inputs.of(name, worker, 1)
-            if targets is not None and inputs.kind(name, worker) in _OF_NUMBERS:
+            targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
+            if targets is not None and kind in _OF_NUMBERS:
                 found[f"scale {side}/{name}"] = targets.std
-            if inputs.kind(name, worker) is LossKind.SQUARES:
+            if kind is LossKind.SQUARES:
                 found[f"squares/{name}"] = 1.0
-            if inputs.kind(name, worker) in _OF_CLASSES and math.isfinite(guess):
+            if kind in _OF_CLASSES and math.isfinite(guess):
                 found[f"guess/{name}"] = guess
             at = rows.names.index(name)
             if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):

@@ -200,8 +200,6 @@ def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     prints = fingerprints([rows.column(column) for column in _COLUMNS]).tolist()
     pairs = list(zip(prints, rows.workers, strict=True))
     taken = {pair for n, pair in zip(names, pairs, strict=True) if has_matrix[n] or n in own}
-    waiting = {at for at, n in enumerate(names) if is_model[n] and pairs[at] not in taken}
-    taken |= {pairs[at] for at in waiting if _is_taken_in_pieces(step, rows, at, has_matrix)}
     knows_layers = {w for n, w in zip(names, rows.workers, strict=True) if not is_model[n]}
     shapes, dtypes = rows.shapes, rows.dtypes
     return np.array(
@@ -209,7 +207,11 @@ def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
             is_model[name]
             and (dtypes[at] or "").startswith(_FLOATS)
             and len(shapes[at] or ()) >= _MATRIX
-            and (pairs[at] in taken or rows.workers[at] not in knows_layers)
+            and (
+                pairs[at] in taken
+                or rows.workers[at] not in knows_layers
+                or _is_taken_in_pieces(step, rows, at, has_matrix)
+            )
             for at, name in enumerate(names)
         ],
         dtype=bool,

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 torch.set_num_threads(1)
 
-from hook_layer.pytorch import fused_statistics  # noqa: E402
+from hook_layer.pytorch import device_statistics, fused_statistics  # noqa: E402
 from hook_layer.pytorch.device_statistics import DeviceBatches  # noqa: E402
 
 MEAN = 5
@@ -81,6 +81,19 @@ def test_what_is_forgotten_is_still_there_for_whoever_refers_to_it() -> None:
     batches.forget()
     other, _, _ = batches.add([torch.zeros(3)])
     assert other is not batch
+    assert batch.rows()[row][MEAN] == 1
+
+
+def test_a_copy_that_fails_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, row, _ = DeviceBatches().add([torch.ones(3)])
+
+    def full(_: object) -> None:
+        raise torch.OutOfMemoryError("no memory for the copy")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(device_statistics, "HostCopy", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            batch.send()
     assert batch.rows()[row][MEAN] == 1
 
 
