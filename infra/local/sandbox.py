@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 WORKER = Path(__file__).with_name("worker.py")
-INITIALISATION_LIMIT_S = 30  # 10 on AWS; a busy machine imports more slowly
+INITIALISATION_LIMIT_S = 300
+"""10 on AWS. Here all functions of a deployment start at once, on a few processors; one that is
+ended while it imports begins again, and none would ever be ready."""
 LOG_GROUP = "/aws/lambda"
 
 

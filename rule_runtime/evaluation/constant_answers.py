@@ -12,7 +12,7 @@ from hook_layer.format.modes import ModeKeys
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind, size_of_error
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.numerics.class_pairs import true_classes
-from rule_runtime.numerics.recomputed_loss import best_constant
+from rule_runtime.numerics.recomputed_loss import best_constant, best_shares, entropy_of_counts
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ _LIKE_GUESSING: Final = (0.8, 2.0)
 _EVEN: Final = (0.3, 0.7)
 _LIKE_EVEN: Final = (0.85, 1.25)
 _FEWEST_ROWS: Final = 50
+_TWO: Final = 2
 _OUTLIER: Final = 0.1
 _DEVIATIONS: Final = 5.0
 _ROUNDING: Final = 1e-6
@@ -59,10 +60,9 @@ def constants_of_targets(
     """Return what the best answer for all rows of a step gives, under names with that of the loss.
 
     Known are the variance of numbers, or its root, unless one row, five standard deviations
-    away or more, has a tenth of it: outliers say nothing of a model; where values were saved what
-    one number gives exactly, also of losses of other names that `best_constant` knows again;
-    ln(number of classes); and of yes and no, both of them in 30 % or more of 50 rows or more, the
-    entropy of their shares.
+    away or more, has a tenth of it: outliers say nothing of a model; and ln(number of classes).
+    Where values were saved it is known exactly, also of losses of other names that `best_constant`
+    or `best_shares` knows again, and so is whether a cross entropy is plain, without weights.
 
     Args:
         step: The step.
@@ -74,6 +74,10 @@ def constants_of_targets(
     kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
     if targets is None:
         return {}
+    entropy = _of_plain(step, name, worker, loss)
+    if entropy is not None:
+        plain = {f"plain/{name}": 1.0, f"exact/{name}": entropy}
+        return plain | _of_numbers_of_classes(inputs, name, worker)
     if kind in (*_OF_NUMBERS, LossKind.UNKNOWN):
         has_outlier = _has_outlier(targets)
         exact = None if has_outlier else _exact(step, name, worker, loss)
@@ -83,11 +87,12 @@ def constants_of_targets(
         spread = size_of_error(kind, name, targets.std * targets.std)
         found[f"constant/{name}"] = spread if 0 < spread < math.inf and not has_outlier else 0.0
         return found | {f"outlier/{name}": float(has_outlier)}
-    if kind is LossKind.BINARY:
-        is_even = targets.size >= _FEWEST_ROWS and _EVEN[0] <= targets.mean <= _EVEN[1]
-        shares = np.array([targets.mean, 1 - targets.mean])
-        return {f"even/{name}": _of_shares(shares) if is_even else 0.0}
-    if kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
+    return _of_numbers_of_classes(inputs, name, worker)
+
+
+def _of_numbers_of_classes(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
+    kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
+    if targets is None or kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
         return {}
     guess = inputs.guess(name, worker)
     place = "constant" if kind is LossKind.CLASSES else "perhaps"
@@ -95,34 +100,43 @@ def constants_of_targets(
 
 
 def constants_of_pass(step: StepView, passed: dict[str, list[float]]) -> dict[str, float]:
-    """Return what the best number for all rows of a pass so far gives, under names of losses.
+    """Return what the best answer for all rows of a pass so far gives, under names of losses.
 
     It is the variance of the targets of all its steps together, or its root; each step counts
-    alike, as in the mean of their losses. It is 0 once a step has an outlier. Beside it stands how
-    many steps it is of: targets may have been saved of some only, and a few tell nothing of a pass
-    in the order of its targets.
+    alike, as in the mean of their losses. It is 0 once a step has an outlier. Of two classes it is
+    the entropy of their shares, 0 unless there are 50 rows or more, and 30 % or more of each class.
+    Beside it stands how many steps it is of: targets may have been saved of some only, and a few
+    tell nothing of a pass in the order of its targets.
 
     Args:
         step: A step of the pass.
         passed: Changed in place: of at most 32 losses how many steps there were, how many with an
-            outlier, and the sums of means and mean squares of their targets.
+            outlier, the sums of means and mean squares of their targets, and their number.
     """
     inputs = LossInputs(step)
     rows = step.tensors(collections=("losses",))
     found = {}
     for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
         kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
-        if kind not in _OF_NUMBERS or targets is None or not math.isfinite(targets.mean_square):
+        if targets is None or not math.isfinite(targets.mean_square):
             continue
-        added = (1.0, float(_has_outlier(targets)), targets.mean, targets.mean_square)
+        is_pair = inputs.num_classes(name, worker) == _TWO and _is_zero_or_one(targets)
+        if kind not in (*_OF_NUMBERS, LossKind.BINARY) and not is_pair:
+            continue
+        outliers = float(kind in _OF_NUMBERS and _has_outlier(targets))
+        added = (1.0, outliers, targets.mean, targets.mean_square, targets.size)
         before = passed.get(f"{worker}/{name}", [0.0] * len(added))
         sums = [a + b for a, b in zip(before, added, strict=True)]
         passed[f"{worker}/{name}"] = sums
-        count, num_outliers, mean, square = sums
+        count, num_outliers, mean, square, rows_so_far = sums
+        found[f"steps/{name}"] = count
+        if kind not in _OF_NUMBERS:
+            place = "even" if kind is LossKind.BINARY else "pair"
+            found[f"{place}/{name}"] = _of_two_classes(mean / count, rows_so_far)
+            continue
         variance = square / count - (mean / count) ** 2
         is_known = not num_outliers and variance > _ROUNDING * square / count
         found[f"pass/{name}"] = size_of_error(kind, name, variance) if is_known else 0.0
-        found[f"steps/{name}"] = count
     return found
 
 
@@ -151,8 +165,9 @@ def constants_of_labels(step: StepView) -> dict[str, float]:
 def constant_answer(validation: Validation, training: Training) -> float:
     """Return the loss of the best answer for all rows; 0 if it is not known.
 
-    Of yes and no, and of losses that only look like those of classes, it is known only if training
-    began near to guessing: else rows or classes may have weights.
+    Of a cross entropy of yes and no, and of losses that only look like those of classes, it is
+    known only if it is plain, or training began near to guessing: else rows or classes may have
+    weights. Of a pass of one step it is known exactly, if its first one had values.
 
     Args:
         validation: The loss of validation.
@@ -163,18 +178,37 @@ def constant_answer(validation: Validation, training: Training) -> float:
         return beside.get(f"labels/{name.partition('-')[2]}", 0.0)
     if f"sum/{name}" in beside:
         return 0.0
-    for place, (low, high) in (("perhaps", _LIKE_GUESSING), ("even", _LIKE_EVEN)):
-        known = beside.get(f"{place}/{name}", 0.0)
-        if known:
-            guess = math.log(2) if place == "even" else known
-            return known if low * guess <= training.start <= high * guess else 0.0
-    if validation.num_steps > 1 and beside.get(f"steps/{name}") == validation.num_steps:
+    is_told = beside.get(f"steps/{name}") == validation.num_steps
+    of_classes = _of_frequencies(validation, training, is_told=is_told)
+    if of_classes is not None:
+        return of_classes
+    if validation.num_steps > 1 and is_told and f"pass/{name}" in beside:
         return beside[f"pass/{name}"]
     is_whole = f"guess/{name}" in beside or validation.num_steps == 1
     known = beside.get(f"constant/{name}", 0.0)
     if not beside.get(f"outlier/{name}"):
         known = beside.get(f"exact/{name}", known)
     return known if is_whole else 0.0
+
+
+def _of_frequencies(validation: Validation, training: Training, *, is_told: bool) -> float | None:
+    """Return what frequencies of classes give, 0 if it is not known; None of other losses."""
+    beside, name = validation.beside, validation.name
+    exact, pair, even, perhaps = (
+        beside.get(f"{place}/{name}", 0.0) for place in ("exact", "pair", "even", "perhaps")
+    )
+    is_plain = f"plain/{name}" in beside
+    if is_plain and validation.num_steps == 1 and exact:
+        return exact
+    if is_plain and is_told and pair:
+        return pair
+    if not (even or perhaps):
+        return None
+    guess, (low, high) = (math.log(2), _LIKE_EVEN) if even else (perhaps, _LIKE_GUESSING)
+    is_known = low * guess <= training.start <= high * guess
+    if even:
+        is_known = is_told and (is_plain or is_known)
+    return (even or perhaps) if is_known else 0.0
 
 
 def is_guessing(validation: Validation, training: Training, constant: float) -> bool:
@@ -207,6 +241,12 @@ def is_guessing(validation: Validation, training: Training, constant: float) -> 
     return bool(training.num_steps >= _STEPS and (is_still or is_far_above))
 
 
+def _of_plain(step: StepView, name: str, worker: str, loss: float) -> float | None:
+    """Return what frequencies of classes give by a cross entropy whose values were saved."""
+    values = outputs_and_targets(step, name, worker)
+    return None if values is None else best_shares(*values, loss)
+
+
 def _exact(step: StepView, name: str, worker: str, loss: float) -> float | None:
     """Return what one number gives by a loss whose outputs and targets have saved values."""
     values = outputs_and_targets(step, name, worker)
@@ -236,6 +276,17 @@ def _of_classes(numbers: npt.NDArray[np.float64]) -> dict[str, float]:
 
 def _of_shares(shares: npt.NDArray[Any]) -> float:
     return -float((shares * np.log(shares)).sum())
+
+
+def _of_two_classes(share: float, rows: float) -> float:
+    """Return the entropy of two classes, 0 if one of them is rare, or rows are few."""
+    if rows < _FEWEST_ROWS or not _EVEN[0] <= share <= _EVEN[1]:
+        return 0.0
+    return entropy_of_counts(rows * np.array([share, 1 - share]))
+
+
+def _is_zero_or_one(targets: Input) -> bool:
+    return math.isclose(targets.mean_square, targets.mean, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
 
 
 def _has_outlier(targets: Input) -> bool:

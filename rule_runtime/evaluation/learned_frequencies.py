@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.selection import finite_means
 from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.binned_means import BinnedMeans
 from rule_runtime.numerics.class_pairs import class_pairs
+from rule_runtime.numerics.recomputed_loss import best_shares
 from rule_runtime.numerics.robust import noise, trend
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ _HARDLY: Final = 0.1
 _NO_SHARE: Final = 0.1
 _LIKE_EVEN: Final = (0.85, 1.3)
 _MATRIX: Final = 2
+_TWO: Final = 2
 _WHOLE: Final = 1e-4
 _FAR_ABOVE: Final = 1.1
 _GROUPED: Final = 3.0
@@ -101,7 +104,8 @@ class LearnedFrequencies:
     Args:
         memory: Changed in place: `counts`, of at most 64 classes; `columns`, how often each of at
             most 64 columns of labels of yes and no was 1, and `rows`, of how many rows; `first`,
-            the first loss; `right`, agreements of the latest 20 steps; `bin`, the open bin; `bins`,
+            the first loss; `plain`, whether values proved that classes have no weights; `right`,
+            agreements of the latest 20 steps; `bin`, the open bin; `bins`,
             the latest 20. `many`, if there are more classes.
     """
 
@@ -170,16 +174,30 @@ class LearnedFrequencies:
         """Add the labels of a step; tell whether the loss can be compared with their entropy."""
         inputs = LossInputs(step)
         kind = inputs.kind(name, worker)
+        targets = inputs.of(name, worker, 1)
         if kind is LossKind.BINARY:
-            targets = inputs.of(name, worker, 1)
             self._count_columns(step, worker, targets)
-            return self._count_yes_and_no(targets, loss)
-        return kind in _OF_CLASSES and self._count(step, worker)
+            low, high = (bound * math.log(2) for bound in _LIKE_EVEN)
+            is_even = low <= self._memory.setdefault("first", loss) <= high
+            return is_even and self._count_yes_and_no(targets)
+        if kind not in _OF_CLASSES:
+            return False
+        return self._count(step, worker) or self._has_counted_two(step, name, worker, loss)
 
-    def _count_yes_and_no(self, targets: Input | None, loss: float) -> bool:
-        """Add targets of 0 and 1; tell whether rows count alike, as the first loss has it."""
-        low, high = (bound * math.log(2) for bound in _LIKE_EVEN)
-        if not low <= self._memory.setdefault("first", loss) <= high or targets is None:
+    def _has_counted_two(self, step: StepView, name: str, worker: str, loss: float) -> bool:
+        """Add numbers of two classes, if values have proven that none of them has a weight."""
+        inputs = LossInputs(step)
+        if "right" in self._memory or inputs.num_classes(name, worker) != _TWO:
+            return False
+        values = outputs_and_targets(step, name, worker)
+        if values is not None:
+            self._memory["plain"] = best_shares(*values, loss) is not None
+        is_plain = self._memory.get("plain", False)
+        return is_plain and self._count_yes_and_no(inputs.of(name, worker, 1))
+
+    def _count_yes_and_no(self, targets: Input | None) -> bool:
+        """Add targets of 0 and 1; tell whether they are."""
+        if targets is None:
             return False
         if not math.isclose(targets.mean_square, targets.mean, abs_tol=_WHOLE):
             return False

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["best_constant", "of_sigmoids_of_probabilities"]
+__all__ = ["best_constant", "best_shares", "entropy_of_counts", "of_sigmoids_of_probabilities"]
 
 _Errors = npt.NDArray[np.float64]
 _MOST_ELEMENTS: Final = 1 << 18
@@ -17,6 +17,8 @@ _CLOSE: Final = 1e-4
 _NUM_HALVINGS: Final = 40
 _THIRD: Final = 1 / 3
 _MATRIX: Final = 2
+_ROWS_EACH: Final = 20
+_LOWEST_LOGARITHM: Final = -100.0
 
 
 def _huber(errors: _Errors) -> _Errors:
@@ -74,6 +76,106 @@ def _smallest(form: Callable[[_Errors], _Errors], numbers: _Errors) -> float:
         else:
             low = a
     return float(form(numbers - (low + high) / 2).mean())
+
+
+def best_shares(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> float | None:
+    """Return what answering every row with how frequent classes are gives, by a cross entropy.
+
+    It is their entropy with Miller's correction, which is what frequencies known from other rows
+    give; of yes and no with several columns the mean of theirs. Known are means over all targets,
+    of scores, of their logarithms and of probabilities; not those with weights, with smoothed
+    labels, or of a part of the rows.
+
+    Args:
+        outputs: Scores [B, C, ...] or [..., C] of classes, or of yes and no as the targets.
+        targets: Numbers of classes [B, ...], those below zero left out, or 0 and 1 [B, ...].
+        loss: The loss.
+
+    Returns:
+        The loss of such an answer, 0 if rows are too few for that (20 of each class that occurs) or
+        of one class; None if the loss is none of these.
+    """
+    if not 0 < targets.size <= outputs.size <= _MOST_ELEMENTS or not math.isfinite(loss):
+        return None
+    if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf":
+        return None
+    with np.errstate(invalid="ignore", over="ignore"):  # of what is not finite nothing is known
+        if outputs.size == targets.size:
+            return _shares_of_yes(outputs, targets, loss)
+        found = _by_rows(outputs, targets)
+        return None if found is None else _shares_of_classes(*found, loss)
+
+
+def entropy_of_counts(counts: npt.NDArray[np.float64]) -> float:
+    """Return the entropy of classes with Miller's correction, nats.
+
+    Args:
+        counts: How often each class occurs [C].
+
+    Returns:
+        The entropy; 0 if there are less than two classes, or less than 20 rows for each of them.
+    """
+    present = counts[counts > 0]
+    rows = float(present.sum())
+    if len(present) < _MATRIX or rows < _ROWS_EACH * len(present):
+        return 0.0
+    shares = present / rows
+    return -float((shares * np.log(shares)).sum()) + (len(present) - 1) / (2 * rows)
+
+
+def _shares_of_yes(
+    outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float
+) -> float | None:
+    rows = len(targets) if targets.ndim else 1
+    x, t = (a.astype(np.float64).reshape(rows, -1) for a in (outputs, targets))
+    if not np.isin(t, (0, 1)).all():
+        return None
+    forms = [np.logaddexp(0, x) - t * x]
+    if _is_share(x):
+        forms.append(-_logarithm(np.where(t > 0, x, 1 - x)))
+    if not any(_is_mean(form, loss) for form in forms):
+        return None
+    columns = [entropy_of_counts(np.array([rows - ones, ones])) for ones in t.sum(axis=0)]
+    return float(np.mean(columns)) if min(columns) > 0 else 0.0
+
+
+def _shares_of_classes(scores: _Errors, classes: npt.NDArray[Any], loss: float) -> float | None:
+    own = scores[np.arange(len(classes)), classes]
+    highest = scores.max(axis=1)
+    forms = [np.log(np.exp(scores - highest[:, None]).sum(axis=1)) + highest - own]
+    if _is_share(scores) and np.allclose(scores.sum(axis=1), 1, atol=_CLOSE):
+        forms.append(-_logarithm(own))
+    if not any(_is_mean(form, loss) for form in forms):
+        return None
+    return entropy_of_counts(np.bincount(classes).astype(np.float64))
+
+
+def _is_mean(losses: _Errors, loss: float) -> bool:
+    """Tell whether a loss is the mean of those of rows, which weights would not leave as it is."""
+    return bool(np.ptp(losses) > 0) and math.isclose(float(losses.mean()), loss, rel_tol=_CLOSE)
+
+
+def _by_rows(
+    outputs: npt.NDArray[Any], targets: npt.NDArray[Any]
+) -> tuple[_Errors, npt.NDArray[Any]] | None:
+    """Return scores [R, C] and numbers of classes [R]; None if they are none."""
+    if targets.dtype.kind not in "iu" or outputs.ndim < _MATRIX:
+        return None
+    axis = 1 if outputs.shape[:1] + outputs.shape[2:] == targets.shape else -1
+    scores = np.moveaxis(outputs, axis, -1).astype(np.float64)
+    if scores.size != targets.size * scores.shape[-1]:
+        return None
+    scores, classes = scores.reshape(-1, scores.shape[-1]), targets.reshape(-1).astype(np.int64)
+    known = classes >= 0
+    if not known.any() or classes.max() >= scores.shape[-1] or not np.isfinite(scores).all():
+        return None
+    return scores[known], classes[known]
+
+
+def _logarithm(probabilities: _Errors) -> _Errors:
+    """Return logarithms, none of them below that which BCELoss takes for the one of 0."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(probabilities), _LOWEST_LOGARITHM)
 
 
 def of_sigmoids_of_probabilities(

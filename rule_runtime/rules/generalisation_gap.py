@@ -92,16 +92,18 @@ class GeneralisationGap(ValidationRule):
         their median is not below the first, and the last one not below the first of the 3. That is
         known of classes that are whole numbers, ln(number of classes), of losses of other names
         only if training began near it (0.8 to 2 times); of yes and no that each are 30 % or more of
-        50 rows or more, their entropy, if training began near ln 2 (0.85 to 1.25 times); and of
-        MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance of the targets of the pass, or its
-        root; where a pass is a single step, and values of its inputs were saved, exactly, also of
-        losses of other names that prove to be squares or distances. For boosted trees labels tell
-        it where their values were saved: for `rmse` and `mae` their scatter, for `logloss` and
-        `mlogloss` their entropy, if that is 0.75 of the largest or more and no class of two below
-        30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which validation lags
-        as above, and a median of the latest 3 above 99.5 %, that did not fall in the latest 8.
-        Numbers one of which, five standard deviations away, has a tenth of the variance are not
-        compared with one answer, and their gap is not judged.
+        the 50 rows or more of a pass, their entropy, if training began near ln 2 (0.85 to 1.25
+        times); and of MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance of the targets of
+        the pass, or its root. Where a pass is a single step, and values of its inputs were saved,
+        it is known exactly, also of losses of other names that prove to be squares, distances or
+        cross entropies: the entropy of how frequent classes are, of 20 rows for each or more; and
+        that of two classes, each 30 % or more, also where a pass has several steps. For boosted
+        trees labels tell it where their values were saved: for `rmse` and `mae` their scatter, for
+        `logloss` and `mlogloss` their entropy, if that is 0.75 of the largest or more and no class
+        of two below 30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which
+        validation lags as above, and a median of the latest 3 above 99.5 %, that did not fall in
+        the latest 8. Numbers one of which, five standard deviations away, has a tenth of the
+        variance are not compared with one answer, and their gap is not judged.
 
         Last, where `labels` and `predictions` of classes were saved with values, answers are
         compared with what chance gives, by the permutation test. It fires if the answers of the

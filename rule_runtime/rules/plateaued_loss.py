@@ -75,18 +75,18 @@ class PlateauedLoss(LossRule):
         downward trend, or fall by less than a tenth of that from the first third to the last, twice
         the error of their median is less than `min_fall_percent`, and of what chance leaves less
         than 10 % was right in the latest 20 saved steps (Cohen's kappa). Of BCELoss and
-        BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2,
-        so that no class has a weight; where rows have several of them, and `labels` are these, each
-        column has its own frequency. MSELoss is compared in the same way, in parts of the variance
-        of the 20 or more targets of each batch, up to 1.1 of it, unless batches are of groups.
+        BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2
+        (no class has a weight), and of a loss that is the cross entropy of two classes by the
+        values that were saved; where rows have several columns, and `labels` are these, each has
+        its own frequency. MSELoss is compared in the same way, in parts of the variance of the 20
+        or more targets of each batch, up to 1.1 of it, unless batches are of groups.
 
         Where values of outputs and targets of an only loss were saved, it is found, too, if they
         have nothing to do with each other: in the latest 3 such steps, not the first one, their
         correlation over all columns (scores of classes against one-hot classes) is within 2
-        standard deviations of chance, by the permutation test, and these are 0.1 at most, so that a
-        share of 1 % of the variance would show; `num_steps` have passed, the latest 20 bins have no
-        downward trend, and values are not older than they lie apart. A loss of another name must
-        prove to be of their differences.
+        standard deviations of chance, by the permutation test, and these are 0.1 at most;
+        `num_steps` have passed, the latest 20 bins have no downward trend, and values are not older
+        than they lie apart. A loss of another name must prove to be of their differences.
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. Losses of
@@ -182,7 +182,7 @@ class PlateauedLoss(LossRule):
         )
 
     def _unrelated(self, step: StepView, memory: Memory) -> IssueFound | None:
-        """Return what is found if outputs have nothing to do with targets, and nothing falls."""
+        """Return what is found if outputs have nothing to do with targets."""
         found = added_unrelated(step, memory.setdefault("unrelated", {}))
         if found is None or not found.is_sure or memory.get("elapsed", 0) < self.num_steps:
             return None

@@ -5,7 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rule_runtime.numerics.recomputed_loss import best_constant, of_sigmoids_of_probabilities
+from rule_runtime.numerics.recomputed_loss import (
+    best_constant,
+    best_shares,
+    of_sigmoids_of_probabilities,
+)
 
 RANDOM = np.random.default_rng(0)
 TARGETS = RANDOM.lognormal(0, 1, (40, 3))
@@ -93,3 +97,86 @@ def test_with_the_divergence_of_a_variational_autoencoder() -> None:
 )
 def test_other_cross_entropies(outputs: np.ndarray, targets: np.ndarray, loss: float) -> None:
     assert of_sigmoids_of_probabilities(np.asarray(outputs), targets, (), loss) is None
+
+
+LOGITS = RANDOM.normal(0, 2, (200, 3)).astype(np.float32)
+CLASSES = RANDOM.choice(3, 200, p=[0.6, 0.3, 0.1])
+LOG_SHARES = LOGITS - np.log(np.exp(LOGITS).sum(1, keepdims=True))
+OF_ROWS = -LOG_SHARES[np.arange(200), CLASSES]
+GUESS = 0.9  # about the entropy of 60, 30 and 10 %
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets"),
+    [
+        (LOGITS, CLASSES),
+        (LOG_SHARES, CLASSES.astype(np.uint8)),
+        (np.exp(LOG_SHARES), CLASSES),  # as a loss of probabilities takes them
+        (LOGITS.reshape(20, 10, 3), CLASSES.reshape(20, 10)),
+        (LOGITS.reshape(20, 10, 3).transpose(0, 2, 1), CLASSES.reshape(20, 10)),
+        (LOGITS.reshape(20, 10, 3), CLASSES),
+        (np.concatenate([LOGITS, 9 * LOGITS]), np.concatenate([CLASSES, np.full(200, -100)])),
+    ],
+)
+def test_how_frequent_classes_are_is_the_best_single_answer(
+    outputs: np.ndarray, targets: np.ndarray
+) -> None:
+    found = best_shares(outputs, targets, float(OF_ROWS.mean()))
+    shares = np.bincount(CLASSES) / 200
+    assert found == pytest.approx(-(shares * np.log(shares)).sum() + 2 / 400)
+    assert found == pytest.approx(GUESS, abs=0.05)
+
+
+YES = (RANDOM.random((200, 1)) < 0.3).astype(np.float32)
+ODDS = RANDOM.normal(0, 2, (200, 1)).astype(np.float32)
+OF_YES = np.logaddexp(0, ODDS) - YES * ODDS
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets", "columns"),
+    [
+        (ODDS, YES, YES),
+        (1 / (1 + np.exp(-ODDS)), YES, YES),
+        (ODDS[:, 0], YES[:, 0] > 0, YES),
+        (ODDS.reshape(100, 2), YES.reshape(100, 2), YES.reshape(100, 2)),
+    ],
+)
+def test_how_frequent_yes_is_in_each_column(
+    outputs: np.ndarray, targets: np.ndarray, columns: np.ndarray
+) -> None:
+    found = best_shares(outputs, targets, float(OF_YES.mean()))
+    shares, rows = columns.mean(0), len(columns)
+    entropies = -shares * np.log(shares) - (1 - shares) * np.log(1 - shares) + 1 / (2 * rows)
+    assert found == pytest.approx(entropies.mean(), rel=1e-5)
+
+
+WEIGHTS = np.array([1.0, 2.0, 6.0])[CLASSES]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets", "loss"),
+    [
+        (LOGITS, CLASSES, (WEIGHTS * OF_ROWS).sum() / WEIGHTS.sum()),
+        (LOGITS, CLASSES, 0.9 * OF_ROWS.mean() - 0.1 * LOG_SHARES.mean()),  # smoothed labels
+        (np.zeros((200, 3), np.float32), CLASSES, np.log(3)),  # what weights would not change
+        (LOGITS, CLASSES.astype(np.float64), OF_ROWS.mean()),
+        (LOGITS[:, :2], CLASSES, OF_ROWS.mean()),
+        (LOGITS[:100], CLASSES, OF_ROWS.mean()),
+        (LOGITS, np.full(200, -100), float("nan")),
+        (LOGITS, CLASSES, float("nan")),
+        (np.full_like(LOGITS, np.inf), CLASSES, 1.0),
+        (ODDS, 0.5 * YES, OF_YES.mean()),
+        (np.full_like(ODDS, np.nan), YES, 1.0),
+        (ODDS[:0], YES[:0], 0.0),
+    ],
+)
+def test_a_cross_entropy_that_is_not_plain(
+    outputs: np.ndarray, targets: np.ndarray, loss: float
+) -> None:
+    assert best_shares(outputs, targets, float(loss)) is None
+
+
+def test_few_rows_do_not_tell_how_frequent_classes_are() -> None:
+    assert best_shares(LOGITS[:40], CLASSES[:40], float(OF_ROWS[:40].mean())) == 0
+    one = -LOG_SHARES[:, 0].mean()
+    assert best_shares(LOGITS, np.zeros(200, np.int64), float(one)) == 0

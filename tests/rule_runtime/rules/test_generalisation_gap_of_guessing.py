@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,3 +243,56 @@ def test_targets_whose_squares_are_no_numbers(name: str, size: float) -> None:
     inputs = {f"{name}_input_0": -targets, f"{name}_input_1": targets}
     trial = of_passes([1.0] * 4, [1.0] * 4, name=name, inputs=inputs)
     assert not found_at(GeneralisationGap(), trial)
+
+
+def of_two_classes(
+    levels: Iterable[float], *, weight: float = 1.0, name: str = "CrossEntropyLoss", steps: int = 1
+) -> TrialBuilder:
+    """Return a run with passes of 120 rows, of which 40 have class 1, in so many steps.
+
+    Scores are what frequencies give, but for noise, and what a level takes from its loss.
+    """
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    step = 0
+
+    def save(mode: ModeKeys, mode_step: int, labels: Any, level: float) -> None:
+        nonlocal step
+        scores = np.log([2 / 3, 1 / 3]) + 0.01 * random.normal(size=(len(labels), 2))
+        scores[np.arange(len(labels)), labels] += level
+        losses = np.log(np.exp(scores).sum(1)) - scores[np.arange(len(labels)), labels]
+        weights = np.where(labels == 1, weight, 1.0)
+        tensors = {
+            f"{name}_input_0": scores.astype(np.float32),
+            f"{name}_input_1": labels,
+            f"{name}_output_0": np.float64((weights * losses).sum() / weights.sum()),
+        }
+        trial.step(step, tensors, mode=mode, mode_step=mode_step)
+        step += 1
+
+    for number, level in enumerate(levels):
+        for at in range(0, 60, 5):
+            save(ModeKeys.TRAIN, 60 * number + at, random.permutation(np.arange(60) % 3 // 2), 0.0)
+        of_pass = random.permutation(np.arange(120) % 3 // 2)
+        for part, labels in enumerate(np.split(of_pass, steps)):
+            save(ModeKeys.EVAL, number * steps + part, labels, level)
+    return trial
+
+
+@pytest.mark.parametrize("name", ["CrossEntropyLoss", "OwnLoss"])
+@pytest.mark.parametrize(
+    ("levels", "changes", "is_found"),
+    [
+        ([0.0] * 5, {}, True),
+        ([0.0] * 5, {"steps": 2}, True),
+        ([0.05] * 5, {}, False),  # a little is learned
+        ([0.0] * 5, {"weight": 1.2}, False),  # guessing would answer otherwise
+        ([0.0] * 2, {}, False),
+    ],
+)
+def test_guessing_of_two_classes_that_are_not_equally_frequent(
+    name: str, levels: list[float], changes: dict[str, Any], *, is_found: bool
+) -> None:
+    """Frequencies give 0.637, far below ln 2."""
+    trial = of_two_classes(levels, name=name, **changes)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found

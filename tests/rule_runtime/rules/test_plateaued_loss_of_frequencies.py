@@ -207,3 +207,43 @@ def test_the_mean_is_not_all_there_is_to_learn_of_numbers(
         outcomes = trial.outcomes(PlateauedLoss())
         outcome = next(each for each in outcomes if isinstance(each, IssueFound))
         assert "of the variance of its targets" in outcome.evidence.sentence
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_found"),
+    [
+        ({}, True),
+        ({"has_values": False}, False),  # classes may have weights
+        ({"weight": 7 / 3, "level": 0.15}, False),  # guessing would be ln 2
+        ({"level": 0.1}, False),  # a little is learned
+    ],
+)
+def test_two_classes_without_predictions(changes: dict[str, Any], *, is_found: bool) -> None:
+    found = found_at(PlateauedLoss(), two_classes(**changes))
+    assert bool(found) is is_found
+    assert not found or min(found) >= 150
+
+
+def two_classes(
+    *, level: float = 0.0, weight: float = 1.0, has_values: bool = True
+) -> TrialBuilder:
+    """Return a run that falls from ln 2 to how frequent classes are, 70 and 30 %."""
+    random = np.random.default_rng(0)
+    trial = TrialBuilder()
+    rows = np.arange(100)
+    for step in range(0, 300, 5):
+        learned = min(step / 40, 1.0)
+        labels = random.permutation(rows % 10 // 7)
+        known = np.log([0.7, 0.3 * weight])
+        scores = learned * known + 0.1 * random.normal(size=(100, 2))
+        scores[rows, labels] += learned * level
+        losses = np.log(np.exp(scores).sum(1)) - scores[rows, labels]
+        weights = np.where(labels == 1, weight, 1.0)
+        tensors = {
+            "CrossEntropyLoss_input_0": scores.astype(np.float32),
+            "CrossEntropyLoss_input_1": labels,
+            "CrossEntropyLoss_output_0": np.float64((weights * losses).sum() / weights.sum()),
+        }
+        saved = has_values and step % 100 == 0
+        trial.step(step, tensors, mode=ModeKeys.TRAIN, mode_step=step, save_values=saved)
+    return trial
