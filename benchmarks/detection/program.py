@@ -23,6 +23,7 @@ PARTS: Final = (
     "eighth_held_out",
     "ninth_held_out",
     "tenth_held_out",
+    "eleventh_held_out",
 )
 HEALTHY: Final = "healthy"
 

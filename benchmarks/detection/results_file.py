@@ -21,6 +21,7 @@ __all__ = ["digest_of_rules", "results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "eleventh_held_out": "Programs that were held out an eleventh time",
     "tenth_held_out": "Programs that were held out a tenth time",
     "ninth_held_out": "Programs that were held out a ninth time",
     "eighth_held_out": "Programs that were held out an eighth time",

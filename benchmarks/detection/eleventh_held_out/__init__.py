@@ -1,0 +1,1 @@
+"""Trainings by an eleventh author, who read neither rules nor results."""
