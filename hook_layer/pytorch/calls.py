@@ -19,6 +19,7 @@ torch.jit.script would compile the hooks of a module with it; they are set aside
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -51,6 +52,7 @@ ModuleCallback = Callable[[nn.Module, Any, Any], None]
 
 _compiler: Final[Callable[[], object]] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
 _P = ParamSpec("_P")
+_FRAMES: Final = "_frames_up"
 _keys = itertools.count()
 _calls: WeakValueDictionary[str, ModuleCall] = WeakValueDictionary()
 with torch.inference_mode(mode=False):
@@ -168,19 +170,23 @@ def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[...,
 def prepare_scripting() -> None:
     """Let `torch.jit.script` see no hook of ours in a module, from now on."""
     original = torch.jit.script
+    signature = inspect.signature(original)
 
     @wraps(original)
-    def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
-        with _without_calls(obj):
-            return original(obj, *args, **kwargs)
+    def script(*args: Any, **kwargs: Any) -> Any:
+        given = signature.bind(*args, **kwargs)
+        if _FRAMES in signature.parameters:  # from here to where the names of a class are known
+            given.arguments[_FRAMES] = given.arguments.get(_FRAMES, 0) + 1
+        with _without_calls(*given.args, *given.kwargs.values()):
+            return original(*given.args, **given.kwargs)
 
     torch.jit.script = script
 
 
 @contextmanager
-def _without_calls(obj: Any) -> Iterator[None]:
-    """Take our hooks away from a module and its parts, and put all back where they were."""
-    parts = list(obj.modules()) if isinstance(obj, nn.Module) else []
+def _without_calls(*objects: Any) -> Iterator[None]:
+    """Take our hooks away from modules and their parts, and put all back where they were."""
+    parts = [part for obj in objects if isinstance(obj, nn.Module) for part in obj.modules()]
     kept = [hooks for part in parts for hooks in (part._forward_hooks, part._forward_pre_hooks)]  # noqa: SLF001
     before = [dict(hooks) for hooks in kept]
     for hooks in kept:

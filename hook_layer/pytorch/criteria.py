@@ -1,21 +1,23 @@
 """Modules of a script's own that turn out to be its losses: a backward pass starts from them.
 
 Such a module has no parameters, is no part of a model, and what it is called tells nothing. So in
-the first steps every module that is called is looked at, and the calls that returned nothing but
-numbers are kept until the model is called again. If a backward pass starts from one of these, but
-for a constant, or from a sum of them, see `hook_layer.pytorch.loss_graph`, its module is a loss;
-unless in the same step a pass starts from something else: then the module may be a term beside the
-loss, and would hide it.
+the first steps that are saved every module that is called is looked at, and the calls that returned
+nothing but numbers are kept until the model is called again. If a backward pass starts from one of
+these, but for a constant, or from a sum of them, see `hook_layer.pytorch.loss_graph`, its module is
+a loss; unless in the same step a pass starts from something else: then the module may be a term
+beside the loss, and would hide it. What is subtracted is no loss, but something to be maximised, as
+an overlap; nor is a module that is gone by then, which each step makes anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -30,30 +32,31 @@ __all__ = ["Criteria", "CriterionCall"]
 
 _MOST_CALLS: Final = 64
 _MOST_STEPS: Final = 2
-"""Training steps in which losses are looked for."""
+"""Training steps that are saved in which losses are looked for."""
 
 
 class CriterionCall:
     """A call of a module that returned nothing but numbers to learn from.
 
     Attributes:
-        module: The module.
+        module: The module, which may be gone.
+        name: Name of its class.
         outputs: The numbers that it returned, detached.
         is_told: Whether a backward pass has started from it.
     """
 
     def __init__(self, module: nn.Module, inputs: Any, outputs: list[Tensor]) -> None:
-        self.module = module
+        self.module = ref(module)
+        self.name = type(module).__name__
         self.is_told = False
         self.outputs = [value.detach().clone() for value in outputs]  # scripts divide in place
         self._inputs = inputs
         self._versions = versions_of(tensors_in(inputs))
 
-    @property
-    def inputs(self) -> Any:
-        """What it was called with; nothing if that was overwritten since."""
-        is_same = self._versions == versions_of(tensors_in(self._inputs))
-        return self._inputs if is_same else ()
+    def take_inputs(self) -> Any:
+        """Let go of what it was called with, and return it; nothing if it was overwritten since."""
+        inputs, self._inputs = self._inputs, ()
+        return inputs if self._versions == versions_of(tensors_in(inputs)) else ()
 
 
 class _Number(NamedTuple):
@@ -67,49 +70,43 @@ class Criteria:
     """The modules that may be losses, and their calls since the model was called."""
 
     def __init__(self) -> None:
+        self._hooks: tuple[Callable[..., None], Callable[..., None]] | None = None
         self._handles: list[Any] = []
         self._others: WeakSet[nn.Module] = WeakSet()
         self._begun: set[int] = set()
         self._numbers: list[_Number] = []
-        self._found: dict[nn.Module, None] = {}
+        self._found: list[ref[nn.Module]] = []
         self._is_mixed = False
         self._num_steps = 0
 
     def look(self, begins: Callable[[nn.Module], None], ends: ModuleCallback) -> None:
-        """Look at every module that is called, from now on and for a few steps.
+        """Look at every module that is called, in the next few training steps that are saved.
 
         Args:
             begins: Called ahead of a module's forward pass, to pass it on to `begin` unless it is
                 known; its owner is known weakly.
             ends: Called with its inputs and outputs behind it, to pass them on to `note`; likewise.
         """
-        if not self._handles:
-            ahead, behind = WeakMethod(begins), WeakMethod(ends)
+        ahead, behind = WeakMethod(begins), WeakMethod(ends)
 
-            def on_begin(module: nn.Module, _: Any) -> None:
-                if not torch.compiler.is_compiling():
-                    method = ahead()
-                    if method is not None:
-                        method(module)
+        def on_begin(module: nn.Module, _: Any) -> None:
+            if not torch.compiler.is_compiling():
+                method = ahead()
+                if method is not None:
+                    method(module)
 
-            def on_end(module: nn.Module, inputs: Any, keywords: Any, outputs: Any) -> None:
-                if not torch.compiler.is_compiling() and id(module) in self._begun:
-                    method = behind()
-                    if method is not None:
-                        method(module, Arguments((*inputs, *keywords.values())), outputs)
+        def on_end(module: nn.Module, inputs: Any, keywords: Any, outputs: Any) -> None:
+            if not torch.compiler.is_compiling() and id(module) in self._begun:
+                method = behind()
+                if method is not None:
+                    method(module, Arguments((*inputs, *keywords.values())), outputs)
 
-            self._handles = [
-                register_module_forward_pre_hook(on_begin),
-                register_module_forward_hook(on_end, with_kwargs=True),
-            ]
+        if self._hooks is None:
+            self._hooks = on_begin, on_end
 
     def begin(self, module: nn.Module) -> None:
         """Note that a module is called which is neither a loss yet nor part of a watched model."""
-        if (
-            module in self._others
-            or is_wrapper(module)
-            or isinstance(module, torch.jit.ScriptModule)
-        ):
+        if self._is_mixed or module in self._others or _is_no_loss(module):
             return
         if next(module.parameters(), None) is None:
             self._begun.add(id(module))
@@ -125,21 +122,34 @@ class Criteria:
             return
         self._begun.discard(id(module))
         values = tensors_in(outputs)
-        nodes = [value.grad_fn for value in values if value.numel() == 1]
-        if len(nodes) == len(values) and any(node is not None for node in nodes):
+        if any(value.numel() != 1 for value in values):
+            return
+        # Not the numbers that it only passes on; but those of its parts are its own.
+        given, nodes = _nodes_of(tensors_in(inputs)), _nodes_of(values)
+        own = {key: node for key, node in nodes.items() if key not in given}
+        if own:
             call = CriterionCall(module, inputs, values)
-            known = [*self._numbers, *(_Number(node, call) for node in nodes if node is not None)]
-            self._numbers = known[-_MOST_CALLS:]
+            known = [number for number in self._numbers if id(number.node) not in own]
+            self._numbers = [*known, *(_Number(node, call) for node in own.values())][-_MOST_CALLS:]
 
-    def step_begins(self) -> list[nn.Module]:
-        """Forget the calls of the step before, and return the losses that were found in it."""
+    def step_begins(self, *, is_due: bool) -> list[nn.Module]:
+        """Forget the calls of the step before, and return the losses that were found in it.
+
+        Args:
+            is_due: Whether the step that begins is one to look at: saved, and of training.
+        """
         self.forget()
-        self._num_steps += torch.is_grad_enabled() and bool(self._handles)
-        if self._num_steps > _MOST_STEPS:
+        found = [] if self._is_mixed else [owner() for owner in self._found]
+        self._found, self._is_mixed = [], False
+        self._num_steps += is_due and self._hooks is not None
+        is_made_anew = None in found
+        if is_made_anew or self._num_steps > _MOST_STEPS:
             self.stop()
-        found = [] if self._is_mixed else list(self._found)
-        self._found, self._is_mixed = {}, False
-        return found
+        elif is_due:
+            self._listen()
+        else:
+            self._unlisten()
+        return [] if is_made_anew else [module for module in found if module is not None]
 
     def forget(self) -> None:
         """Forget the calls up to now, and let go of their graphs."""
@@ -149,9 +159,21 @@ class Criteria:
     def stop(self) -> None:
         """Look at no module any more."""
         self.forget()
+        self._unlisten()
+        self._hooks = None
+        self._others.clear()
+
+    def _listen(self) -> None:
+        if self._hooks is not None and not self._handles:
+            begins, ends = self._hooks
+            self._handles = [
+                register_module_forward_pre_hook(begins),
+                register_module_forward_hook(ends, with_kwargs=True),
+            ]
+
+    def _unlisten(self) -> None:
         while self._handles:
             self._handles.pop().remove()
-        self._others.clear()
 
     def of_training(
         self, loss: Tensor, scale: Tensor | None = None, *, is_other: bool = False
@@ -166,15 +188,29 @@ class Criteria:
             scale: By what a gradient scaler has multiplied it.
             is_other: Whether it is known to start from something else.
         """
-        numbers = [] if is_other or self._is_mixed else self._numbers
+        numbers = [] if is_other else self._numbers
         terms = terms_of(loss, numbers, scale) if numbers else []
-        if not terms or any(term.is_partial for term in terms):
+        owners = [numbers[at].call.module for at in sorted(term.at for term in terms)]
+        is_sum = all(not term.is_partial and not term.constant < 0 for term in terms)
+        if not owners or not is_sum or any(owner() is None for owner in owners):
             self._is_mixed = True
+            self.forget()
             return None
-        modules = dict.fromkeys(numbers[at].call.module for at in sorted(term.at for term in terms))
-        self._found |= modules
-        calls = dict.fromkeys(number.call for number in numbers if number.call.module in modules)
+        self._found += [owner for owner in owners if owner not in self._found]
+        calls = dict.fromkeys(number.call for number in numbers if number.call.module in owners)
         found = [call for call in calls if not call.is_told]
         for call in found:
             call.is_told = True
         return found
+
+
+def _is_no_loss(module: nn.Module) -> bool:
+    """Tell whether a module is none by its kind, as layers of torch are."""
+    is_layer = type(module).__module__.startswith("torch.nn.") and not isinstance(module, _Loss)
+    return is_layer or is_wrapper(module) or isinstance(module, torch.jit.ScriptModule)
+
+
+def _nodes_of(tensors: list[Tensor]) -> dict[int, Any]:
+    """Return the nodes of the graph that tensors come from, by their ids while they are kept."""
+    nodes = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    return {id(node): node for node in nodes}

@@ -6,18 +6,21 @@ could get between those of the training script.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from functools import wraps
 from typing import Any, Final
 
 import torch
 
 from hook_layer.stop_agreement import StopGroup
 
-__all__ = ["HookGroup", "SharedText", "rank_and_size"]
+__all__ = ["HookGroup", "SharedText", "let_reductions_end", "rank_and_size"]
 
 _WAIT: Final = timedelta(seconds=60)
+_UNTIL_REDUCTIONS_END_S: Final = 0.1
 _num_groups: Counter[str] = Counter()  # a process may train several times in one process group
 
 
@@ -27,6 +30,27 @@ def rank_and_size() -> tuple[int, int]:
     if not distributed.is_available() or not distributed.is_initialized():
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
+
+
+def let_reductions_end() -> None:
+    """Have `destroy_process_group` wait a moment, once for all hooks of the process.
+
+    A thread of gloo that is through with a reduction lets go of a Python object, for which it needs
+    the interpreter, and torch joins that thread while holding the interpreter: if the group is
+    destroyed first, both wait for ever. The more threads of Python there are, the likelier that is,
+    and a hook has some.
+    """
+    distributed = torch.distributed
+    destroy = distributed.destroy_process_group
+    if hasattr(destroy, "__wrapped__"):
+        return
+
+    @wraps(destroy)
+    def destroy_later(*args: Any, **kwargs: Any) -> None:
+        time.sleep(_UNTIL_REDUCTIONS_END_S)
+        destroy(*args, **kwargs)
+
+    distributed.destroy_process_group = destroy_later
 
 
 class HookGroup:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import ReferenceType, ref
 
+import torch
 from torch import Tensor, nn
 
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
@@ -72,8 +73,10 @@ class LossCapture(TorchCapture):
         """Forget the losses of the step before."""
         self._met_loss = False
         self._functional.forget()
-        for loss in self._criteria.step_begins():
-            self._watch_loss(loss)
+        is_due = bool(self._due) and torch.is_grad_enabled()
+        for loss in self._criteria.step_begins(is_due=is_due):
+            if self._registered.add_loss(loss) is not None:
+                self._watch_loss(loss)
 
     # Where the hook looks in ---------------------------------------------------------------------
 
@@ -100,6 +103,7 @@ class LossCapture(TorchCapture):
             return
         self._met_loss = True
         self._functional.forget_all()
+        self._criteria.forget()
         if self._due:
             self._capture_named(name, inputs, outputs)
 
@@ -147,8 +151,7 @@ class LossCapture(TorchCapture):
 
     def _capture_criterion(self, found: CriterionCall) -> None:
         """Capture a call of a module that is watched from the next step on."""
-        self._registered.add_loss(found.module)
-        self._capture_named(self._registered.loss_name(found.module), found.inputs, found.outputs)
+        self._capture_named(found.name, found.take_inputs(), found.outputs)
 
     def _asks_for_inputs(self, *names: str) -> bool:
         """Tell whether anybody wants what a loss of one of these names compares."""

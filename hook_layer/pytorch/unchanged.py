@@ -2,12 +2,16 @@
 
 The model is the outermost module with parameters to train whose forward pass is the first to run
 with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
-and one within the `__init__` of another module only tells it of a shape. Layers of Keras, which
-are modules where it computes by torch, are left to Keras's adapter.
+and one within the `__init__` of another module only tells it of a shape. So may be one of which no
+optimiser trains anything, where there are any, until what they train changes. Of a model
+whose methods are called in place of itself the first part that is called stands for it. Layers of
+Keras, which are modules where it computes by torch, are left to Keras's adapter; what a worker of a
+DataLoader calls is no model.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, any outside of the model whose class is called `...Loss`, and what
-`Hook.look_for_losses` finds; one without a module is known from the backward pass, as always. A
+`Hook.look_for_losses` finds; one without a module is known from the backward pass, as always. Where
+parts of the model are compiled nothing looks at other modules: each graph would be made twice. A
 step is one of the optimisers, if any was made ahead of that pass: so several passes of one step, as
 of two inputs that are compared, or of accumulated gradients, are one. The mode is the model's own:
 TRAIN after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at
@@ -16,12 +20,10 @@ other modules any more.
 
 from __future__ import annotations
 
+import atexit
 import logging
-import sys
 import warnings
 from collections.abc import Callable
-from functools import wraps
-from types import FrameType
 from typing import Any, Final
 from weakref import WeakSet, ref
 
@@ -30,12 +32,26 @@ from torch import nn
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import Optimizer
+from torch.utils.data import get_worker_info
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.calls import prepare_scripting
-from hook_layer.pytorch.modules import is_a_key, is_wrapper
+from hook_layer.pytorch.calls import ModuleCall, prepare_scripting, tensors_in
+from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
+from hook_layer.pytorch.whole_models import (
+    MadeOptimizers,
+    has_compiled_parts,
+    has_graphs,
+    is_being_made,
+    is_called_as_part,
+    is_called_within,
+    is_trained,
+    own_losses,
+    whole_of,
+    without_wrapper,
+)
 
 __all__ = ["watch_unchanged"]
 
@@ -70,8 +86,11 @@ class _Search:
         self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
         self._model: Callable[[], nn.Module | None] = lambda: None
+        self._entrance: Callable[[], nn.Module | None] = self._model
+        """The model, or the part of it that stands for it."""
         self._num_passes = self._num_calls = 0
-        self._has_passed_over = self._has_met_another = self._has_optimizer = False
+        self._has_passed_over = self._has_met_another = False
+        self._optimizers = MadeOptimizers()
         self._handle: Any = None
 
     def begin(self) -> None:
@@ -80,11 +99,17 @@ class _Search:
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by its name
-        _call_after(_Loss, "__init__", self._on_loss_made)
-        _call_after(Optimizer, "__init__", self._on_optimizer_made)
-        _call_after(nn.Module, "train", self._on_mode)
+        call_after(_Loss, "__init__", self._on_loss_made)
+        call_after(Optimizer, "__init__", self._on_optimizer_made)
+        call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
-        _call_before(nn.Module, "compile", self._on_compile)
+        call_after(nn.Module, "compile", self._on_compiled)
+        atexit.register(self._try, self._tell_of_functions)
+
+    @property
+    def _is_looking(self) -> bool:
+        """Whether the model is still looked for."""
+        return self._hook is None and self._handle is not None
 
     def _end(self) -> None:
         if self._handle is not None:
@@ -97,9 +122,14 @@ class _Search:
         if not torch.compiler.is_compiling():  # this function is then a part of the graph
             self._try(self._look_at, module, inputs)
 
-    def _on_compile(self, module: nn.Module) -> None:
-        if self._hook is None and self._handle is not None:
-            self._try(self._look_for_model, module)
+    def _on_compiled(self, module: nn.Module) -> None:
+        if self._is_looking:
+            call_before_compiled(module, self._on_compiled_call)
+
+    def _on_compiled_call(self, module: nn.Module) -> bool:
+        if self._is_looking:
+            self._try(self._look_at_compiled, module)
+        return self._is_looking
 
     def _on_loss_made(self, loss: nn.Module) -> None:
         self._try(self._losses.add, loss)
@@ -107,8 +137,8 @@ class _Search:
         if self._hook is not None and self._hook.is_active and self._handle is not None:
             self._try(self._hook.register_loss, loss)
 
-    def _on_optimizer_made(self, _: Optimizer) -> None:
-        self._has_optimizer = True
+    def _on_optimizer_made(self, optimizer: Optimizer) -> None:
+        self._try(self._optimizers.add, optimizer)
 
     def _on_mode(self, module: nn.Module) -> None:
         if self._hook is not None and module is self._model():
@@ -119,13 +149,13 @@ class _Search:
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
-        if self._hook is None and torch.is_grad_enabled() and not _is_being_made():
+        if self._hook is None and torch.is_grad_enabled() and not self._passes_by(module):
             self._look_for_model(module)
-            hook: Hook | None = self._hook
-            if hook is not None and module is self._model():
+            hook, model = self._found()
+            if hook is not None and model is not None and module is self._entrance():
                 # torch listed the hooks of this call before this one was among them.
-                hook.forward_pre_hook(module, inputs)
-        if module is self._model():
+                hook.forward_pre_hook(model, inputs)
+        if module is self._entrance():
             self._num_passes += module.training
             self._num_calls += torch.is_grad_enabled()
             if self._num_passes > _MAX_PASSES or self._num_calls > _MAX_CALLS:
@@ -135,24 +165,33 @@ class _Search:
         elif type(module).__name__.endswith("Loss"):
             self._register_loss(module)
         elif self._is_another(module):
-            self._has_met_another = True
-            logger.warning(
-                "only the first model of a process is watched, a %s; this is another one, a %s",
-                type(self._model()).__name__,
-                type(module).__name__,
-            )
+            self._meet_another(module)
+
+    def _look_at_compiled(self, module: nn.Module) -> None:
+        if _is_tracing() or not is_a_key(module) or self._passes_by(module):
+            return
+        # Without gradients it may be a part of what will be called with some.
+        if torch.is_grad_enabled() or not is_called_as_part(module):
+            self._look_for_model(module)
+
+    def _passes_by(self, module: nn.Module) -> bool:
+        is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
+        return (not is_scripted and self._optimizers.pass_by(module)) or is_being_made()
+
+    def _found(self) -> tuple[Hook | None, nn.Module | None]:
+        return self._hook, self._model()
 
     def _look_for_model(self, module: nn.Module) -> None:
-        if not self._source.is_needed():
+        if get_worker_info() is not None or not self._source.is_needed():
             self._end()
         elif isinstance(module, torch.jit.ScriptModule):
             self._pass_over(module)
-        elif _is_trained(module):
+        elif is_trained(module):
             hook = self._source.make(Hook)
             if hook is None:
                 self._end()
             else:
-                self._watch(hook, _without_wrapper(module))
+                self._watch(hook, without_wrapper(module))
 
     def _pass_over(self, module: nn.Module) -> None:
         if not self._has_passed_over:
@@ -163,29 +202,65 @@ class _Search:
                 getattr(module, "original_name", type(module).__name__),
             )
 
-    def _watch(self, hook: Hook, model: nn.Module) -> None:
-        self._hook, self._model = hook, ref(model)
+    def _watch(self, hook: Hook, entrance: nn.Module) -> None:
+        model = whole_of(entrance, self._optimizers)
+        self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._parts.update(part for part in model.modules() if is_a_key(part))
         hook.register_module(model)
-        if self._has_optimizer:
+        if model is not entrance:
+            call = ModuleCall(entrance, self._on_entrance)
+            entrance.register_forward_pre_hook(call, prepend=True, with_kwargs=True)
+        if self._optimizers and not self._optimizers.leave_out(model):
             hook.follow_optimizers()
         self._set_mode(model)
-        for loss in list(self._losses):
-            if not self._is_in_model(loss):
+        is_compiled = has_compiled_parts(model)
+        for loss in (*self._losses, *(own_losses() if is_compiled else ())):
+            if is_a_key(loss) and not self._is_in_model(loss):
                 hook.register_loss(loss)
-        if is_wrapper(model):
-            self._end()  # the graph shall not have us in it
+        if is_compiled:
+            self._end()  # the graphs shall not have us in them
         else:
             hook.look_for_losses()
+
+    def _on_entrance(self, _: nn.Module, inputs: Any, __: Any) -> None:
+        hook, model = self._found()
+        if hook is not None and model is not None and not is_called_within(model):
+            hook.forward_pre_hook(model, inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
         """Tell whether another model is trained, for the first time that one is seen."""
         is_to_be_told = self._hook is not None and not self._has_met_another
         if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
             return False
-        if _without_wrapper(module) is self._model():
+        if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
             return False
-        return torch.is_grad_enabled() and _is_trained(module)
+        return is_trained(module) and not self._optimizers.leave_out(module)
+
+    def _meet_another(self, module: nn.Module) -> None:
+        """Tell of another model, unless it returns a number: then it computes a loss."""
+        self._has_met_another = True  # none of its parts is one
+
+        def tell(module: nn.Module, _: Any, outputs: Any) -> None:
+            handle.remove()
+            values = tensors_in(outputs)
+            self._has_met_another = not values or any(value.numel() != 1 for value in values)
+            if self._has_met_another:
+                logger.warning(
+                    "only the first model of a process is watched, a %s; this is another one, a %s",
+                    type(self._model()).__name__,
+                    type(module).__name__,
+                )
+
+        handle = module.register_forward_hook(tell)
+
+    def _tell_of_functions(self) -> None:
+        is_untold = self._is_looking and not self._has_passed_over
+        if is_untold and self._optimizers and has_graphs() and self._source.is_needed():
+            logger.warning(
+                "nothing was saved: no model was seen that is trained; within a function that "
+                "torch.compile compiles none is: compile the model, and call it outside of such "
+                "functions"
+            )
 
     def _register_loss(self, loss: nn.Module) -> None:
         if self._hook is not None:
@@ -207,52 +282,3 @@ class _Search:
         except Exception:
             logger.exception("looking for the model failed: the script runs as it is")
             self._end()
-
-
-def _call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
-    original = getattr(kind, name)
-
-    @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
-        callback(self)
-        return result
-
-    setattr(kind, name, method)
-
-
-def _call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
-    original = getattr(kind, name)
-
-    @wraps(original)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        callback(self)
-        return original(self, *args, **kwargs)
-
-    setattr(kind, name, method)
-
-
-def _without_wrapper(module: nn.Module) -> nn.Module:
-    """Return the model that the script wrote, where a wrapper hands its inputs on to it."""
-    if isinstance(module, nn.parallel.DistributedDataParallel):
-        return _without_wrapper(module.get_submodule("module"))
-    return module
-
-
-def _is_being_made() -> bool:
-    """Tell whether a module calls a part of itself in its `__init__`, as to learn of a shape."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - documented, and cheap
-    while frame is not None:
-        if frame.f_code.co_name == "__init__":
-            names = frame.f_code.co_varnames
-            if names and isinstance(frame.f_locals.get(names[0]), nn.Module):
-                return True
-        frame = frame.f_back
-    return False
-
-
-def _is_trained(module: nn.Module) -> bool:
-    """Tell whether a module is one to train, and a script's own."""
-    if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
-        return False
-    return any(parameter.requires_grad for parameter in module.parameters())

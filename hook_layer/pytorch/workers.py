@@ -10,7 +10,12 @@ from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.job_file import StopFile
 from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
-from hook_layer.pytorch.distributed import HookGroup, SharedText, rank_and_size
+from hook_layer.pytorch.distributed import (
+    HookGroup,
+    SharedText,
+    let_reductions_end,
+    rank_and_size,
+)
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.stop_agreement import StopAgreement
 from hook_layer.weak_method import WeakMethod
@@ -51,6 +56,7 @@ class TorchWorker(BaseHook):
         group = self._group.stop_group(name)
         if group is None:
             return
+        let_reductions_end()
         known = WeakMethod(self._stop_request)
 
         def asked() -> StopFile | None:

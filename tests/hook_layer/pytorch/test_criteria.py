@@ -18,14 +18,15 @@ import torch.nn.functional as F  # noqa: E402, N812
 from torch import nn  # noqa: E402
 
 import hook_layer.pytorch as smd  # noqa: E402
-
-X, Y = torch.ones(4, 3), torch.tensor([[0.5], [1.0], [0.0], [2.0]])
-OWN = {"Surprise_output_0"}
-
-
-class Surprise(nn.Module):
-    def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return ((outputs - targets) ** 2).log1p().mean()
+from tests.hook_layer.pytorch.own_criteria import (  # noqa: E402
+    OWN,
+    Loop,
+    Surprise,
+    X,
+    Y,
+    hook_errors,
+    module_hooks,
+)
 
 
 class Shift(nn.Module):
@@ -37,20 +38,6 @@ class Learned(Surprise):
     def __init__(self) -> None:
         super().__init__()
         self.unused = nn.Parameter(torch.zeros(()))
-
-
-class Loop:
-    def __init__(self, trial: WrittenTrial, **options: Any) -> None:
-        torch.manual_seed(0)
-        self.hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), **options)
-        self.net = nn.Linear(3, 1)
-        self.hook.register_module(self.net)
-        self.hook.look_for_losses()
-
-    def step(self, loss: Callable[[torch.Tensor], torch.Tensor]) -> float:
-        value = loss(self.net(X))
-        value.backward()
-        return float(value.detach())
 
 
 def test_a_module_that_backward_starts_from_is_a_loss_from_the_first_step(
@@ -205,35 +192,6 @@ def test_nothing_is_kept_once_a_step_is_over(trial: WrittenTrial) -> None:
     assert not criterion._forward_hooks
 
 
-def test_a_term_with_a_backward_pass_of_its_own_hides_no_loss(trial: WrittenTrial) -> None:
-    class Penalty(nn.Module):
-        def forward(self, weight: torch.Tensor) -> torch.Tensor:
-            return weight.square().sum()
-
-    loop, penalty = Loop(trial), Penalty()
-    for _ in range(4):
-        F.mse_loss(loop.net(X), Y).backward()
-        (0.1 * penalty(loop.net.weight)).backward()
-    loop.hook.close()
-    assert [trial.names(step) for step in range(4)] == [{"MSELoss_output_0", "Loss_output_0"}] * 4
-    assert not hook_errors(loop)
-
-
-def test_two_criteria_with_a_backward_pass_each_are_both_saved(trial: WrittenTrial) -> None:
-    class Off(nn.Module):
-        def forward(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-            return (outputs - targets).abs().mean()
-
-    loop, surprise, off = Loop(trial), Surprise(), Off()
-    for _ in range(3):
-        outputs = loop.net(X)
-        losses = surprise(outputs, Y), off(outputs, Y)
-        losses[0].backward(retain_graph=True)
-        losses[1].backward()
-    loop.hook.close()
-    assert [trial.names(step) for step in range(3)] == [OWN | {"Off_output_0"}] * 3
-
-
 def test_a_number_to_print_has_its_place_from_the_first_step_on(trial: WrittenTrial) -> None:
     loop, criterion = Loop(trial), Surprise()
     for _ in range(2):
@@ -326,13 +284,3 @@ def test_a_watched_model_and_what_stands_beside_it_can_be_scripted(trial: Writte
     loop.hook.close()
     assert torch.equal(scripted(X), loop.net(X) + 1)
     assert [trial.names(step) for step in (0, 1)] == [{"MSELoss_output_0"}] * 2
-
-
-def module_hooks() -> int:
-    """Return how many hooks torch calls at every module."""
-    known = torch.nn.modules.module
-    return len(known._global_forward_hooks) + len(known._global_forward_pre_hooks)
-
-
-def hook_errors(loop: Loop) -> object:
-    return loop.hook.report().errors

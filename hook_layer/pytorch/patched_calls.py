@@ -1,0 +1,36 @@
+"""Calling something around methods of torch that have no hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from torch import nn
+
+__all__ = ["call_after", "call_before_compiled"]
+
+
+def call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
+    """Call back with the object whenever a method of a class was called."""
+    original = getattr(kind, name)
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(self, *args, **kwargs)
+        callback(self)
+        return result
+
+    setattr(kind, name, method)
+
+
+def call_before_compiled(module: nn.Module, callback: Callable[[nn.Module], bool]) -> None:
+    """Call back ahead of each call of a module that was compiled in place, while that is True."""
+    compiled: Any = module._compiled_call_impl  # noqa: SLF001 - no public way
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not callback(module):
+            module._compiled_call_impl = compiled  # noqa: SLF001
+        return compiled(*args, **kwargs)
+
+    module._compiled_call_impl = call  # noqa: SLF001
