@@ -23,7 +23,9 @@ Where the hook looks in:
 The step is counted from 0, also in a training that goes on with an earlier model (`xgb_model`).
 Names and values are those of the original:
 
-* `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1];
+* `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1]; those of the
+  object that is trained on are in the collection `training_metrics`, whatever its name in `evals`,
+  those of other data in `validation_metrics`;
 * `hyperparameters/{name}`, of the argument `hyperparameters`;
 * `predictions` and `labels` of the argument `validation_data`; `input_values`, the features of its
   first rows, float32 [rows, features], a million numbers at most, where a collection asks for them;

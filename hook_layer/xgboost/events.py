@@ -21,6 +21,7 @@ from hook_layer.hook import BaseHook
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
+from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
 from hook_layer.xgboost.metrics import (
     EvaluationLog,
     collections_of,
@@ -59,6 +60,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._identity: tuple[int, int] | None = None
         self._request: StopFile | None = None  # what all workers are asked, where they agree
         self._evaluations: EvaluationLog = {}
+        self._evaluated: dict[str, bool] = {}
         self._num_boosted: int | None = None
         self._num_evaluated = 0
         self._in_round = self._ends_with_block = False
@@ -73,6 +75,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         """Get ready; called by XGBoost."""
         self._wanted.clear()
         self._num_boosted = None
+        self._note_evaluated()
         if self._closed:
             self._say_once(
                 "the hook was closed at the end of an earlier training, and saves nothing of this "
@@ -108,6 +111,11 @@ class BoosterEvents(BaseHook, TrainingCallback):
             self.close()
         return model
 
+    @guarded("metrics")
+    def _note_evaluated(self) -> None:
+        self._evaluated = {}
+        self._evaluated = evaluated_data()
+
     @guarded("steps")
     def _begin_round(self, evaluations: EvaluationLog) -> None:
         self._in_round = False
@@ -142,9 +150,16 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _capture_round(self, model: Booster | None, evaluations: EvaluationLog) -> None:
         self._capture_metrics(evaluations)
         round_tensors = RoundTensors(self._inputs, model)
+        lacking: dict[str, dict[str, None]] = {}
         for group in self._wanted_groups(round_tensors):
-            if not self.failures.is_off(group.name):
+            if self.failures.is_off(group.name):
+                continue
+            try:
                 self._capture_group(group, round_tensors)
+            except UnavailableError as error:
+                lacking.setdefault(str(error), {})[group.collection] = None
+        for reason, collections in lacking.items():
+            self._say_once(f"{', '.join(collections)} cannot be saved: {reason}")
 
     @guarded("metrics")
     def _capture_metrics(self, evaluations: EvaluationLog) -> None:
@@ -153,10 +168,17 @@ class BoosterEvents(BaseHook, TrainingCallback):
             plan = self._plan(name, collections_of(metric))
             if plan is not None:
                 wanted[name] = ComputedArray(np.array([value], np.float64)), plan
+                side = collection_of_metric(name, self._evaluated)
+                if side is not None:
+                    self.collection_manager.get(side).add_tensor_name(name)
         self._capture(wanted)
 
     def _capture_group(self, group: TensorGroup, round_tensors: RoundTensors) -> None:
-        """Compute and capture a group; what goes wrong costs this group alone."""
+        """Compute and capture a group; what goes wrong costs this group alone.
+
+        Raises:
+            UnavailableError: The group does not exist in this training.
+        """
         try:
             wanted: dict[str, tuple[Any, TensorPlan]] = {}
             arrays: set[int] = set()
@@ -168,8 +190,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
                     wanted[name] = replace(value, is_shared=key in arrays), plan
                     arrays.add(key)
             self._capture(wanted)
-        except UnavailableError as error:
-            self._say_once(f"{group.collection} cannot be saved: {error}")
+        except UnavailableError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
             self.failures.failed(group.name, error)
         else:

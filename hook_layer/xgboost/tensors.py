@@ -182,7 +182,7 @@ class RoundTensors:
     @property
     def _validation_data(self) -> DMatrix:
         if self._inputs.validation_data is None:
-            raise UnavailableError("give validation_data= to the hook")
+            raise UnavailableError("give validation_data= to the hook, or evals= to the training")
         return self._inputs.validation_data
 
     def _check_has_trees(self) -> None:

@@ -1,9 +1,9 @@
 """Adding a hook to the first training of an XGBoost script that has none.
 
 `xgboost.train` is one function under three names; the scikit-learn interface calls the third. The
-hook gets the parameters, the training data, and the last of `evals` as the data to predict, so that
-a configuration file can ask for every collection. A second training of the process is not watched:
-its rounds would be counted on in the same trial.
+hook gets the parameters, the training data, and as the data to predict the last of `evals` that is
+other data, or else the last, so that a configuration file can ask for every collection. A second
+training of the process is not watched: its rounds would be counted on in the same trial.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ class _Trainings:
         named = dict(zip(("params", "dtrain"), args, strict=False)) | kwargs
         hook.hyperparameters = named.get("params")
         hook.train_data = named.get("dtrain")
-        evals = kwargs.get("evals")
-        hook.validation_data = evals[-1][0] if evals else None
+        data = [each for each, _ in kwargs.get("evals") or ()]
+        others = [each for each in data if each is not hook.train_data]
+        hook.validation_data = (others or data or [None])[-1]
         kwargs["callbacks"] = [*callbacks, hook]

@@ -17,12 +17,14 @@ from rule_runtime.evaluation.rule import Rule
 __all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
+# What the hook for XGBoost makes has names of features in it; SHAP values take long to compute.
+_OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
 PATTERNS: Final[Mapping[str, str]] = {
     "weights": (
-        "^(?!gradient|feature_importance|hyperparameters).*"
+        f"{_OF_MODELS}.*"
         "(weight(?!s/)|(kernel|embeddings|gamma):0$)"  # Keras has biases below `weights/`, too
     ),
-    "biases": "^(?!gradient|feature_importance|hyperparameters).*bias(:0)?$",
+    "biases": f"{_OF_MODELS}.*bias(:0)?$",
     "gradients": "^gradient",
     "feature_importance": "^feature_importance/",
     "hyperparameters": "^hyperparameters/",
@@ -172,6 +174,7 @@ _RECOMMENDED: Final = Pack(
             "threshold_sigmoid_min": -12.0,
             "threshold_sigmoid_max": 12.0,
             "threshold_inactivity": 50.0,
+            "judge_answers": False,
             "threshold_slope": 0.07,
         },
         "DoubleActivation": {},

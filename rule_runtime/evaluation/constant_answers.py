@@ -62,7 +62,8 @@ def constants_of_targets(
     Known are the variance of numbers, or its root, unless one row, five standard deviations
     away or more, has a tenth of it: outliers say nothing of a model; and ln(number of classes).
     Where values were saved it is known exactly, also of losses of other names that `best_constant`
-    or `best_shares` knows again, and so is whether a cross entropy is plain, without weights.
+    or `best_shares` knows again, and so is whether a cross entropy is plain, without weights, or a
+    sum over the rows.
 
     Args:
         step: The step.
@@ -75,6 +76,8 @@ def constants_of_targets(
     if targets is None:
         return {}
     entropy = _of_plain(step, name, worker, loss)
+    if entropy is None and _of_plain(step, name, worker, loss / max(targets.size, 1)) is not None:
+        return {f"summed/{name}": 1.0}
     if entropy is not None:
         plain = {f"plain/{name}": 1.0, f"exact/{name}": entropy}
         return plain | _of_numbers_of_classes(inputs, name, worker)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
+    from rule_runtime.evaluation.loss_calls import AllCalls
     from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -20,7 +22,9 @@ _FEWEST: Final = 32
 _STEPS: Final = 2
 
 
-def constant_rows(step: StepView, targets: TensorRows, memory: Memory) -> dict[int, int]:
+def constant_rows(
+    step: StepView, targets: TensorRows, calls: AllCalls, memory: Memory
+) -> dict[int, int]:
     """Return which targets have been one and the same row, and in how many rows.
 
     Values are read until two rows differ, of targets [B, K] of 32 rows or more that are not all one
@@ -29,34 +33,37 @@ def constant_rows(step: StepView, targets: TensorRows, memory: Memory) -> dict[i
     Args:
         step: A step of training.
         targets: Its targets [R].
+        calls: The same, of all calls of their losses.
         memory: `alike`, of at most 32 tensors: a number that stands for the row, saved steps and
             rows so far; None once two rows differed.
     """
     known: dict[str, list[int] | None] = memory.setdefault("alike", {})
-    low, high, found = targets.column("min"), targets.column("max"), {}
+    found = {}
     are_saved = targets.have_values
     for at, shape in enumerate(targets.shapes):
         name, worker = targets.names[at], targets.workers[at]
         key = f"{worker}/{name}"
         is_table = shape is not None and len(shape) >= _TABLE and shape[0] >= _FEWEST
-        is_judged = is_table and are_saved[at] and low[at] < high[at]
+        is_judged = is_table and are_saved[at] and calls.low[at] < calls.high[at]
         if not is_judged or (key in known and known[key] is None):
             continue
         if key not in known and len(known) >= MAX_SERIES:
             continue
-        values = step.values((name,), worker).get(name)
-        known[key] = None if values is None else _counted(values, known.get(key))
+        known[key] = _counted(name, step.values(calls.names[at], worker), known.get(key))
         now = known[key]
         if now is not None and now[1] >= _STEPS:
             found[at] = now[2]
     return found
 
 
-def _counted(values: Any, before: list[int] | None) -> list[int] | None:
+def _counted(name: str, values: Mapping[str, Any], before: list[int] | None) -> list[int] | None:
     """Return what is known of rows [B, ...] with these, None if they differ."""
-    if not (values == values[:1]).all():
+    if name not in values:
         return None
-    mark = zlib.crc32(np.ascontiguousarray(values[0]).tobytes())
+    first, rows = values[name][0], [np.atleast_1d(value) for value in values.values()]
+    if not all(each.shape[1:] == first.shape and (each == first).all() for each in rows):
+        return None
+    mark, num_rows = zlib.crc32(np.ascontiguousarray(first).tobytes()), sum(map(len, rows))
     if before is None:
-        return [mark, 1, len(values)]
-    return [mark, before[1] + 1, before[2] + len(values)] if before[0] == mark else None
+        return [mark, 1, num_rows]
+    return [mark, before[1] + 1, before[2] + num_rows] if before[0] == mark else None

@@ -1,8 +1,9 @@
 """Training losses beside validation losses: by evaluation phases, whatever framework wrote them.
 
 Where modes are set, the losses of TRAIN steps are training losses and those of EVAL steps
-validation losses, paired by the tensor's name. XGBoost writes both at the same step; there the
-names tell: `train-rmse` and `validation-rmse` are the two sides of `rmse`.
+validation losses, paired by the tensor's name. XGBoost writes both at the same step; there its
+hook tells which data is trained on, and where it does not, names: `train-rmse` and
+`validation-rmse` are the two sides of `rmse`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,29 @@ from rule_runtime.evaluation.selection import finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["MAX_PAIRS", "Phase", "finished_phases", "is_share_of_errors", "loss_side"]
+__all__ = [
+    "MAX_PAIRS",
+    "SIDES_OF_TREES",
+    "Phase",
+    "finished_phases",
+    "is_share_of_errors",
+    "loss_side",
+    "usual_names",
+]
 
 MAX_PAIRS: Final = 32
 """Validation losses that are followed, tensor x worker; further ones are passed over."""
 
+_OTHER_DATA: Final = "data "
+"""What stands in front of names of data that is not trained on, unless they say so themselves."""
 _NAMED: Final = re.compile(
-    r"(?:(train|training)|(?:validation|valid|val|eval|evaluation|test|dev|holdout)(?:_\d{1,4})?)-(.+)"
+    r"(?:(train|training)|(?:validation|valid|val|eval|evaluation|test|dev|holdout)(?:_\d{1,4})?"
+    rf"|{_OTHER_DATA}[^-]*)-(.+)"
 )
+SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
+"""Collections in which the hook for XGBoost tells metrics of the data trained on from others."""
 _GROWING: Final = frozenset({"auc", "aucpr", "map", "ndcg", "pre"})
 """Metrics of XGBoost that are better the larger they are; some of its own patterns let them in."""
 _SHARE_OF_ERRORS: Final = re.compile(r"-m?error(@|$)")
@@ -119,12 +133,14 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
     if step.mode is ModeKeys.PREDICT:
         return [], "a step of mode PREDICT is neither training nor validation"
     means = finite_means(rows)
+    names = usual_names(step, rows)
     found = []
     for at in np.flatnonzero(np.isfinite(means)):
-        name = rows.names[at]
-        key, is_training = loss_side(name, step.mode)
+        key, is_training = loss_side(names[at], step.mode)
         if key is not None:
-            found.append(_Loss(name, rows.workers[at], key, is_training, float(means[at])))
+            found.append(
+                _Loss(rows.names[at], rows.workers[at], key, is_training, float(means[at]))
+            )
     unlike = "is better the larger it is, and no loss"
     return sorted(found), "" if found else why_no_loss(rows, means, unlike)
 
@@ -138,13 +154,36 @@ def is_share_of_errors(loss: str) -> bool:
     return _SHARE_OF_ERRORS.search(loss) is not None
 
 
+def usual_names(step: StepView, rows: TensorRows) -> list[str]:
+    """Return the names of losses [R], of XGBoost's as if the data trained on was called `train`.
+
+    The hook tells by the collections `training_metrics` and `validation_metrics` which data that
+    is; names are as they are in runs without these.
+
+    Args:
+        step: The step.
+        rows: Its losses [R].
+    """
+    trained, other = (
+        set(zip(of.names, of.workers, strict=True))
+        for of in (step.tensors(collections=(side,)) for side in SIDES_OF_TREES)
+    )
+    found = list(rows.names)
+    for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
+        if pair in trained:
+            found[at] = f"train-{pair[0].partition('-')[2]}"
+        elif pair in other and loss_side(pair[0], step.mode)[1]:
+            found[at] = _OTHER_DATA + pair[0]
+    return found
+
+
 def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:
     """Return what pairs a loss with others, and whether it is one of training.
 
     The first is None for a metric of XGBoost that is better the larger it is: that is no loss.
 
     Args:
-        name: Name of the tensor.
+        name: Name of the tensor, as `usual_names` returns it.
         mode: Mode of its step.
     """
     named = _NAMED.fullmatch(name)

@@ -14,7 +14,15 @@ from rule_runtime.numerics.series_memory import MAX_SERIES
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import TensorRows
 
-__all__ = ["NOTHING_KNOWN", "Elsewhere", "begin_anew", "labels_elsewhere", "num_rows", "remember"]
+__all__ = [
+    "NOTHING_KNOWN",
+    "Elsewhere",
+    "begin_anew",
+    "has_others",
+    "labels_elsewhere",
+    "num_rows",
+    "remember",
+]
 
 _FEWEST: Final = 32
 _FEWEST_OTHERS: Final = 1.99
@@ -105,6 +113,19 @@ def labels_elsewhere(known: dict[str, list[float]], key: str, value: float) -> E
     share = min(square / farthest**2, 1.0)
     # One row may be an accident, and so may one large object in a single image.
     return Elsewhere(share if share * longest >= _FEWEST_OTHERS else math.nan, longest)
+
+
+def has_others(known: dict[str, list[float]], key: str, low: float, high: float) -> bool:
+    """Tell whether labels outside of training have another smallest or largest element.
+
+    Args:
+        known: What `remember` added up.
+        key: Worker, name and kind of the labels, with a slash between two.
+        low: Smallest element in training.
+        high: Largest element in training.
+    """
+    numbers = known.get(key)
+    return numbers is not None and (numbers[3], numbers[4]) != (low, high)
 
 
 def num_rows(rows: TensorRows) -> list[float]:

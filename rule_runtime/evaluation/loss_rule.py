@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import loss_side
+from rule_runtime.evaluation.evaluation_phases import loss_side, usual_names
 from rule_runtime.evaluation.missing_reasons import why_no_loss
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
@@ -51,9 +51,9 @@ class LossRule(Rule):
     """Judges each training loss by its first and its latest numbers.
 
     A subclass sets the class attributes, may have a parameter `patience`, and answers in `judge`.
-    The losses of EVAL and PREDICT steps are passed over, and so are XGBoost's of other data sets
-    than `train`, and its metrics that are better the larger they are. Of more than 32 losses the
-    first that came are judged; the memory is as large however long the run.
+    The losses of EVAL and PREDICT steps are passed over, and so are XGBoost's of other data than
+    what is trained on, and its metrics that are better the larger they are. Of more than 32 losses
+    the first that came are judged; the memory is as large however long the run.
 
     Attributes:
         measure: Name of what is measured.
@@ -250,7 +250,9 @@ def _has_fallen(series: NumberSeries) -> bool:
 def training_losses(
     step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]
 ) -> dict[Series, int]:
-    """Return the rows of finite training losses: what should fall while a model learns.
+    """Return the rows of finite training losses by their `usual_names`, and worker.
+
+    They are what should fall while a model learns.
 
     Args:
         step: A step of training.
@@ -258,8 +260,9 @@ def training_losses(
         means: Their values [R].
     """
     found = {}
+    names = usual_names(step, rows)
     for at in np.flatnonzero(np.isfinite(means)):
-        key, of_training = loss_side(rows.names[at], step.mode)
+        key, of_training = loss_side(names[at], step.mode)
         if key is not None and of_training:
-            found[rows.names[at], rows.workers[at]] = int(at)
+            found[names[at], rows.workers[at]] = int(at)
     return found

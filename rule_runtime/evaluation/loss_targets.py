@@ -27,6 +27,7 @@ class Beside(NamedTuple):
         kind: Number of columns of what the model says, whether the labels are whole numbers, and
             the size of images: where these differ, the labels are of another task.
         is_of_numbers: Whether it compares numbers, and no classes.
+        is_of_classes: Whether they are known to be classes, or labels of no loss.
         is_real: Whether the targets of a loss are real numbers.
         is_named: Whether it has a name of its own.
         is_own: Whether it is one of the script's own.
@@ -35,6 +36,7 @@ class Beside(NamedTuple):
     loss: float | None = None
     kind: str = ""
     is_of_numbers: bool = False
+    is_of_classes: bool = True
     is_real: bool = False
     is_named: bool = True
     is_own: bool = False
@@ -77,6 +79,7 @@ def losses_beside(step: StepView, rows: TensorRows) -> list[Beside]:
                 loss=None if math.isnan(value) else value,
                 kind=_kind(columns, *of_labels),
                 is_of_numbers=kind in (LossKind.SQUARES, LossKind.DISTANCES),
+                is_of_classes=is_whole or kind in (LossKind.CLASSES, LossKind.BINARY),
                 is_real=inputs.of(*loss, 1) is not None and not is_whole,
                 is_named=module != "Loss",
                 is_own=not module.lower().endswith("loss"),

@@ -6,6 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
+from rule_runtime.evaluation.evaluation_phases import usual_names
 from rule_runtime.evaluation.selection import finite_means
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def is_of_one_label(step: StepView, losses: TensorRows, at: int) -> bool:
         losses: Its losses.
         at: The row of the loss of training.
     """
-    metric = _OF_TREES.match(losses.names[at])
+    metric = _OF_TREES.match(usual_names(step, losses)[at])
     beside = step.tensors(regex=("^(predictions|labels)$",))
     rows = {
         name: row

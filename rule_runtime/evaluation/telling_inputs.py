@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
 from rule_runtime.evaluation.loss_owners import loss_owners
 from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
 from rule_runtime.numerics.repeated_rows import are_new
-from rule_runtime.numerics.telling_columns import Told, as_columns, as_targets, columns_of_all
+from rule_runtime.numerics.telling_columns import (
+    Told,
+    are_targets,
+    as_columns,
+    as_targets,
+    columns_of_all,
+)
 from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 if TYPE_CHECKING:
@@ -27,10 +33,13 @@ _LABELS: Final = "labels"
 _OF_TREES: Final = "input_values"
 _REAL: Final = ("float", "bfloat")
 _OF_LAYERS: Final = r"_input_[0-9]+$"
+_FIRST_INPUTS: Final = r"_input_0$"
+_OF_MODELS: Final = r"^[A-Z]\w*_output_[0-9]+$"
 _OF_TIMES: Final = "/times"
 _TABLE: Final = 2
 _SERIES: Final = 3
 _MAX_PAIRS: Final = 8
+_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _OF_FUNCTIONS: Final = ("Loss_output_0", LossKind.LOOKS_LIKE_CLASSES)
 _SAME: Final = ("size", "min", "max", "mean", "l2")
 
@@ -61,12 +70,14 @@ class _View(NamedTuple):
         values: The input [B, ...].
         targets: The targets [B, ...].
         in_row: How many rows stand for one of the input as it was.
+        are_classes: Whether whole numbers among the targets are classes.
     """
 
     key: str
     values: npt.NDArray[Any]
     targets: npt.NDArray[Any]
     in_row: int
+    are_classes: bool = False
 
 
 def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldTargets | None]:
@@ -115,48 +126,49 @@ def _looked_at(
         if before and not any(before):
             continue  # no column is left that could
         values = step.values((name,), worker).get(name)
-        if values is None:
-            continue  # labels are saved far more often
-        if _is_of_other(step, name, worker, of_targets):
-            continue
+        if values is None or _is_of_other(step, name, worker, of_targets):
+            continue  # labels are saved far more often than values
+        kind = LossInputs(step).kind(of_targets.replace("_input_1", "_output_0"), worker)
         for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
             key = pair + view.key
             if known.get(key) != [] and (key in known or len(known) < _MAX_PAIRS):
-                yield at, of_targets, key, view
+                yield at, of_targets, key, view._replace(are_classes=kind in _OF_CLASSES)
 
 
-def losses_of_texts(step: StepView) -> Iterator[tuple[str, str, bool]]:
-    """Yield losses of places of a text, and whether the model sees the answer.
+def losses_of_texts(step: StepView) -> dict[str, float]:
+    """Return losses of places of a text, and whether the model sees the answer.
 
     Args:
         step: The step.
 
-    Yields:
-        `next` and the name of a loss whose targets are an input of a model, one place further on,
-        unless there is another text that they may follow from;
-        `seen`, the name of a loss of classes, and whether its targets stand in an input, which a
-        layer is given as it is: a model that shifts or hides parts of its input itself has no such
-        layer. Some places of the input must not be asked, or no layer lose sight of them: a text
-        that is rebuilt of less than itself may be the target.
+    Returns:
+        1 for `next/{loss}` if its targets are an input of a model, one place further on, and there
+        is no other input that they may follow from;
+        for `seen/{loss}`, of classes, 1 if its targets stand in an input, which a layer is given
+        first as it is, else 0: a model that shifts or hides parts of it itself has no such layer.
+        Some places of the input must not be asked, or no layer lose sight of them: a text that is
+        rebuilt of less than itself may be the target.
     """
     inputs = step.tensors(regex=(MODEL_INPUT,))
+    found: dict[str, float] = {}
     for at, of_targets in _pairs(step, inputs):
         if (inputs.dtypes[at] or "").startswith(_REAL):
             continue  # values are read only where they may be a text
         name, worker = inputs.names[at], inputs.workers[at]
-        found = step.values((name, of_targets), worker)
-        values, targets = found.get(name), found.get(of_targets)
+        both = step.values((name, of_targets), worker)
+        values, targets = both.get(name), both.get(of_targets)
         if values is None or targets is None or targets.dtype.kind not in "iu":
             continue
         loss = of_targets.replace("_input_1", "_output_0")
-        if are_next(values, targets) and not _has_source(step, inputs, at, (values, targets)):
-            yield "next", loss, True
+        if are_next(values, targets) and not _has_source(step, inputs, at, values, targets):
+            found[f"next/{loss}"] = 1.0
         kind = LossInputs(step).kind(loss, worker)
         if kind is LossKind.CLASSES or (loss, kind) == _OF_FUNCTIONS:
-            is_seen = are_seen(values, targets) and _is_passed_on(step, inputs, at)
+            is_seen = are_seen(values, targets) and _is_among(step, inputs, at, _FIRST_INPUTS)
             if is_seen and not are_masked(values, targets):
                 is_seen = _keep_places(step, worker, values.shape)
-            yield "seen", loss, is_seen
+            found[f"seen/{loss}"] = max(found.get(f"seen/{loss}", 0.0), float(is_seen))
+    return found
 
 
 def _keep_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
@@ -168,15 +180,17 @@ def _keep_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
     return num_rows != length and all(is_kept)
 
 
-def _is_passed_on(step: StepView, inputs: TensorRows, at: int) -> bool:
-    """Tell whether a layer is given an input of the model as it is, by its statistics."""
-    rows = step.tensors(regex=(_OF_LAYERS,))
+def _is_among(step: StepView, inputs: TensorRows, at: int, regex: str) -> bool:
+    """Tell whether an input of a model is such a tensor of others, by its statistics."""
+    rows = step.tensors(regex=(regex,))
+    itself = f"{inputs.names[at].rpartition('_input_')[0]}_"
     own = [inputs.column(name)[at] for name in _SAME]
     columns = [rows.column(name) for name in _SAME]
     models = set(inputs.names)
     return any(
-        name not in models and worker == inputs.workers[at] and [c[row] for c in columns] == own
+        [c[row] for c in columns] == own and worker == inputs.workers[at] and name not in models
         for row, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True))
+        if not name.startswith(itself)
     )
 
 
@@ -216,23 +230,17 @@ def _in_row(step: StepView, name: str) -> int:
     return math.prod((shape or ())[1:])
 
 
-def _has_source(
-    step: StepView,
-    inputs: TensorRows,
-    at: int,
-    text: tuple[npt.NDArray[Any], npt.NDArray[Any]],
-) -> bool:
-    """Tell whether a model is given whole numbers beside a text and what is asked of it."""
-    of_losses = loss_owners(step)
-    worker = inputs.workers[at]
-    for other, name in enumerate(inputs.names):
-        is_real = (inputs.dtypes[other] or "").startswith(_REAL)
-        if other == at or is_real or inputs.workers[other] != worker:
-            continue
-        is_of_loss = (name.rpartition("_input_")[0], worker) in of_losses
-        if not is_of_loss and is_source(step.values((name,), worker).get(name), *text):
-            return True
-    return False
+def _has_source(step: StepView, inputs: TensorRows, at: int, *text: npt.NDArray[Any]) -> bool:
+    """Tell whether a model is given, and none made, what a text and its targets may follow from."""
+    of_losses, worker = loss_owners(step), inputs.workers[at]
+    return any(
+        other != at
+        and inputs.workers[other] == worker
+        and (name.rpartition("_input_")[0], worker) not in of_losses
+        and not _is_among(step, inputs, other, _OF_MODELS)
+        and is_source(step.values((name,), worker).get(name), *text)
+        for other, name in enumerate(inputs.names)
+    )
 
 
 def _is_of_other(step: StepView, name: str, worker: str, of_targets: str) -> bool:
@@ -256,7 +264,7 @@ def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterat
     Targets [B, T'] or [B, T', K] are those of the last T' times of a series [B, T, C]: the first
     ones are a warm-up. Where most of them do not vary in time, they are targets of the series.
     """
-    if targets is None or not values.ndim or not targets.ndim or _is_target(values, targets):
+    if targets is None or not values.ndim or not targets.ndim or are_targets(values, targets):
         return
     is_series = values.ndim == _SERIES and targets.ndim in (_TABLE, _SERIES)
     is_series &= len(values) == len(targets)
@@ -271,16 +279,6 @@ def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterat
     yield _View("", values, targets, 1)
 
 
-def _is_target(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether an input is the targets themselves: a model that computes its own loss."""
-    if len(values) != len(targets) or values.dtype.kind not in "biuf":
-        return False
-    if values.size == targets.size:
-        return np.array_equal(values.reshape(-1), targets.reshape(-1))
-    given, asked = as_targets(values), as_targets(targets)
-    return given is not None and asked is not None and np.array_equal(given, asked)
-
-
 def _telling(view: _View, kept: Kept | None, seen: list[int]) -> list[Told | None] | None:
     """Return what tells each target, of what is kept of those before; None if nothing could."""
     # Of the features of trees only the first rows may be saved.
@@ -289,7 +287,9 @@ def _telling(view: _View, kept: Kept | None, seen: list[int]) -> list[Told | Non
     if columns is None or numbers is None:
         return None
     known = known_columns(kept, columns.shape[1])
-    is_new = are_new(columns.reshape(len(columns) // view.in_row, -1), seen).repeat(view.in_row)
+    whole = columns.reshape(len(columns) // view.in_row, -1)
+    is_new = cache(lambda: are_new(whole, seen).repeat(view.in_row))
     # Of images and texts many columns tell two classes nearly: one of them may by chance.
     may_part = view.values.ndim == _TABLE and not view.key
-    return columns_of_all(columns, numbers, known=known, may_part=may_part, is_new=is_new)
+    tell = partial(columns_of_all, known=known, may_part=may_part, are_classes=view.are_classes)
+    return tell(columns, numbers, is_new=is_new)

@@ -11,7 +11,7 @@ __all__ = ["Kept", "KeptTarget", "joined", "known_columns", "told_columns"]
 
 _MAX_COLUMNS: Final = 512
 _MAX_CLASSES: Final = 32
-_OF_PAIRS: Final = 4
+_OF_CLASSES: Final = 4
 
 
 class KeptTarget(TypedDict):
@@ -21,13 +21,13 @@ class KeptTarget(TypedDict):
         columns: The columns, as of `Told`.
         rows: How many rows showed it.
         alone: Those of the columns that told all of it alone in each batch.
-        is_pair: Whether each batch had two classes.
+        are_classes: Whether they were classes in any batch.
     """
 
     columns: dict[str, list[int]]
     rows: int
     alone: list[int]
-    is_pair: bool
+    are_classes: bool
 
 
 Kept = list[KeptTarget | None]
@@ -66,8 +66,8 @@ def joined(kept: Kept | None, told: Sequence[Told | None]) -> Kept:
 def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
     """Return columns that tell each target, in how many rows, and if not each of them does alone.
 
-    Of several targets, half must be told in so many rows, and none be refuted. Two classes need
-    four times the rows, of all their targets together: a good feature may be right for long.
+    Of several targets, half must be told in so many rows, and none be refuted. Classes need four
+    times the rows, of all their targets together: a good feature may be right for long.
 
     Args:
         kept: What is kept of the targets.
@@ -78,9 +78,11 @@ def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
         few rows show it.
     """
     all_kept = kept or ()
-    of_pair = rows * max(_OF_PAIRS / max(len(all_kept), 1), 1)
+    of_classes = rows * max(_OF_CLASSES / max(len(all_kept), 1), 1)
     enough = [
-        one for one in all_kept if one and one["rows"] >= (of_pair if one["is_pair"] else rows)
+        one
+        for one in all_kept
+        if one and one["rows"] >= (of_classes if one["are_classes"] else rows)
     ]
     if not enough or 2 * len(enough) < len(all_kept):
         return [], 0, False
@@ -97,7 +99,7 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
     if one is None:
         if not now.num_rows and all(now.columns.values()):
             return None  # it may be chance, but is not refuted
-        one = {"columns": {}, "rows": 0, "alone": [*now.alone][:most], "is_pair": now.is_pair}
+        one = {"columns": {}, "rows": 0, "alone": [*now.alone][:most], "are_classes": False}
     before, after = one["columns"], now.columns
     keys = (before.keys() | after.keys()) - {TOGETHER} or {TOGETHER}
     of_class = max(most // len(keys), 1)
@@ -110,7 +112,7 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
         "columns": columns,
         "rows": one["rows"] + now.num_rows,
         "alone": sorted({*one["alone"]} & {*now.alone}),
-        "is_pair": one["is_pair"] and now.is_pair,
+        "are_classes": one["are_classes"] or now.are_classes,
     }
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.evaluation_phases import SIDES_OF_TREES
 from rule_runtime.evaluation.selection import is_training
 from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.class_pairs import class_pairs
@@ -96,7 +97,8 @@ def added_answers(step: StepView, memory: dict[str, Any]) -> Answers | None:
     found = agreement_of(step)
     if found is None:
         return None
-    of_trees = step.mode is ModeKeys.GLOBAL and len(step.tensors(regex=(f"^{_OF_TREES}",))) > 0
+    of_training = step.tensors(collections=SIDES_OF_TREES[:1], regex=(f"^{_OF_TREES}",))
+    of_trees = step.mode is ModeKeys.GLOBAL and len(of_training) > 0
     if step.mode is ModeKeys.EVAL or of_trees:
         memory["open"] = list(Agreement.total([memory.get("open", Agreement.total([])), found]))
         memory["steps"] = memory.get("steps", 0) + 1

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import is_share_of_errors, loss_side
+from rule_runtime.evaluation.evaluation_phases import is_share_of_errors, loss_side, usual_names
 from rule_runtime.evaluation.loss_inputs import NO_VALIDATION_LOSS
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
+from rule_runtime.evaluation.validation_passes import (
+    add_to_pass,
+    keep_beside,
+    means_of_pass,
+    within_limits,
+)
 from rule_runtime.numerics.robust import noise
-from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
+from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -31,6 +38,7 @@ _NUM_NOW: Final = 5
 _NUM_PASSES: Final = 8
 _TRAIN_PREFIX: Final = "train-"
 """Metrics of XGBoost that are whole rows in parts of all: next to 0 after a round or two."""
+_NO_TRAINING_LOSS: Final = "there is no loss of training beside: give that data in `evals`, too"
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
 
@@ -45,6 +53,7 @@ class Training(NamedTuple):
         fall: How far the median of the latest 5 lies below that of the first 5.
         rise: How far the median of the latest 10 lies above that of the 10 before.
         num_steps: Steps of training since the first one with a loss.
+        lately: Median of those of the latest 5 that were saved since the pass before, if any.
     """
 
     now: float
@@ -53,6 +62,7 @@ class Training(NamedTuple):
     fall: float
     rise: float = 0.0
     num_steps: int = 0
+    lately: float = -math.inf
 
 
 class Validation(NamedTuple):
@@ -95,8 +105,8 @@ class ValidationRule(Rule):
 
     A pass of validation is the EVAL steps between two training steps; its losses are averaged, and
     judged at the training step behind it, or at its last step once it is as long as the pass
-    before: so the last one of a run is judged, too. With XGBoost, the losses of other data sets
-    stand beside `train-...` in every step; metrics that are better the larger they are, and shares
+    before: so the last one of a run is judged, too. With XGBoost, the losses of other data stand
+    beside that of training in every step; metrics that are better the larger they are, and shares
     of errors, are passed over. Of more than 32 losses the first that came are judged.
 
     Attributes:
@@ -137,21 +147,23 @@ class ValidationRule(Rule):
                 number of their losses of validation since; `length`, steps of the pass before;
                 `steps`, of this one, and `is_told`, whether it was judged; `validation`, the first
                 and the latest passes; `lowest`, the smallest, and the training loss beside the
-                first; `streaks`, findings in a row; `begin` and `now`, steps; `beside`, the rest.
+                first; `streaks`, findings in a row; `begin` and `now`, steps; `since`, saved steps
+                of training since the pass before, 5 at most; `beside`, the rest.
         """
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
+        names = usual_names(step, rows)
         at_row = {
-            (rows.names[at], rows.workers[at]): int(at)
+            (names[at], rows.workers[at]): int(at)
             for at in np.flatnonzero(np.isfinite(means))
-            if loss_side(rows.names[at], step.mode)[0] is not None
+            if loss_side(names[at], step.mode)[0] is not None
         }
         if not at_row:
             return NotEvaluated("no finite loss was saved")
-        losses = {names: float(means[at]) for names, at in at_row.items()}
-        memory.setdefault("beside", {}).update(self.beside(step))
+        losses = {pair: float(means[at]) for pair, at in at_row.items()}
+        keep_beside(memory, self.beside(step))
         if step.mode is ModeKeys.EVAL:
-            _add_to_pass(memory, losses)
+            add_to_pass(memory, losses)
             if not 0 < memory.get("length", 0) == memory["steps"]:
                 return NotApplicable("validation is judged when training goes on")
             found = self._judge_all({}, memory)
@@ -159,14 +171,17 @@ class ValidationRule(Rule):
         elif is_training(step):
             memory["now"] = step.mode_step
             memory.setdefault("begin", step.mode_step)
+            memory["since"] = min(memory.get("since", 0) + 1, _NUM_NOW)
             if memory.pop("is_told", False):
                 memory.pop("passes", None)  # the pass went on behind where it was judged
             found = self._judge_all(losses, memory)
-            memory["length"] = memory.pop("steps", 0) or memory.get("length", 0)
+            if num_steps := memory.pop("steps", 0):
+                memory["length"], memory["since"] = num_steps, 1
         else:
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         if found is None:
-            return NotEvaluated(NO_VALIDATION_LOSS)
+            is_alone = is_training(step) and not any(loss_side(n, step.mode)[1] for n, _ in at_row)
+            return NotEvaluated(_NO_TRAINING_LOSS if is_alone else NO_VALIDATION_LOSS)
         found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}
         if not found:
             return Passed()
@@ -194,14 +209,15 @@ class ValidationRule(Rule):
         beside = _beside(losses)
         kept = training.add({names: x for names, x in losses.items() if names not in beside})
         memory["training"] = training.to_json()
-        passed = _of_passes(memory) | {
+        passed = means_of_pass(memory) | {
             (*beside[names], names[0]): losses[names] for names in beside
         }
         judged = {k: x for k, x in passed.items() if k[:2] in (kept if losses else training.names)}
         if not judged:
             return None
         num_steps = memory.get("now", 0) - memory.get("begin", 0)
-        now = {key: _training(training.of(key[:2]), num_steps) for key in judged}
+        since = memory.get("since", 0)
+        now = {key: _training(training.of(key[:2]), num_steps, since) for key in judged}
         validations = self._validations(judged, now, memory)
         patience = int(getattr(self, "patience", 1))
         before: dict[str, int] = memory.get("streaks", {})
@@ -235,7 +251,7 @@ class ValidationRule(Rule):
             series = history.of((key[2], key[1]))
             place = "\n".join(key[1:])
             smallest, beside_first = lowest.get(place, (now, training[key].now))
-            lowest[place] = [min(smallest, now), beside_first]
+            lowest[place] = [min(smallest, now), within_limits(beside_first)]
             found[key] = Validation(
                 name=key[2],
                 passes=series.latest,
@@ -262,12 +278,13 @@ def training_of(memory: Memory, series: Series) -> Training | None:
     return _training(numbers, 0) if numbers and numbers.count >= _NUM_FIRST else None
 
 
-def _training(series: NumberSeries, num_steps: int) -> Training:
+def _training(series: NumberSeries, num_steps: int, since: int = 0) -> Training:
     now = float(np.median(series.latest[-_NUM_NOW:]))
     fall = float(np.median(series.first)) - now
     before, after = np.array_split(series.latest, 2)
     rise = float(np.median(after) - np.median(before)) if len(after) else 0.0
-    return Training(now, series.start, noise(series.latest), fall, rise, num_steps)
+    lately = float(np.median(series.latest[-since:])) if since else -math.inf
+    return Training(now, series.start, noise(series.latest), fall, rise, num_steps, lately)
 
 
 def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
@@ -278,21 +295,3 @@ def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
         if "-" in name and not name.startswith(_TRAIN_PREFIX) and not is_share_of_errors(name)
     }
     return {names: beside for names, beside in of_training.items() if beside in losses}
-
-
-def _add_to_pass(memory: Memory, losses: Mapping[Series, float]) -> None:
-    passes: list[list[Any]] = memory.setdefault("passes", [])
-    memory["steps"] = memory.get("steps", 0) + 1
-    places = {(name, worker): at for at, (name, worker, *_) in enumerate(passes)}
-    for names in sorted(losses):
-        if names in places:
-            passes[places[names]][2] += losses[names]
-            passes[places[names]][3] += 1
-        elif len(passes) < MAX_SERIES:
-            passes.append([*names, losses[names], 1])
-
-
-def _of_passes(memory: Memory) -> dict[_Passed, float]:
-    """Return the mean losses of the pass that ended, and forget it."""
-    passes = memory.pop("passes", [])
-    return {(name, worker, name): total / count for name, worker, total, count in passes}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.numerics.class_columns import (
-    PAIR,
     TOGETHER,
     columns_of_classes,
     comes_near,
@@ -17,7 +17,15 @@ from rule_runtime.numerics.class_columns import (
 )
 from rule_runtime.numerics.column_blocks import Flags, are_usable, blocks, changes
 
-__all__ = ["TOGETHER", "Told", "as_columns", "as_targets", "columns_of_all", "telling_columns"]
+__all__ = [
+    "TOGETHER",
+    "Told",
+    "are_targets",
+    "as_columns",
+    "as_targets",
+    "columns_of_all",
+    "telling_columns",
+]
 
 _MOST_ELEMENTS: Final = 1 << 22
 _FEWEST_ROWS: Final = 8
@@ -27,6 +35,9 @@ _ROUNDED: Final = 0.02
 _MOST_TARGETS: Final = 32
 _MORE_COLUMNS: Final = 2
 _LOOKED_AT: Final = 64
+_NEARLY: Final = 0.9
+_OF_FURTHER: Final = 0.4
+_PAIR: Final = 2
 
 
 class Told(NamedTuple):
@@ -35,15 +46,15 @@ class Told(NamedTuple):
     Attributes:
         columns: The columns that tell it `TOGETHER`, or that part a class, by its number as text;
             nothing tells the target where a list is empty.
-        num_rows: How many rows show it; 0 if none do.
+        num_rows: How many rows show it; 0 if none do, or nothing tells it.
         alone: Those of the columns that tell all of it alone.
-        is_pair: Whether there are two classes.
+        are_classes: Whether it is of classes, or of so few numbers.
     """
 
     columns: Mapping[str, list[int]]
     num_rows: int
     alone: Sequence[int] = ()
-    is_pair: bool = False
+    are_classes: bool = False
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -80,13 +91,29 @@ def as_columns(values: npt.NDArray[Any], num_rows: int) -> npt.NDArray[Any] | No
     return values.reshape(num_rows, -1)
 
 
+def are_targets(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
+    """Tell whether an input is the targets themselves: a model that computes its own loss.
+
+    Args:
+        values: The input [...].
+        targets: The targets [B, ...].
+    """
+    if len(values) != len(targets) or values.dtype.kind not in "biuf":
+        return False
+    if values.size == targets.size:
+        return np.array_equal(values.reshape(-1), targets.reshape(-1))
+    given, asked = as_targets(values), as_targets(targets)
+    return given is not None and asked is not None and np.array_equal(given, asked)
+
+
 def columns_of_all(
     columns: npt.NDArray[Any],
     targets: npt.NDArray[np.float64],
     *,
     known: Sequence[list[int] | None] | None = None,
     may_part: bool = False,
-    is_new: Flags | None = None,
+    are_classes: bool = False,
+    is_new: Callable[[], Flags] | None = None,
 ) -> list[Told | None] | None:
     """Return what tells each target, None for those that show nothing; None if nothing could.
 
@@ -99,7 +126,8 @@ def columns_of_all(
         targets: Targets [B, T], finite.
         known: For each target that is looked at, the only columns that may tell it together.
         may_part: Whether classes may be parted by gaps.
-        is_new: Which rows count [B]; None for all.
+        are_classes: Whether whole numbers are classes, however many.
+        is_new: Returns which rows count [B]; None for all. It is asked if a column tells a target.
     """
     num_targets = targets.shape[1]
     chosen = np.unique(np.linspace(0, num_targets - 1, _MOST_TARGETS).astype(np.intp))
@@ -109,8 +137,9 @@ def columns_of_all(
             return None
     if known is None or len(known) != len(chosen):
         known = [None] * len(chosen)
+    tell = partial(telling_columns, may_part=may_part, are_classes=are_classes, is_new=is_new)
     return [
-        telling_columns(columns, target, known=of_target, may_part=may_part, is_new=is_new)
+        tell(columns, target, known=of_target)
         for target, of_target in zip(targets.T[chosen], known, strict=True)
     ]
 
@@ -121,17 +150,21 @@ def telling_columns(
     *,
     known: list[int] | None = None,
     may_part: bool = False,
-    is_new: Flags | None = None,
+    are_classes: bool = False,
+    is_new: Callable[[], Flags] | None = None,
 ) -> Told | None:
     """Return which columns tell the targets, and how many rows show that it is no chance.
 
-    With more than half as many different targets as rows, those columns do that rise, or fall,
-    wherever the targets rise (but for 2 % of the rows, for rounding); all rows show it. With fewer,
-    those that are the same wherever the targets are, if together they differ wherever the targets
-    do; rows show it that have the target of another, of the most frequent target at most 4 for each
-    of the others. Failing these, if they may, 8 columns or more, of which some part a class of 4
-    rows or more (8 where there are two) from all others by a gap that is wider than either side, if
-    each such class is parted by one, and half of all classes are such. Two classes are told by
+    With more than half as many different targets as rows, unless they are classes, those columns do
+    that rise, or fall, wherever the targets rise (but for 2 % of the rows, for rounding), unless
+    more than half of all columns do so nearly (in 9 of 10 rows), as in windows of a series that
+    only grows; all rows show it. Else those that are the same wherever the targets are, if together
+    they differ wherever the targets do; rows show it that have the target of another, of the most
+    frequent target at most 4 for each of the others; only as many as the target changes from row to
+    row, if that is half as often as in a random order. Failing these, if they may, 8 columns or
+    more, of which some part a class of 4 rows or more (8 where there are two) from all others by a
+    gap that is wider than either side, if each such class is parted by one, none by more than two
+    (by a gap of a quarter of that), and half of all classes are such. Two classes are told by
     nothing if a further column comes near. No row shows anything if, from row to row, targets turn
     less than 4 times from rising to falling or back, or if rows lie class by class: a column that
     counts rows tells targets then. Rows with a number that is not finite are left out, or columns
@@ -143,32 +176,40 @@ def telling_columns(
         known: The only columns that may tell them, as they did before: four fifths of the classes
             must differ now, and a column need not vary.
         may_part: Whether classes may be parted by gaps.
-        is_new: Which rows count [B]; None for all.
+        are_classes: Whether whole numbers are classes, however many.
+        is_new: Returns which rows count [B]; None for all. It is asked if a column tells targets.
 
     Returns:
-        None if all targets are equal, there are less than 8 rows, or too few of a class for gaps.
+        None if all targets are equal, there are less than 8 rows, or too few of a class: for gaps,
+        or (two rows of five are the only ones of theirs) to know which columns tell them together.
     """
     looked: npt.NDArray[Any] = columns if known is None else columns[:, known]
     is_whole = np.all(are_usable(looked), axis=1, keepdims=True)[:, 0]
-    if not is_whole.all() and 2 * is_whole.sum() >= len(is_whole):
+    if 2 * is_whole.sum() < len(is_whole):
+        is_whole[:] = True
+    if not is_whole.all():
         columns, looked, targets = columns[is_whole], looked[is_whole], targets[is_whole]
-        is_new = None if is_new is None else is_new[is_whole]
+
+    def new_rows() -> Flags:
+        return np.ones(len(targets), np.bool_) if is_new is None else is_new()[is_whole]
+
     order = np.argsort(targets, kind="stable")
     steps = changes(targets[order][:, None])[0][:, 0]
     num_distinct = int(steps.sum()) + 1
     if num_distinct == 1 or len(targets) < _FEWEST_ROWS:
         return None
     names = np.arange(columns.shape[1]) if known is None else np.asarray(known, np.intp)
-    if 2 * num_distinct <= len(targets):
+    if 2 * num_distinct <= len(targets) or (are_classes and (targets == np.rint(targets)).all()):
         grouped = (order, np.concatenate([[False], steps]))
-        return _of_classes(columns, targets, grouped, known, is_new=is_new, may_part=may_part)
+        return _of_classes(columns, targets, grouped, known, new_rows=new_rows, may_part=may_part)
     ways = np.sign(np.diff(targets))
     ways = ways[ways != 0]
     # Of the end of one series and the beginning of the next, too, any column that counts does.
     is_shown = (ways[1:] != ways[:-1]).sum() >= _FEWEST_TURNS
-    num_rows = len(targets) if is_new is None else int(is_new.sum())
     following = names[_following(looked, order, steps)].tolist()
-    return Told({TOGETHER: following}, num_rows * int(is_shown), following)
+    if not following or _most_follow(columns, order, steps):
+        return Told({TOGETHER: []}, 0)
+    return Told({TOGETHER: following}, int(is_shown and new_rows().sum()), following)
 
 
 def _of_classes(
@@ -177,7 +218,7 @@ def _of_classes(
     grouped: tuple[npt.NDArray[np.intp], Flags],
     known: list[int] | None,
     *,
-    is_new: Flags | None,
+    new_rows: Callable[[], Flags],
     may_part: bool,
 ) -> Told | None:
     """Return which columns tell classes, as `telling_columns` does.
@@ -187,7 +228,7 @@ def _of_classes(
         targets: Targets [B].
         grouped: The order of rows in which targets rise, and where the next class begins in it [B].
         known: The only columns that may tell them.
-        is_new: Which rows count [B]; None for all.
+        new_rows: Returns which rows count [B].
         may_part: Whether classes may be parted by gaps.
     """
     order, begins = grouped
@@ -203,18 +244,22 @@ def _of_classes(
     if told is None:
         return None
     found = {at: names[of] for at, of in told.columns.items()}
-    is_pair = int(classes[-1]) + 1 == PAIR
-    if is_pair and all(map(len, found.values())):
+    if not all(map(len, found.values())):
+        return Told({TOGETHER: []}, 0, are_classes=True)
+    num_single = np.count_nonzero(np.bincount(classes) == 1)
+    if known is None and not len(told.alone) and num_single > _OF_FURTHER * len(classes):
+        return None  # those of classes that are in other batches only are missing
+    if int(classes[-1]) + 1 == _PAIR:
         every = np.unique(np.concatenate([*found.values()]))
         if comes_near(columns, order, classes, every):
-            found = {TOGETHER: names[:0]}
+            return Told({TOGETHER: []}, 0, are_classes=True)
     begins[0] = True
     numbers = targets[order][begins].tolist()
     return Told(
         {at if at == TOGETHER else str(numbers[int(at)]): of.tolist() for at, of in found.items()},
-        rows_shown(classes, order, is_new),
+        rows_shown(classes, order, new_rows()),
         names[told.alone].tolist(),
-        is_pair,
+        are_classes=True,
     )
 
 
@@ -234,3 +279,12 @@ def _following(
             differs = (with_it != steps[:, None]).sum(0)
             told[at] |= ~against.any(0) & (differs <= _ROUNDED * len(steps))
     return left[told]
+
+
+def _most_follow(columns: npt.NDArray[Any], order: npt.NDArray[np.intp], steps: Flags) -> bool:
+    """Tell whether most columns go one way nearly wherever targets rise [B - 1]."""
+    num_following = 0
+    for _, block in blocks(columns, order):
+        ways = [way[steps].sum(0) for way in changes(block)]
+        num_following += np.count_nonzero(np.maximum(*ways) >= _NEARLY * steps.sum())
+    return bool(2 * num_following > columns.shape[1])

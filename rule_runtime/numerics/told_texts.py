@@ -19,10 +19,10 @@ def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) 
 
     Args:
         values: Whole numbers [B, L]; None for none.
-        targets: Whole numbers, equal to values[:, 1:] in 16 places or more that are not all the
-            same: [B, L] or [B L], of which the last ones may be anything, or [B, L - 1] or
-            [B (L - 1)]. They may be negative, where nothing is asked, at the end of rows: what is
-            asked behind a part that is not asked may follow from that part.
+        targets: Whole numbers, equal to values[:, 1:] in 16 places or more, of which no more than
+            half are the same, as of padding: [B, L] or [B L], of which the last ones may be
+            anything, or [B, L - 1] or [B (L - 1)]. They may be negative, where nothing is asked,
+            at the end of rows: what is asked behind a part that is not asked may follow from it.
     """
     if values is None or targets is None or not _is_text(values, targets):
         return False
@@ -37,9 +37,9 @@ def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) 
     answers = following[asked]
     if (asked[:, 1:] & ~asked[:, :-1]).any():
         return False
-    if len(answers) < _FEWEST_NEXT or (answers == answers[0]).all():
+    if len(answers) < _FEWEST_NEXT or not np.array_equal(values[:, 1:][asked], answers):
         return False
-    return np.array_equal(values[:, 1:][asked], answers)
+    return bool(2 * np.unique(answers, return_counts=True)[1].max() <= len(answers))
 
 
 def are_seen(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) -> bool:
@@ -75,26 +75,38 @@ def are_masked(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
 def is_source(
     other: npt.NDArray[Any] | None, values: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> bool:
-    """Tell whether another input may be what a text is translated from.
+    """Tell whether a text may follow from another input, as from what it is translated from.
 
     Args:
-        other: Whole numbers [B, ...]; None if they were not saved.
+        other: Numbers [B, ...], or more rows than that; None if they were not saved.
         values: The text [B, L].
         targets: What is asked [B, L], [B L] or less.
 
     Returns:
-        False for masks of 0 and 1, numbers that all rows share, as of places, and the text or the
-        targets once more, whatever is negative in them.
+        False for what a quarter of the rows or more share with others of another text, as numbers
+        of places or of an author; for masks [..., L] of two values; for what has a row for each
+        place, or less than one for each text, as states of layers; and for the text or the targets
+        once more, whatever is negative in them.
     """
     if other is None:
         return True
-    if other.ndim < _TABLE or not other.size or other.max() <= 1 or (other == other[:1]).all():
+    num_rows, length = values.shape
+    if not other.size or not other.ndim or len(other) < num_rows:
         return False
     flat = other.reshape(-1)
     for own in (values.reshape(-1), targets.reshape(-1)):
-        if own.size == flat.size and (own == flat)[(own >= 0) & (flat >= 0)].all():
+        is_text = own.size == flat.size and other.dtype.kind in "iu"
+        if is_text and (own == flat)[(own >= 0) & (flat >= 0)].all():
             return False
-    return True
+    if len(other) != num_rows:
+        return bool(len(other) != length)
+    has_places = other.ndim >= _TABLE and other.shape[-1] == length
+    if has_places and ((other == other.min()) | (other == other.max())).all():
+        return False
+    first: dict[bytes, int] = {}
+    rows = [first.setdefault(row.tobytes(), at) for at, row in enumerate(other)]
+    is_other = (values != values[rows]).any(1)
+    return bool(4 * is_other.sum() < num_rows)
 
 
 def _is_text(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:

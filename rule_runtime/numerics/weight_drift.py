@@ -55,7 +55,7 @@ class WeightDrift:
         least this, for |l2(w') - l2(w)|, |mean' - mean| sqrt(n), |std' - std| sqrt(n), |max' - max|
         and |min' - min| are each at most l2(w' - w). The second is an estimate of how far a single
         element moves, in units of the root mean square: the largest change of minimum, maximum,
-        mean and standard deviation. Both are divided by the number of steps.
+        mean and standard deviation. Both are divided by the number of steps, and finite.
 
         Args:
             step: The step.
@@ -73,8 +73,10 @@ class WeightDrift:
         if steps <= 0 or not both:
             return np.empty(0), np.empty(0), []
         old = np.stack([before[name] for name in both])
-        change = np.abs(np.stack([now[name] for name in both]) - old)
         root = np.sqrt(old[:, 5])
-        bound = np.max(change[:, :5] * np.stack([root**0, root**0, root, root, root**0], 1), axis=1)
-        moved = np.max(change[:, :4], axis=1)
-        return bound / old[:, 4] / steps, moved / (old[:, 4] / root) / steps, both
+        with np.errstate(over="ignore"):
+            change = np.abs(np.stack([now[name] for name in both]) - old)
+            scaled = change[:, :5] * np.stack([root**0, root**0, root, root, root**0], 1)
+            bound = np.max(scaled, axis=1) / old[:, 4] / steps
+            moved = np.max(change[:, :4], axis=1) / old[:, 4] * root / steps
+        return np.nan_to_num(bound), np.nan_to_num(moved), both

@@ -14,6 +14,7 @@ from hook_layer.storage.base import Store
 from rule_runtime.configuration.asked_rules import asked_rules
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.trial.job_file import read_job_file
+from rule_runtime.trial.stored_settings import StoredReductionConfig, StoredSaveConfig
 
 __all__ = ["JobConfiguration"]
 
@@ -60,8 +61,8 @@ class JobConfiguration:
                 "name": name,
                 "tensors": len(entry.tensor_names),
                 "patterns": entry.include_regex[:_MAX_REGEXES],
-                "saved": _told(entry.save_config),
-                "reductions": _told(entry.reduction_config),
+                "saved": _told_config(entry.save_config),
+                "reductions": _told_config(entry.reduction_config),
             }
             for name, entry in found
             if entry.tensor_names or entry.include_regex
@@ -99,6 +100,10 @@ class JobConfiguration:
     def to_json(self) -> dict[str, Any]:
         """Return the configuration as JSON."""
         return {"job": self.facts, "collections": self.collections}
+
+
+def _told_config(config: StoredSaveConfig | StoredReductionConfig | None) -> str:
+    return _told(None if config is None else config.to_json_dict())
 
 
 def _told(config: dict[str, Any] | None) -> str:

@@ -22,7 +22,13 @@ from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
 from rule_runtime.evaluation.validation_curves import gap_percent, has_turned, is_learned_by_heart
+from rule_runtime.evaluation.validation_passes import keep_beside
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
+from rule_runtime.evaluation.validation_scales import (
+    SIDES,
+    is_on_another_scale,
+    times_as_many_rows,
+)
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -31,12 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["GeneralisationGap"]
 
 
-_SIDES: Final = ("validation", "training")
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
-_OTHER_UNITS: Final = 5.0
 _OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
-_SURELY_MEAN: Final = 3.0
-_OTHER_SIZE: Final = 1.5
 _NO_BETTER: Final = 0.98
 _NO_MORE: Final = 1.02
 _TIMES_AS_FAR: Final = 1.25
@@ -61,11 +63,12 @@ class GeneralisationGap(ValidationRule):
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
         XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
         each step. It fires if, `patience` passes in a row, this lies above the median of the latest
-        5 saved training losses by more than `gap_percent` of the loss at the beginning (the first
-        training loss, or the median of the first 5 if that is larger) and by more than four times
-        the noise of the latest 20, and is more than `ratio` times as large. Squares, of MSELoss,
-        are also compared by their roots, the typical errors. Measured by the beginning, and not by
-        the training loss of now as Overfit does: that goes towards zero in many a good training.
+        5 saved training losses, and of those among them since the pass before, by more than
+        `gap_percent` of the loss at the beginning (the first training loss, or the median of the
+        first 5 if that is larger) and by more than four times the noise of the latest 20, and is
+        more than `ratio` times as large. Squares, of MSELoss, are also compared by their roots, the
+        typical errors. Measured by the beginning, and not by the training loss of now as Overfit
+        does: that goes towards zero in many a good training.
         Boosted trees always fit their training data better: 1.25 times the gap is allowed while
         validation is within 2 % of its best. It fires as well if nothing is learned but by heart,
         after 4 passes or more: the training loss fell by more than 3 % and 1.6 times the noise (0.8
@@ -120,11 +123,11 @@ class GeneralisationGap(ValidationRule):
         `..._input_0`, they are of, and not compared with one answer; they are taken for sums if one
         was larger than a mean can be, by the sizes of outputs and targets, or if the first pass
         stands to the training loss as the rows do, and the training loss is not known as a mean.
-        Metrics that should grow, and shares of errors, are not judged. A loss that falls below zero
-        is measured by how far it fell, and without the ratio. Losses of numbers are not judged if
-        the standard deviation of their targets is five times that of training, or a fifth of it:
-        these are in other units. Of more than 32 losses the first 32
-        are judged.
+        Where values show that only losses of validation are sums, these are not judged. Metrics
+        that should grow, and shares of errors, are not judged. A loss that falls below zero is
+        measured by how far it fell, and without the ratio. Losses of numbers are not judged if the
+        standard deviation of their targets is five times that of training, or a fifth of it: these
+        are in other units. Of more than 32 losses the first 32 are judged.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -171,7 +174,7 @@ class GeneralisationGap(ValidationRule):
             if not memory.get("steps"):
                 memory["passed"] = {}
             found = constants_of_pass(step, memory.setdefault("passed", {}))
-            memory.setdefault("beside", {}).update(found)
+            keep_beside(memory, found)
         outcome = super().check(step, memory)
         memory["has_losses"] = memory.get("has_losses", False) or "validation" in memory
         if answers is None or isinstance(outcome, IssueFound):
@@ -208,7 +211,7 @@ class GeneralisationGap(ValidationRule):
         inputs = LossInputs(step)
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
-        side = _SIDES[0] if step.mode is ModeKeys.EVAL else _SIDES[1]
+        side = SIDES[0] if step.mode is ModeKeys.EVAL else SIDES[1]
         for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
             outputs = inputs.of(name, worker, 0)
             if outputs is not None and outputs.shape:
@@ -224,7 +227,7 @@ class GeneralisationGap(ValidationRule):
             at = rows.names.index(name)
             if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):
                 found[f"sum/{name}"] = 1.0
-            if side == _SIDES[0]:
+            if side == SIDES[0]:
                 found |= constants_of_targets(step, inputs, name, worker, float(means[at]))
         return found | constants_of_labels(step)
 
@@ -235,26 +238,24 @@ class GeneralisationGap(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
-        if _is_on_another_scale(validation):
+        if is_on_another_scale(validation, training):
             return None
-        validation = validation.divided(_times_as_many_rows(validation, training))
+        validation = validation.divided(times_as_many_rows(validation, training))
         scale = max(training.start, training.fall)
         if not scale:
             return None
-        distance = validation.now - training.now
-        gap = gap_percent(validation, training, scale, self.ratio)
+        # Behind a change of task most of the latest losses are still those of the task before.
+        near = training._replace(now=max(training.now, training.lately))
+        distance, gap = validation.now - near.now, gap_percent(validation, near, scale, self.ratio)
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
+        is_far &= near.now <= 0 or validation.now > self.ratio * near.now
         is_far &= not validation.beside.get(f"outlier/{validation.name}")
         has_risen = training.now > training.start
         if validation.of_trees and validation.now <= _NO_MORE * validation.lowest:
             is_far &= gap > _TIMES_AS_FAR * self.gap_percent
         told = f"the loss of validation is {validation.now:.3g} and that of training "
-        told += f"{training.now:.3g}: "
-        if (
-            is_far
-            and not has_risen
-            and (training.now <= 0 or validation.now > self.ratio * training.now)
-        ):
+        told += f"{near.now:.3g}: "
+        if is_far and not has_risen:
             told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
         constant = constant_answer(validation, training)
@@ -269,32 +270,3 @@ class GeneralisationGap(ValidationRule):
         else:
             return None
         return Finding(gap, gap, 0.0, told)
-
-
-def _is_on_another_scale(validation: Validation) -> bool:
-    """Tell whether targets of validation are in other units than those of training."""
-    scales = [validation.beside.get(f"scale {side}/{validation.name}", 0.0) for side in _SIDES]
-    return min(scales) > 0 and max(scales) > _OTHER_UNITS * min(scales)
-
-
-def _times_as_many_rows(validation: Validation, training: Training) -> float:
-    """Return how many times the rows of training validation has, if losses are sums; else 1.
-
-    Whether they are shows at the first pass: its loss stands to that of training nearer by as their
-    rows do than as one to one.
-    """
-    rows = [validation.beside.get(f"{side}/{validation.name}") for side in _SIDES]
-    known = (
-        validation.beside.get(f"{of}/{validation.name}", 0.0)
-        for of in ("guess", "constant", "exact")
-    )
-    is_mean = training.start <= _SURELY_MEAN * max(known)
-    if not rows[0] or not rows[1] or is_mean or validation.beside_first <= 0:
-        return 1.0
-    times = rows[0] / rows[1]
-    if validation.beside.get(f"sum/{validation.name}"):
-        return times
-    share = validation.first / validation.beside_first
-    if max(times, 1 / times) < _OTHER_SIZE or share <= 0:
-        return 1.0
-    return times if abs(math.log(share / times)) < abs(math.log(share)) else 1.0

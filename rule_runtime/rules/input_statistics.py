@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -60,8 +62,9 @@ class InputStatistics(Rule):
         calls together), for then the model scales it by itself; where inputs of layers were not
         saved, that is not known. It fires if sqrt(mean^2 + std^2) of the finite elements is more
         than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
-        steps in a row. The model is recognised by its parameters, `{model}_...`; `dense0_weight`
-        is that of a layer, as MXNet numbers them.
+        steps in a row; of a model that is called several times in a step the same must hold of the
+        first inputs of all calls together. The model is recognised by its parameters,
+        `{model}_...`; `dense0_weight` is that of a layer, as MXNet numbers them.
 
         Targets, `..._input_1` of MSELoss, L1Loss, SmoothL1Loss and HuberLoss, are too large if from
         the 50th training step on, at `patience` saved steps in a row, their root mean square is
@@ -138,9 +141,11 @@ class InputStatistics(Rule):
         is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)
         if not is_judged.any():
             return NotEvaluated("no input of the model, of floating-point numbers, was saved")
-        rms = np.sqrt(mean**2 + std**2)
-        with np.errstate(invalid="ignore"):
-            bad = is_judged & ((rms > self.max_rms) | (rms < self.min_rms) | (std == 0))
+        rms = _rms(mean, std)
+        bad = is_judged & self._is_bad(mean, std).any(axis=0)
+        for place in np.flatnonzero(bad):
+            in_all = self._is_bad(*_of_all_calls(step, rows, int(place)))
+            bad[place] = (in_all & self._is_bad(mean[place], std[place])).any()
         streaks_of = RowMemory(memory.get("rows", ""))
         keys = row_keys(rows.names, rows.workers)
         streaks = streaks_of.update(keys, np.zeros(len(keys), np.uint32), bad)
@@ -168,14 +173,54 @@ class InputStatistics(Rule):
             )
         )
 
+    def _is_bad(self, mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Tell which inputs are too large, too small, or all one number [3, ...]."""
+        rms = _rms(mean, std)
+        return np.array([rms > self.max_rms, rms < self.min_rms, np.equal(std, 0)])
+
+
+def _rms(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        rms: npt.NDArray[np.float64] = np.hypot(mean, std)
+    return rms
+
+
+def _of_all_calls(step: StepView, rows: TensorRows, at: int) -> tuple[float, float]:
+    """Return mean and standard deviation of a first input, in all calls of its model together.
+
+    Inputs are numbered on in a step. Of a model that returns several tensors, or whose outputs were
+    not saved, further inputs of that shape count as the first one of a later call.
+    """
+    model, worker = rows.names[at].removesuffix("_input_0"), rows.workers[at]
+    inputs, outputs = (
+        step.tensors(regex=(f"^{re.escape(model)}_{kind}_[0-9]+$",)) for kind in ("input", "output")
+    )
+    num_calls = outputs.workers.count(worker)
+    num_inputs, rest = divmod(inputs.workers.count(worker), num_calls or 1)
+    num_inputs = num_inputs if num_calls and num_inputs and not rest else 1
+    shape = (rows.shapes[at] or ())[1:]
+    named = zip(inputs.names, inputs.workers, inputs.shapes, strict=True)
+    first = [
+        place
+        for place, (name, of, own) in enumerate(named)
+        if of == worker
+        and int(name.rpartition("_")[2]) % num_inputs == 0
+        and (own or ())[1:] == shape
+    ]
+    size, mean, std = (inputs.column(name)[first] for name in ("size", "mean", "std"))
+    share = np.where(np.isnan(std), 0.0, size / size.sum())
+    middle = float(np.nansum(share * mean))
+    spread = np.sqrt(share) * _rms(mean - middle, std)
+    return middle, math.hypot(*np.nan_to_num(spread).tolist())
+
 
 def _of_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which rows [R] have no elements but 0 and 1, and not only 0."""
     low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
+    may_be: npt.NDArray[np.bool_] = (low >= 0) & (high == 1)
+    mean, std = (np.where(may_be, column, 0.0) for column in (mean, std))
     # Of numbers between 0 and 1 only these are equal to their squares, and so in the mean.
-    is_square = np.isclose(mean, mean**2 + std**2, rtol=_CLOSE, atol=0.0)
-    of_bits: npt.NDArray[np.bool_] = (low >= 0) & (high == 1) & is_square
-    return of_bits
+    return may_be & np.isclose(mean, mean**2 + std**2, rtol=_CLOSE, atol=0.0)
 
 
 def _is_of(weight: str, model: str) -> bool:

@@ -11,10 +11,11 @@ from rule_runtime.evaluation.constant_rows import constant_rows
 from rule_runtime.evaluation.labels_elsewhere import (
     Elsewhere,
     begin_anew,
+    has_others,
     labels_elsewhere,
-    num_rows,
     remember,
 )
+from rule_runtime.evaluation.loss_calls import targets_of_all_calls
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE
 from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.loss_targets import Beside, losses_beside
@@ -75,8 +76,10 @@ class LabelDegenerate(Rule):
         be targets: it is left alone unless 5 % or more differ from it in other modes. Targets of
         several numbers a row, of which values are saved, are one label as well if all rows, 32 or
         more, are equal in two saved steps; 5,000 rows (ten times `samples`) if all their numbers
-        lie between 0 and 1, for of classes one may be rare. Labels with NaN or infinite elements
-        count with the finite ones. Of more than 32 tensors 32 are judged.
+        lie between 0 and 1, for of classes one may be rare. Real ones, unless the loss is known to
+        be of classes, also need another smallest or largest number in other modes. Of a loss that
+        is called several times in a step the targets of all calls count. Labels with NaN or
+        infinite elements count with the finite ones. Of more than 32 tensors 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -96,7 +99,8 @@ class LabelDegenerate(Rule):
 
     Known false alarms:
         Training on one class on purpose, as for anomaly detection; a class rarer than one in some
-        thousand; targets that are constant on purpose, of a loss that falls to a tenth.
+        thousand; targets that are constant on purpose, of a loss that falls to a tenth, or whose
+        other modes have others: where an equation begins, if its other parts call no such loss.
 
     Source:
         Stepwatch; "constant labels" of TheDeepChecker (2022).
@@ -139,13 +143,16 @@ class LabelDegenerate(Rule):
 
     def _judge(self, step: StepView, rows: TensorRows, memory: Memory) -> Outcome:
         """Judge the labels of a step of training."""
-        low, high = rows.column("min"), rows.column("max")
+        calls = targets_of_all_calls(step, rows)
+        low, high, sizes, _ = calls
         if np.isnan(low).all():
             return NotEvaluated("no label is a finite number")
-        besides, sizes = losses_beside(step, rows), num_rows(rows)
+        besides = losses_beside(step, rows)
         seen, elsewhere = memory.setdefault("seen", {}), memory.get("elsewhere", {})
         begin_anew(elsewhere)
         count = np.full(len(rows), np.nan)
+        names = zip(rows.workers, rows.names, besides, strict=True)
+        labels = [f"{worker}/{name}/{beside.kind}" for worker, name, beside in names]
         for at in _sorted(rows):
             key = f"{step.mode.name}/{rows.workers[at]}/{rows.names[at]}"
             if low[at] == high[at] == 0 and besides[at].is_of_numbers:
@@ -161,12 +168,16 @@ class LabelDegenerate(Rule):
                 min(before[3] + 1, self.patience),
                 loss if before[4] is None else before[4],
             ]
-            labels = f"{rows.workers[at]}/{rows.names[at]}/{besides[at].kind}"
-            others = labels_elsewhere(elsewhere, labels, float(low[at]))
+            others = labels_elsewhere(elsewhere, labels[at], float(low[at]))
             if self._is_degenerate(seen[key], besides[at], others):
                 count[at] = seen[key][2]
-        alike = constant_rows(step, rows, memory)
+        alike = constant_rows(step, rows, calls, memory)
         for at, num in alike.items():
+            # A centre, or the state that an equation begins with, is the same on purpose.
+            if not (
+                besides[at].is_of_classes or has_others(elsewhere, labels[at], low[at], high[at])
+            ):
+                continue
             # Between 0 and 1 they may be classes, of which another one is rare.
             needed = self.samples * _RARE if low[at] >= 0 and high[at] <= 1 else 0
             if num >= needed and not besides[at].is_own:

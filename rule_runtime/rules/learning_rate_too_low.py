@@ -8,6 +8,7 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.evaluation_phases import usual_names
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.missing_reasons import why_no_drift
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
@@ -36,6 +37,7 @@ _PASSES_STEPS: Final = 150
 _PASSES_RATIO: Final = 5.0
 _PASSES_FALL: Final = 0.5
 _MOST_STEADY: Final = 1.25
+_LEARNED: Final = 0.1
 _REMEDY: Final = (
     "Raise the learning rate tenfold, unless a schedule has lowered it on purpose; then look at "
     "what the loss did before. Look whether gradients vanish on their way to the first layers."
@@ -58,15 +60,15 @@ class LearningRateTooLow(Rule):
         mean square, divided by the number of steps. It fires if the median over the weights has
         been smaller than `min_update_ratio` for `num_steps` steps, and each loss has fallen by less
         than `max_fall_percent` since the beginning (median of the latest 5 against the smaller of
-        the first one and the median of the first 5; with noise of more than 1.5 times this share
-        nothing can be told, and it is quiet, unless the weights have moved by less than a tenth of
-        `min_update_ratio` at every step of 3 times `num_steps` or more: by 0.15 % in all, with the
-        defaults), and some gradient is not zero where gradients
-        are saved. While the movement is still growing, by half over the window, it waits: that is a
-        warm-up. Weights that do not move at all while others do are left out (DeadOptimizer,
-        MissingGradient). At the end of a schedule the loss has fallen, so it is quiet. The exact
-        update ratio needs the values themselves: see WeightUpdateRatio. Of more than 64 weights 64
-        evenly spread by name are followed.
+        the first one and the median of the first 5, unless it is below a tenth of the largest of
+        these; with noise of more than 1.5 times this share nothing can be told, and it is quiet,
+        unless the weights have moved by less than a tenth of `min_update_ratio` at every step of 3
+        times `num_steps` or more: by 0.15 % in all, with the defaults), and some gradient is not
+        zero where gradients are saved. While the movement is still growing, by half over the
+        window, it waits: that is a warm-up. Weights that do not move at all while others do are
+        left out (DeadOptimizer, MissingGradient). At the end of a schedule the loss has fallen, so
+        it is quiet. The exact update ratio needs the values themselves: see WeightUpdateRatio. Of
+        more than 64 weights 64 evenly spread by name are followed.
 
         Validation has little noise, and so it tells more: five times as much movement is too little
         where the latest 3 passes of validation, 150 steps or more of training from the first to the
@@ -213,7 +215,10 @@ class LearningRateTooLow(Rule):
             start = min(float(numbers.first[0]), float(np.median(numbers.first)))
             fall = start - float(np.median(numbers.latest[-_NUM_NOW:]))
             is_unclear = noise(numbers.latest) > _NOISY * self._needed(start)
-            fallen.append(True if fall > self._needed(start) else None if is_unclear else False)
+            # What had been learned before the first few were saved falls no more.
+            is_learned = 0 <= start - fall < _LEARNED * float(numbers.first.max())
+            has_fallen = is_learned or fall > self._needed(start)
+            fallen.append(True if has_fallen else None if is_unclear else False)
         return fallen
 
     def _needed(self, start: float) -> float:
@@ -243,7 +248,7 @@ def _end_pass(step: StepView, memory: Memory) -> None:
 
 
 def _names_of_losses(step: StepView) -> tuple[str, ...]:
-    return step.tensors(collections=("losses",)).names
+    return tuple(usual_names(step, step.tensors(collections=("losses",))))
 
 
 def _has_gradients(step: StepView) -> bool:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
+from rule_runtime.evaluation.made_up_targets import of_made_up_targets
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
 from rule_runtime.numerics.robust import noise, spread, trend
-from rule_runtime.numerics.series_memory import NumberSeries
+from rule_runtime.numerics.series_memory import NumberSeries, Series
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["LossDiverging"]
 
@@ -22,6 +29,8 @@ _NUM_SCATTER: Final = 4.0
 _NUM_ENDS: Final = 3
 _RECOVERING: Final = 0.1
 _FALLING: Final = -1.5
+_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
+_YES_OR_NO: Final = 2
 
 
 class LossDiverging(LossRule):
@@ -48,7 +57,9 @@ class LossDiverging(LossRule):
         A negative loss is compared with the beginning only, without logarithms; a loss that changes
         its sign, or a negative one that begins within the noise about zero, is not judged. With
         several losses none is judged while one of them lies clearly below its beginning: they are
-        weighed against each other.
+        weighed against each other. Nor is a cross entropy of three classes or more whose targets
+        are all 0, or all 1, in a step of 16 or more: a contrastive loss, whose right answer always
+        stands in the same place. It rises as candidates become harder, as while a queue fills.
         Losses that are not finite are passed over (NonFinite finds them). The losses of EVAL and
         PREDICT steps and of other data sets than `train` are not judged, nor are metrics that
         should grow.
@@ -62,8 +73,10 @@ class LossDiverging(LossRule):
 
     Known false alarms:
         Losses whose weight or temperature is raised on purpose; one loss of an adversarial or
-        variational training if the others are not saved; curricula that become harder; the error
-        of a value function in reinforcement learning, which grows with the returns.
+        variational training if the others are not saved; curricula that become harder, and
+        contrastive losses other than the above, or whose inputs are not saved, for a loss alone
+        does not tell a task that grew harder; the error of a value function in reinforcement
+        learning, which grows with the returns.
 
     Source:
         Stepwatch; the relative threshold is that of "diverging loss" in TheDeepChecker (2022).
@@ -78,6 +91,11 @@ class LossDiverging(LossRule):
         "checkpoint."
     )
 
+    why_left_out: ClassVar[str] = (
+        "all right answers stand in the same place, as in a contrastive training, whose loss rises "
+        "as the other candidates become harder"
+    )
+
     @property
     def num_latest(self) -> int:
         """Return the length of the window."""
@@ -87,6 +105,20 @@ class LossDiverging(LossRule):
     def num_needed(self) -> int:
         """Return how many losses are needed."""
         return _NUM_NEEDED
+
+    def left_out(self, step: StepView, losses: Collection[Series]) -> AbstractSet[Series]:
+        """Return the losses of a step that compare one candidate with others.
+
+        Args:
+            step: What was saved at the step.
+            losses: Names and workers of its losses of training.
+        """
+        inputs = LossInputs(step)
+        return {
+            names
+            for names in of_made_up_targets(step, losses)
+            if inputs.kind(*names) in _OF_CLASSES and (inputs.num_classes(*names) or 0) > _YES_OR_NO
+        }
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002
         """Compare the latest losses with the beginning and with the best ones.

@@ -28,8 +28,8 @@ _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _TRAINED: Final = 0
 _REMEDY: Final = (
     "Look for detach(), no_grad(), .data or a conversion to numpy between this layer and the loss, "
-    "for dead units behind it, and for a requires_grad that is off; if it is frozen on purpose, "
-    "name it in ignore_regex."
+    "for an output that is not used, for dead units behind it, and for a requires_grad that is "
+    "off; if it is frozen or unused on purpose, name it in ignore_regex."
 )
 
 
@@ -74,8 +74,8 @@ class MissingGradient(Rule):
         ignore_regex: Regular expressions of weights that are frozen on purpose.
 
     What to try:
-        Look for detach(), no_grad() and .data ahead of the loss, for layers that are not called,
-        and for dead units.
+        Look for detach(), no_grad() and .data ahead of the loss, for layers that are not called, or
+        whose output is not used, and for dead units.
 
     Known false alarms:
         Models of which a part is frozen on purpose by no_grad() or detach() alone, while its
@@ -83,9 +83,10 @@ class MissingGradient(Rule):
         the files do not say so; experts that are rarely chosen; random features, and copies of a
         network that are brought up to date after more saved steps than `patience`; a part that is
         trained no more, while `zero_grad(set_to_none=False)` makes zeros of its gradients between
-        the forward and the backward pass; a head whose loss is multiplied by 0 at first, that is
-        called ahead of others and whose output the script changes by itself; a factor of 0 for
-        100,000 training steps or more.
+        the forward and the backward pass; an auxiliary head that is called ahead of others and
+        whose output the script leaves out, or whose loss is multiplied by 0 at first while the
+        script changes its output by itself, or the model keeps it as an attribute in place of
+        returning it; a factor of 0 for 100,000 training steps or more.
 
     Source:
         Stepwatch.
@@ -122,8 +123,9 @@ class MissingGradient(Rule):
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
         prints = fingerprints([weights.column(name) for name in _PRINTED])
-        prints[_was_trained(rows, keys, weights, gradients)] = _TRAINED
-        excused = _moved(rows, keys, prints) | (prints == _TRAINED)
+        known = rows.known(keys)
+        prints[_was_trained(known, keys, weights, gradients)] = _TRAINED
+        excused = _moved(known, keys, prints) | (prints == _TRAINED)
         bad = self._is_bad(step, weights, gradients, excused)
         streaks = rows.update(keys, prints, bad)
         memory["rows"] = rows.to_json()
@@ -204,13 +206,12 @@ def _is_frozen(
 
 
 def _was_trained(
-    rows: RowMemory,
+    known: Mapping[int, tuple[int, int]],
     keys: npt.NDArray[np.uint32],
     weights: TensorRows,
     gradients: TensorRows,
 ) -> npt.NDArray[np.bool_]:
     """Tell which weights [R] have a gradient now, or had one at a saved step before."""
-    known = rows.known(keys)
     before = [known.get(key, (None, 0))[0] == _TRAINED for key in keys.tolist()]
     named = zip(gradients.names, gradients.workers, gradients.column("l2"), strict=True)
     arrived = {(name, worker) for name, worker, size in named if size > 0}
@@ -220,9 +221,10 @@ def _was_trained(
 
 
 def _moved(
-    rows: RowMemory, keys: npt.NDArray[np.uint32], prints: npt.NDArray[np.uint32]
+    known: Mapping[int, tuple[int, int]],
+    keys: npt.NDArray[np.uint32],
+    prints: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.bool_]:
     """Tell which weights [R] are not what they were at the saved step before."""
-    known = rows.known(keys)
     now = zip(keys.tolist(), prints.tolist(), strict=True)
     return np.array([known.get(key, (mark, 0))[0] != mark for key, mark in now], dtype=bool)

@@ -103,9 +103,9 @@ class PlateauedLoss(LossRule):
         rate; a better initialisation; look for layers without gradient.
 
     Known false alarms:
-        Fine-tuning of a model that is good already; tasks with very little to learn; adversarial
-        training whose targets were not saved; warm-ups or accumulated gradients so slow that the
-        loss does not move in the first `num_steps` steps.
+        Fine-tuning of a model that is good already; tasks with very little to learn; targets of an
+        adversary that were not saved; warm-ups, accumulated gradients, or tables of which a batch
+        touches few rows (word2vec, users and items) so slow that the loss hardly moves at first.
 
     Source:
         Stepwatch, in place of the two-point comparison of LossNotDecreasing.

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.bounded_signals import bounded_signals, slopes
+from rule_runtime.evaluation.last_activations import gives_good_answers
 from rule_runtime.evaluation.linear_layers import MODULE_IO
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
@@ -57,7 +59,9 @@ class SaturatedActivation(Rule):
         lying within the limits. The layer with the largest share is the evidence. Where minimum and
         maximum lie within the limits nothing else is read; else the values are needed. The default
         limits are those of the original; the gradient there is 2e-8 (tanh), 4e-8 and 1e-10
-        (sigmoid), which is less than the 1e-7 that its documentation names.
+        (sigmoid), which is less than the 1e-7 that its documentation names. Without `judge_answers`
+        a layer is left out whose output a loss compares and finds better than guessing: below ln 2
+        for BCELoss, below the variance of the targets, or its root, for losses of numbers.
 
         What goes into the tanh of a recurrent layer no module gets, nor what goes into torch.tanh
         and torch.sigmoid. At step 0 of mode TRAIN or GLOBAL what they return is judged instead, if
@@ -79,6 +83,7 @@ class SaturatedActivation(Rule):
         threshold_inactivity: Percentage of inputs within the limits below which a unit is
             saturated.
         threshold_layer: Share of saturated units above which a layer is an issue.
+        judge_answers: Whether a last layer that is sure, and mostly right, is judged as others are.
         threshold_slope: Mean slope at step 0, as a share of the largest, below which the tanh of a
             recurrent layer, or a function, is an issue; 0 to leave them alone.
 
@@ -87,8 +92,8 @@ class SaturatedActivation(Rule):
         or ReLU, GELU and the like. Limits of -5 and 5 find saturation much earlier.
 
     Known false alarms:
-        The sigmoid of a binary classifier that is sure of nearly everything; gates that are open or
-        closed on purpose; small batches.
+        With `judge_answers` a sigmoid at the end that is sure of nearly everything; gates that are
+        open or closed on purpose; small batches.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger.
@@ -102,6 +107,7 @@ class SaturatedActivation(Rule):
     threshold_sigmoid_max: Annotated[float, Unit("input")] = 16.99999
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
+    judge_answers: bool = True
     threshold_slope: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
 
     def __post_init__(self) -> None:
@@ -130,10 +136,12 @@ class SaturatedActivation(Rule):
         regex = () if self.tensor_regex == _REGEX else self.tensor_regex
         values = {"save_interval": "500", "save_raw_tensor": "True"}
         recurrent = (MODULE_IO, CollectionConfig("weights", {"save_interval": "500"}))
+        answers = (MODULE_IO, LOSS_INPUTS, CollectionConfig("losses", {"save_interval": "500"}))
         return (
             *of_layers,
             *selected_collections("SaturatedActivation", named, regex, values),
             *(recurrent if self.threshold_slope else ()),
+            *(() if self.judge_answers else answers),
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
@@ -200,6 +208,8 @@ class SaturatedActivation(Rule):
                 f"no input of a tanh or sigmoid layer, such as {min(rows.names)}, was saved with "
                 "the values of a batch and is known to be the one or the other"
             )
+        if not self.judge_answers and np.nanmax(saturated) > self.threshold_layer:
+            saturated[gives_good_answers(step, rows)] = 0.0
         at = worst(rows, saturated, largest=True)
         if saturated[at] <= self.threshold_layer:
             return Passed()

@@ -40,12 +40,12 @@ _DISTANCE: Final = re.compile(
     r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance|[lL]1|[lL]2|MSE|[hH]uber|"
     r"[mM]ean_?([sS]quared|[aA]bs)|[cC]osine|[mM]argin|[tT]riplet|CTC|KL"
 )
-_OF_XGBOOST: Final = re.compile(r"(validation|valid|val|eval|evaluation|test|dev|holdout)[\w]*-")
 _AS_GOOD: Final = 1.5
 _AS_GOOD_TREES: Final = 1.1
 _TREES: Final = 10.0
 _NETS: Final = 0.25
 _OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES, LossKind.UNKNOWN)
+_TWO: Final = 2
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
@@ -72,7 +72,8 @@ class SuspiciouslyGood(ValidationRule):
         each step. It fires if, `patience` passes in a row, this is less than a quarter of
         `max_loss_percent` of the loss at the beginning (the first training loss, or the median of
         the first 5 if that is larger), and at most 1.5 times the median of the latest 5 saved
-        training losses: a task without noise, as to sort numbers, is learned almost as well. With
+        training losses: a task without noise, as to sort numbers, is learned almost as well. Of two
+        classes nets are not judged by this: many can be told apart without any fault. With
         XGBoost 10 times `max_loss_percent` is allowed, but only 1.1 times the training loss: trees
         approach zero slowly, and fit their training data better than any other; twice that
         where one feature has more than half of the total gain. Losses of classes and
@@ -90,30 +91,35 @@ class SuspiciouslyGood(ValidationRule):
         so many rounds, if all rows are right in each of them.
 
         Where targets are the model's input moved by one place (whole numbers [B, L], as of a
-        language model; the end of rows may be negative, as padding) and no other text is an input,
-        as of a translation, the loss of validation is too good below 5 % of that at the beginning:
-        what comes next in a text is not known so well, unless the model sees it. So is that of
-        CrossEntropyLoss, NLLLoss or a function, however small the training loss is, if at each of
-        32 places or more with a target (it is negative where nothing is asked) the input that a
-        layer is given is the target itself: a mask or a shift was forgotten. Half of all that is
-        asked must stand at other places, too, which are no padding then; or all that layers are
-        given has the places of the input, so that nothing is rebuilt of less than itself. While
-        there is no loss of validation, that of training is judged by this.
+        language model; the end of rows may be negative, as padding; no more than half of what is
+        asked is the same) and no other input may tell the text, as one to translate or an image
+        (unless a quarter of the rows share it with other texts, or it is a mask of places), the
+        loss of validation is too good below 5 % of that at the beginning: what comes next in a text
+        is not known so well, unless the model sees it. So is that of CrossEntropyLoss, NLLLoss or a
+        function, however small the training loss is, if at each of 32 places or more with a target
+        (it is negative where nothing is asked) the input that a layer is given first is the target
+        itself: a mask or a shift was forgotten. Half of all that is asked must stand at other
+        places, too, which are no padding then; or all that layers are given has the places of the
+        input, so that nothing is rebuilt of less than itself. While there is no loss of validation,
+        that of training is judged by this.
 
         Where values of what a model gets are saved (`{model}_input_...`, `input_values` of boosted
         trees), and of targets (`..._input_1` of the loss, or `labels`), the columns of an input are
         compared with targets of a number or class in each row; of series [B, T, C], also with those
         of the last times (targets [B, T'] or [B, T', K] that vary in time). Numbers are told by a
-        column that rises, or falls, with them everywhere; classes by columns that are equal in all
-        rows of a class and together differ between all of them or, of 8 columns or more that are no
-        image, by columns that part each class from the others by a gap wider than either side. Two
-        classes are told by nothing if a further column comes near (a correlation of more than 0.9).
-        It fires if the same columns tell them in all batches in which the target varies, in `rows`
-        different rows or more together, of two classes four times as many: an ordinary feature may
-        be right for long. The first row of each class does not count, and of the most frequent one
-        not more than 4 for each that does of the others; no row does of a batch whose targets turn
-        less than 4 times from rising to falling or back, or that lies class by class, as any column
-        that counts rows would tell them. Of several targets half must be told, and none refuted, by
+        column that rises, or falls, with them everywhere, unless most columns nearly do, as of a
+        series that only grows; classes (also numbers of which a batch has less than half as many as
+        rows) by columns that are equal in all rows of a class and together differ between all of
+        them or, of 8 columns or more that are no image, by columns that part each class from the
+        others by a gap wider than either side, no more than two of them for a class. Two classes
+        are told by nothing if a further column comes near (a correlation of more than 0.9). It
+        fires if the same columns tell them in all batches in which the target varies, in `rows`
+        different rows or more together, of classes four times as many: an ordinary feature may be
+        right for long. The first row of each class does not count, and of the most frequent one not
+        more than 4 for each that does of the others; where classes last for several rows, each
+        change is one row. No row counts of a batch whose targets turn less than 4 times from rising
+        to falling or back, or that lies class by class, as any column that counts rows would tell
+        them. Of several targets half must be told, and none refuted, by
         inputs of twice as many columns or more, and where no layer is given fewer numbers than
         there are targets: they may be what is to be rebuilt. An input that is the targets
         themselves is left out, and those of a model whose outputs have another size than what the
@@ -122,7 +128,7 @@ class SuspiciouslyGood(ValidationRule):
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
         patience: Passes of validation in a row, or saved steps with XGBoost.
-        rows: Different rows that must show that a column tells the target.
+        rows: Different rows that must show that a column tells a number; four times that a class.
 
     What to try:
         Train without the most important column; split by time or by group; look for duplicates.
@@ -132,7 +138,8 @@ class SuspiciouslyGood(ValidationRule):
         that rises with one of the inputs, or a series with an exact period; language models of
         texts that are all alike; a state that hardly ever changes from one row to the next, if what
         it was is an input; targets that all rows of a group share, as windows of one person, beside
-        columns that they share; texts rebuilt of codes of each place.
+        columns that they share; a category that is the class in 99 % of the rows; a series that
+        only grows beside as many columns that do not; texts rebuilt of codes of each place.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -239,11 +246,13 @@ class SuspiciouslyGood(ValidationRule):
         losses = step.tensors(collections=("losses",))
         for name, worker in sorted(zip(losses.names, losses.workers, strict=True))[:MAX_SERIES]:
             targets = inputs.of(name, worker, 1)
-            is_distance = inputs.kind(name, worker) in _OF_NUMBERS
+            kind = inputs.kind(name, worker)
+            if kind is LossKind.BINARY or inputs.num_classes(name, worker) == _TWO:
+                found[f"two/{name}"] = 1.0
+            is_distance = kind in _OF_NUMBERS
             if is_distance and targets is not None and targets.dtype.startswith("float"):
                 found[f"distance/{name}"] = 1.0
-        found |= {f"{how}/{loss}": float(is_so) for how, loss, is_so in losses_of_texts(step)}
-        return found
+        return found | losses_of_texts(step)
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Compare validation with the beginning and with training.
@@ -252,9 +261,11 @@ class SuspiciouslyGood(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
-        by_trees = _OF_XGBOOST.match(validation.name) is not None
+        by_trees = validation.of_trees
         share = self.max_loss_percent / 100
         limit = share * training.start * (_TREES if by_trees else _NETS)
+        if f"two/{validation.name}" in validation.beside:
+            limit = 0.0
         is_seen = validation.beside.get(f"seen/{validation.name}", 0.0) > 0
         if is_seen or f"next/{validation.name}" in validation.beside:
             limit = _LOOKING_AHEAD * training.start

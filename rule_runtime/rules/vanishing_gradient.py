@@ -76,7 +76,7 @@ class VanishingGradient(Rule):
         of which a batch touches few rows; losses that are scaled down by a large factor; a part
         whose loss is multiplied by 0 for 100,000 training steps or more, or of which the inputs and
         outputs of modules are not saved, or that is called ahead of others while the script changes
-        its output by itself.
+        its output by itself, or the model keeps it as an attribute in place of returning it.
 
     Source:
         The built-in rule of the same name of Amazon SageMaker Debugger; `max_share` and `patience`

@@ -106,7 +106,9 @@ class WorseThanGuessing(Rule):
     Known false alarms:
         Targets that move, as of critics in reinforcement learning and of codebooks; cross entropies
         with a margin or a low temperature on purpose; warm-ups far longer than `num_steps`;
-        predictions that are saved as the opposite of labels; a classifier that is to be misled.
+        predictions that are saved as the opposite of labels; a classifier that is to be misled;
+        tables of users and items that begin near 0, beside ratings whose mean does not: a batch
+        touches few of their rows, so they are long on the way.
 
     Source:
         Stepwatch; comparing with a baseline that knows nothing is the advice of "A Recipe for

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hook_layer.pytorch import Hook
 from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
-from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 
@@ -152,6 +153,38 @@ def test_boosted_trees_save_what_a_pack_asks_for(name: str, tmp_path: Path) -> N
     trial = create_trial(str(tmp_path / "run"))
     assert "train-rmse" in trial.tensor_names()
     assert any(n.startswith("feature_importance/") for n in trial.tensor_names())
+
+
+@pytest.mark.parametrize("rule", sorted({name for pack in PACKS.values() for name in pack.rules()}))
+def test_no_rule_of_a_pack_has_shap_values_computed(
+    rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    from hook_layer.xgboost import Hook as BoosterHook
+
+    explained: list[bool] = []
+    original = xgboost.Booster.predict
+
+    def predict(*args: Any, **kwargs: Any) -> Any:
+        explained.append(kwargs.get("pred_contribs", False))
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(xgboost.Booster, "predict", predict)
+    pack = PACKS["recommended"]
+    rules = [create_rule(rule, {})]
+    configuration = {
+        "LocalPath": str(tmp_path / "run"),
+        "CollectionConfigurations": [each.to_json() for each in pack.collections_for(rules)],
+    }
+    (tmp_path / "hook.json").write_text(json.dumps(configuration))
+    hook = BoosterHook.create_from_json_file(tmp_path / "hook.json")
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    names = ["conv.weight", "no_bias", "gamma:0"]
+    hook.train_data = data = xgboost.DMatrix(values, np.arange(50) % 2, feature_names=names)
+    hook.validation_data = data
+    xgboost.train({"nthread": 1}, data, 1, evals=[(data, "train")], callbacks=[hook])
+    assert True not in explained
+    assert not [n for n in create_trial(str(tmp_path / "run")).tensor_names() if "shap" in n]
 
 
 def test_an_unknown_pack_is_told_with_the_nearest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.paths import collections_key
+from rule_runtime.evaluation.called_layers import count_later
+from rule_runtime.evaluation.outcome import IssueFound, Passed
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
@@ -47,18 +50,21 @@ def loss(name: str, compared: Any) -> dict[str, Any]:
     return {f"{name}_input_0": compared, f"{name}_output_0": np.float64(0.7)}
 
 
-def run(*parts: dict[str, Any], first_step: int = 0) -> TrialBuilder:
-    trial = TrialBuilder()
+def run(*parts: dict[str, Any], first_step: int = 0, num_workers: int = 1) -> TrialBuilder:
+    trial = TrialBuilder(num_workers=num_workers)
     tensors = {name: value for part in parts for name, value in part.items()}
     for step in range(first_step, first_step + 10):
-        trial.step(step, tensors, mode_step=step)
+        for worker in range(num_workers):
+            trial.step(step, tensors, mode_step=step, worker=f"worker_{worker}")
     names = tuple(f"gradient/{name}" for name in tensors if name.endswith(".weight"))
     entries = {
         "gradients": CollectionEntry("gradients", include_regex=("^gradient",), tensor_names=names),
         "weights": CollectionEntry("weights", include_regex=("^(?!gradient).*weight$",)),
         "losses": CollectionEntry("losses", include_regex=("Loss_output_[0-9]+$",)),
     }
-    trial.store.put(collections_key("worker_0"), CollectionsFile(entries, num_workers=1).encode())
+    for worker in range(num_workers):
+        file = CollectionsFile(entries, num_workers=num_workers)
+        trial.store.put(collections_key(f"worker_{worker}"), file.encode())
     return trial
 
 
@@ -149,3 +155,41 @@ def test_a_loss_that_never_counts_is_one_that_was_forgotten(
 ) -> None:
     parts = layer("Net_a", signal(0), signal(1)), layer("Net_b", signal(1), signal(2), 0.0)
     assert bool(found_at(rule, run(*parts, first_step=first_step))) is fires
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("of_head", "fires"), [(1.0, True), (0.0, False)])
+def test_several_workers_are_judged_each_by_its_own_calls(
+    rule: Rule, of_head: float, *, fires: bool
+) -> None:
+    first, second = layer("Net_a", signal(0), signal(1)), layer("Net_b", signal(1), signal(2), 0.0)
+    head = layer("Net_c", signal(2), signal(3), of_head)
+    last = run(first, second, head, num_workers=2).outcomes(rule)[-1]
+    assert isinstance(last, IssueFound if fires else Passed)
+
+
+def num_calls(num_layers: int) -> int:
+    """Return how many functions run while a model, half of it with gradients of zero, is judged."""
+    parts = [
+        layer(f"Net_{at}", signal(at), signal(at + 1), float(at < num_layers / 2))
+        for at in reversed(range(num_layers))
+    ]
+    step = run(*parts).views()[0]
+    gradients = step.tensors(collections=("gradients",))
+    count_later(step, gradients)  # what names mean is worked out once
+    found = 0
+
+    def count(*_: object) -> None:
+        nonlocal found
+        found += 1
+
+    sys.setprofile(count)
+    try:
+        count_later(step, gradients)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_the_cost_grows_as_the_number_of_layers_does() -> None:
+    assert num_calls(160) < 5 * num_calls(40)

@@ -18,9 +18,9 @@ def all_of(*columns: int, rows: int = 40) -> Told:
     return Told({TOGETHER: list(columns)}, rows, columns)
 
 
-def pair(column: int, *, rows: int = 40) -> Told:
-    """Return a column that tells two classes."""
-    return Told({TOGETHER: [column]}, rows, [column], is_pair=True)
+def classes(column: int, *, rows: int = 40) -> Told:
+    """Return a column that tells classes."""
+    return Told({TOGETHER: [column]}, rows, [column], are_classes=True)
 
 
 def together(*columns: int) -> Told:
@@ -80,15 +80,15 @@ def test_columns_that_tell_only_together(
 @pytest.mark.parametrize(
     ("batches", "is_told"),
     [
-        ([[pair(3, rows=199)]], False),
-        ([[pair(3, rows=100)], [pair(3, rows=100)]], True),
-        ([[pair(3)], [all_of(3, rows=20)]], True),  # there is a third class
-        ([[pair(3, rows=99), pair(4, rows=99)]], False),
-        ([[pair(3, rows=100), pair(4, rows=100)]], True),
-        ([[pair(3, rows=50)] * 9], True),
+        ([[classes(3, rows=199)]], False),
+        ([[classes(3, rows=100)], [classes(3, rows=100)]], True),
+        ([[classes(3, rows=100)], [all_of(3, rows=99)]], False),  # now of many numbers
+        ([[classes(3, rows=99), classes(4, rows=99)]], False),
+        ([[classes(3, rows=100), classes(4, rows=100)]], True),
+        ([[classes(3, rows=50)] * 9], True),
     ],
 )
-def test_two_classes_need_more_rows(batches: list[list[Told]], *, is_told: bool) -> None:
+def test_classes_need_more_rows(batches: list[list[Told]], *, is_told: bool) -> None:
     assert bool(told_columns(after(*batches), 50)[0]) is is_told
 
 

@@ -60,12 +60,23 @@ def test_the_step_before_of_a_smooth_series_is_no_leak() -> None:
     assert told_of(windows, windows[:, -1]) == [8]
 
 
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_windows_of_a_series_that_only_grows_are_no_leak(noise: float) -> None:
+    random = np.random.default_rng(0)
+    series = np.cumsum(random.poisson(20, 2000) + 1.0) + random.normal(0, noise, 2000)
+    for _ in range(10):
+        windows = series[random.integers(0, 1990, 64)[:, None] + np.arange(9)]
+        assert not told_of(windows[:, :-1], windows[:, -1])
+
+
 def test_columns_that_tell_classes_together() -> None:
     one_hot = np.eye(3)[CLASSES.astype(int)]
     told = telling_columns(np.column_stack([NOISE, one_hot]), CLASSES)
-    assert told == Told({TOGETHER: [5, 6, 7]}, 57, [])  # the first row of each class shows nothing
+    assert told == Told(
+        {TOGETHER: [5, 6, 7]}, 57, [], are_classes=True
+    )  # the first row of each class shows nothing
     told = telling_columns(np.column_stack([one_hot, CLASSES]), CLASSES)
-    assert told == Told({TOGETHER: [0, 1, 2, 3]}, 57, [3])
+    assert told == Told({TOGETHER: [0, 1, 2, 3]}, 57, [3], are_classes=True)
 
 
 def test_a_column_that_tells_some_of_the_classes_only() -> None:
@@ -123,7 +134,8 @@ def test_each_of_several_targets_has_its_columns(
     more: list[np.ndarray], told: list[list[int]]
 ) -> None:
     found = columns_of_all(np.column_stack([NOISE, *more]), TARGETS)
-    assert [*map(shown, found or [])] == [({TOGETHER: columns}, 60) for columns in told]
+    expected = [({TOGETHER: columns}, 60 * len(columns)) for columns in told]
+    assert [*map(shown, found or [])] == expected
 
 
 def test_inputs_that_are_to_be_rebuilt_tell_nothing() -> None:
@@ -208,6 +220,16 @@ def test_columns_of_which_each_parts_a_class() -> None:
     assert not told_of(columns, classes)
 
 
+@pytest.mark.parametrize("num_columns", [10, 20, 64])
+def test_classes_that_lie_far_apart_are_no_leak(num_columns: int) -> None:
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        classes = random.integers(0, 3, (4, 64))
+        columns = random.uniform(-10, 10, (3, num_columns))[classes]
+        columns += random.normal(size=columns.shape)
+        assert not all(map(told_of, columns, classes * 1.0))
+
+
 def test_a_mark_in_images_is_no_leak() -> None:
     random = np.random.default_rng(0)
     classes = np.arange(64.0) % 8
@@ -219,10 +241,39 @@ def test_a_mark_in_images_is_no_leak() -> None:
 @pytest.mark.parametrize(("classes", "num_rows"), [(CLASSES, 6), (NUMBERS, 9)])
 def test_only_new_rows_count(classes: np.ndarray, num_rows: int) -> None:
     columns = np.column_stack([NOISE, classes])
-    told = telling_columns(columns, classes, is_new=np.arange(60) < 9)
+    told = telling_columns(columns, classes, is_new=lambda: np.arange(60) < 9)
     assert shown(told) == ({TOGETHER: [5]}, num_rows)
-    told = telling_columns(columns, classes, is_new=np.zeros(60, np.bool_))
+    told = telling_columns(columns, classes, is_new=lambda: np.zeros(60, np.bool_))
     assert shown(told) == ({TOGETHER: [5]}, 0)
+
+
+@pytest.mark.parametrize("targets", [CLASSES, NUMBERS])
+def test_which_rows_are_new_is_asked_only_where_a_column_tells(targets: np.ndarray) -> None:
+    asked: list[int] = []
+
+    def is_new() -> np.ndarray:
+        asked.append(1)
+        return np.ones(60, np.bool_)
+
+    telling_columns(NOISE, targets, is_new=is_new)
+    assert not asked
+    telling_columns(np.column_stack([NOISE, targets]), targets, is_new=is_new)
+    assert asked
+
+
+@pytest.mark.parametrize(("length", "num_rows"), [(1, 57), (5, 11)])
+def test_of_states_that_last_only_changes_count(length: int, num_rows: int) -> None:
+    states = np.repeat(np.arange(60 // length) % 3, length) * 1.0
+    assert rows_of(np.column_stack([NOISE, states]), states) == num_rows
+
+
+@pytest.mark.parametrize(("are_classes", "told"), [(True, [5, 6, 7, 8]), (False, [])])
+def test_many_classes_in_a_batch_are_not_numbers(told: list[int], *, are_classes: bool) -> None:
+    targets = np.array([0, 3, 1, 2, 3, 0, 4, 0])
+    columns = np.column_stack([NOISE[:8], np.eye(5)[targets][:, 1:]])
+    found = telling_columns(columns, targets * 1.0, are_classes=are_classes)
+    assert found is not None
+    assert found.columns[TOGETHER] == told
 
 
 @pytest.mark.parametrize(
@@ -287,4 +338,4 @@ def test_columns_that_are_known_must_tell_nearly_all_classes_by_themselves() -> 
     told = telling_columns(columns, CLASSES, known=[0, 1, 3])
     assert shown(told) == ({TOGETHER: [0, 1, 3]}, 57)  # one that does not vary is not refuted
     told = telling_columns(columns, CLASSES, known=[0, 3])
-    assert shown(told) == ({TOGETHER: []}, 57)
+    assert shown(told) == ({TOGETHER: []}, 0)

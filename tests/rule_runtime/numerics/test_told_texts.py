@@ -6,6 +6,7 @@ import pytest
 from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 TEXT = np.random.default_rng(0).integers(0, 9, (8, 13))
+SHORT = np.where(np.arange(13) < 5, TEXT, 9)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,8 @@ TEXT = np.random.default_rng(0).integers(0, 9, (8, 13))
         (TEXT[:, :-1], np.where(np.arange(12) < 9, TEXT[:, 1:], -100).reshape(-1), True),
         (TEXT, np.where(np.arange(12) > 5, TEXT[:, 1:], -100), False),  # behind a question
         (TEXT, np.where(np.arange(12) < 1, TEXT[:, 1:], -100), False),  # too few
+        (SHORT[:, :-1], SHORT[:, 1:], False),  # padding that counts
+        (SHORT, np.where(np.arange(12) < 7, SHORT[:, 1:], -100), True),
         (TEXT[:, :-1] * 1.0, TEXT[:, 1:] * 1.0, False),
         (TEXT[:, :1], TEXT[:, 1:2], False),
         (TEXT * 0, TEXT * 0, False),
@@ -82,6 +85,7 @@ def test_a_part_of_a_text_is_asked(
 
 
 OTHER = np.random.default_rng(1).integers(0, 9, (8, 12))
+IMAGES = np.random.default_rng(2).normal(size=(8, 1, 3, 12))
 
 
 @pytest.mark.parametrize(
@@ -89,16 +93,38 @@ OTHER = np.random.default_rng(1).integers(0, 9, (8, 12))
     [
         (OTHER, True),
         (OTHER[:, :5], True),
+        (np.arange(8), True),  # a number of each text
+        (np.arange(8) // 2, False),  # what many texts share, as their author or length
+        (np.arange(8) % 2 > 0, False),
         (TEXT[:, :-1], False),
         (TEXT[:, 1:], False),  # the targets, for a model that computes its loss itself
         (np.where(OTHER > 4, TEXT[:, 1:], -100), False),
+        (IMAGES, True),
+        (IMAGES.repeat(5, 0), True),  # several of each text
+        (IMAGES[:, 0, 0], True),
+        (-np.abs(IMAGES[:, 0, 0]), True),
+        (IMAGES[:1], False),
+        (IMAGES[:2, 0], False),  # states [layers, B, H]
+        ((IMAGES[:, 0, 0, :5] > 0) * 1.0, True),  # words that occur
         ((OTHER > 4) * 1, False),  # a mask
         (OTHER > 4, False),
+        (np.where(IMAGES > 0, 0.0, -np.inf), False),
         (np.tile(np.arange(12), (8, 1)), False),  # numbers of places
-        (OTHER[:, 0], False),  # a number of each text, as its length
+        (np.arange(12), False),
+        (np.arange(12.0)[:, None] + np.arange(4), False),
+        (np.float32(0.5), False),
         (OTHER[:0], False),
         (None, True),
     ],
 )
-def test_a_text_may_follow_from_another(other: np.ndarray | None, *, is_found: bool) -> None:
+def test_a_text_may_follow_from_another_input(other: np.ndarray | None, *, is_found: bool) -> None:
     assert is_source(other, TEXT[:, :-1], TEXT[:, 1:].reshape(-1)) is is_found
+
+
+def test_the_same_text_may_follow_from_the_same_source_again() -> None:
+    texts = np.repeat(TEXT, 4, 0)
+    assert is_source(np.repeat(np.arange(8), 4), texts[:, :-1], texts[:, 1:])
+
+
+def test_of_one_text_nobody_knows_what_others_have() -> None:
+    assert is_source(IMAGES[:1], TEXT[:1, :-1], TEXT[:1, 1:])

@@ -68,3 +68,16 @@ def test_of_many_weights_some_are_followed() -> None:
     *_, names = drift.advance(1, rows, values)
     assert len(names) == MAX_TENSORS
     assert (names[0], names[-1]) == (rows[0], rows[-1])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("before", "after"), [(1.7e308, -1.7e308), (1e-300, 1e200)])
+def test_a_move_that_is_too_large_for_a_number_is_the_largest_number(
+    before: float, after: float
+) -> None:
+    drift = WeightDrift({})
+    for step, value in enumerate((before, after)):
+        row = np.array([[value, value, value, 0.0, abs(value), 4.0]])
+        bound, moved, _ = drift.advance(step, [("w", "0")], row)
+    largest = np.finfo(float).max
+    assert (bound[0], moved[0]) == (largest, largest)

@@ -246,7 +246,12 @@ def test_targets_whose_squares_are_no_numbers(name: str, size: float) -> None:
 
 
 def of_two_classes(
-    levels: Iterable[float], *, weight: float = 1.0, name: str = "CrossEntropyLoss", steps: int = 1
+    levels: Iterable[float],
+    *,
+    weight: float = 1.0,
+    name: str = "CrossEntropyLoss",
+    steps: int = 1,
+    of_sums: tuple[ModeKeys, ...] = (),
 ) -> TrialBuilder:
     """Return a run with passes of 120 rows, of which 40 have class 1, in so many steps.
 
@@ -265,7 +270,9 @@ def of_two_classes(
         tensors = {
             f"{name}_input_0": scores.astype(np.float32),
             f"{name}_input_1": labels,
-            f"{name}_output_0": np.float64((weights * losses).sum() / weights.sum()),
+            f"{name}_output_0": np.float64(
+                (weights * losses).sum() / (1.0 if mode in of_sums else weights.sum())
+            ),
         }
         trial.step(step, tensors, mode=mode, mode_step=mode_step)
         step += 1
@@ -296,3 +303,11 @@ def test_guessing_of_two_classes_that_are_not_equally_frequent(
     """Frequencies give 0.637, far below ln 2."""
     trial = of_two_classes(levels, name=name, **changes)
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+def test_a_sum_over_the_rows_of_validation_stands_beside_no_mean() -> None:
+    """As of two modules, one of which has reduction='sum'."""
+    trial = of_two_classes([1.0] * 5, of_sums=(ModeKeys.EVAL,))
+    assert not found_at(GeneralisationGap(), trial)
+    both = of_two_classes([0.0] * 5, of_sums=tuple(ModeKeys))
+    assert not found_at(GeneralisationGap(), both)  # validation has twice the rows

@@ -130,3 +130,50 @@ def test_a_series_that_a_cell_gets_step_by_step_is_judged(scale: float, *, is_fo
         weights = {"Net_cell.of_input.weight": np.ones((8, 2))}
         trial.step(step, {**weights, "Net_input_0": series, **calls})
     assert bool(found_at(InputStatistics(), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fires"),
+    [
+        (0 * UNIT, UNIT, False),  # where an equation begins, and where it holds
+        (0 * UNIT, 0 * UNIT, True),
+        (0 * UNIT, 0 * UNIT + 1, False),
+        (255 * UNIT, 255 * UNIT, True),  # two small batches
+        (20 * UNIT, UNIT, True),  # 14 in both calls together
+        (6 * UNIT, UNIT, False),
+        (UNIT, 255 * UNIT, False),
+    ],
+)
+@pytest.mark.parametrize("beside", [{}, {"Net_output_0": UNIT, "Net_output_1": UNIT}])
+def test_all_calls_of_a_model_in_a_step_count(
+    first: Any, second: Any, beside: dict[str, Any], *, fires: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        calls = {"Net_input_0": first, "Net_input_1": second}
+        trial.step(step, {"Net_fc.weight": [[1.0]], **calls, **beside})
+    assert found_at(InputStatistics(), trial) == ([2, 3] if fires else [])
+
+
+def test_a_state_beside_the_first_input_is_none_of_another_call() -> None:
+    state = np.linspace(-1, 1, 64 * 48).reshape(64, 48)
+    for later, fires in ((UNIT, False), (0 * UNIT, True)):
+        calls = {"Net_input_0": 0 * UNIT, "Net_input_1": state}
+        calls |= {"Net_input_2": later, "Net_input_3": state}
+        trial = TrialBuilder()
+        for step in range(4):
+            trial.step(step, {"Net_fc.weight": [[1.0]], **calls})
+        assert bool(found_at(InputStatistics(), trial)) is fires
+
+
+def test_a_second_input_of_the_only_call_is_not_judged_with_the_first() -> None:
+    trial = TrialBuilder()
+    for step in range(4):
+        call = {"Net_input_0": 0 * UNIT, "Net_input_1": UNIT, "Net_output_0": UNIT}
+        trial.step(step, {"Net_fc.weight": [[1.0]], **call})
+    assert found_at(InputStatistics(), trial) == [2, 3]
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_whose_squares_are_too_large() -> None:
+    assert found_at(InputStatistics(), run(1e200 * UNIT)) == [2, 3]

@@ -67,6 +67,14 @@ def test_a_loss_that_falls_shows_that_the_rate_is_enough(now: float, fires: bool
     assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
 
 
+@pytest.mark.parametrize(("rest", "fires"), [(0.22, False), (0.24, True)])
+def test_what_is_learned_before_the_third_saved_step_need_not_fall_further(
+    rest: float, fires: bool
+) -> None:
+    losses = [2.3, 0.3, *[rest] * 19]
+    assert bool(found_at(LearningRateTooLow(), run(losses=losses))) is fires
+
+
 def test_a_warm_up_is_waited_for() -> None:
     # The movement grows with every step, by half within 50 steps until it is no longer small.
     assert not found_at(LearningRateTooLow(), run(1e-6, growth=1.0))

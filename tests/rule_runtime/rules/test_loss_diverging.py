@@ -56,6 +56,25 @@ def test_the_scatter_of_a_small_loss_is_no_rise() -> None:
     assert not found_at(LossDiverging(), run_of_losses([2.0, 1.0, 0.5, *(0.01 * noise)]))
 
 
+@pytest.mark.parametrize(
+    ("loss", "scores", "targets", "fires"),
+    [
+        ("CrossEntropyLoss", (32, 257), np.zeros(32, int), False),  # the right one comes first
+        ("CrossEntropyLoss", (32, 257), np.arange(32), True),
+        ("CrossEntropyLoss", (8, 257), np.zeros(8, int), True),
+        ("CrossEntropyLoss", (32, 2), np.zeros(32, int), True),  # an adversary
+        ("BCEWithLogitsLoss", (32, 1), np.zeros((32, 1)), True),
+    ],
+)
+def test_a_contrastive_loss_rises_while_its_queue_fills(
+    loss: str, scores: tuple[int, ...], targets: object, *, fires: bool
+) -> None:
+    given = np.random.default_rng(0).normal(size=scores)
+    beside = {f"{loss}_input_0": given, f"{loss}_input_1": targets}
+    trial = run_of_losses([1.3] + [3.1] * 20, name=f"{loss}_output_0", beside=beside)
+    assert bool(found_at(LossDiverging(), trial)) is fires
+
+
 def test_single_spikes_do_not_count() -> None:
     trial = run_of_losses([*FALLING, 50.0, 0.4, 0.4, 50.0, 0.4, 0.4, 0.4])
     assert not found_at(LossDiverging(), trial)

@@ -13,6 +13,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.saturated_activation import SaturatedActivation
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors
+from tests.rule_runtime.rules.runs import found_at
 
 TANH, SIGMOID = "net.tanh_input_0", "net.sigmoid_input_0"
 
@@ -255,3 +256,46 @@ def test_what_to_ask_for_is_told() -> None:
     (outcome,) = trial.outcomes(SaturatedActivation(collection_names=("gates",)))
     assert isinstance(outcome, NotEvaluated)
     assert "in the collections tanh_input, sigmoid_input, gates, nor" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "is_found"),
+    [
+        ("BCELoss", 0.6, False),  # sure, and mostly right
+        ("BCELoss", 0.8, True),
+        ("MSELoss", 0.2, False),
+        ("MSELoss", 0.3, True),  # guessing gives 0.25
+        ("OwnLoss", 0.0, True),
+    ],
+)
+def test_a_last_sigmoid_may_be_sure_where_it_is_right(
+    name: str, loss: float, *, is_found: bool
+) -> None:
+    answers = np.where(np.arange(32) % 2, 30.0, -30.0)[:, None]
+    tensors = {
+        "1_input_0": answers,
+        "1_output_0": sigmoid(answers),
+        f"{name}_input_0": sigmoid(answers)[:, 0],  # squeezed
+        f"{name}_input_1": np.arange(32.0) % 2,
+        f"{name}_output_0": np.float64(loss),
+    }
+    trial = TrialBuilder()
+    trial.collections(sigmoid_input=("^1_input_0$",), losses=("[Ll]oss_output_0$",))
+    trial.step(0, tensors)
+    assert bool(found_at(SaturatedActivation(judge_answers=False), trial)) is is_found
+    assert found_at(SaturatedActivation(), trial)
+
+
+def test_a_sigmoid_ahead_of_others_is_judged_however_right_the_answers_are() -> None:
+    trial = TrialBuilder()
+    trial.collections(sigmoid_input=("^1_input_0$",), losses=("[Ll]oss_output_0$",))
+    hidden = np.full((32, 4), 30.0)
+    tensors = {
+        "1_input_0": hidden,
+        "1_output_0": sigmoid(hidden),
+        "BCELoss_input_0": np.linspace(0.1, 0.9, 32),
+        "BCELoss_input_1": np.arange(32.0) % 2,
+        "BCELoss_output_0": np.float64(0.1),
+    }
+    trial.step(0, tensors)
+    assert found_at(SaturatedActivation(judge_answers=False), trial)

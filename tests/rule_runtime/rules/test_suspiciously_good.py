@@ -63,6 +63,18 @@ def test_fires_behind_the_second_pass_that_is_too_good() -> None:
     assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 19
 
 
+@pytest.mark.parametrize(("num_classes", "is_found"), [(2, False), (3, True)])
+def test_two_classes_may_be_told_apart_without_any_fault(
+    num_classes: int, *, is_found: bool
+) -> None:
+    of_loss = {
+        "CrossEntropyLoss_input_0": np.zeros((6, num_classes), np.float32),
+        "CrossEntropyLoss_input_1": np.arange(6) % num_classes,
+    }
+    steps = [s._replace(tensors={**s.tensors, **of_loss}) for s in passes(LEAKING)]
+    assert bool(found_at(SuspiciouslyGood(), trial_of(steps))) is is_found
+
+
 def test_validation_behind_training_is_as_it_should_be() -> None:
     assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0008)] * 5)))
     assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0007)] * 5)))
@@ -213,21 +225,24 @@ def run_of_inputs(
 
 NUMBERS = RANDOM.lognormal(0, 1, 96)
 CLASSES = RANDOM.integers(0, 3, 96)
+MANY = np.random.default_rng(1).integers(0, 3, 272)
 
 
 @pytest.mark.parametrize(
-    ("targets", "column"),
+    ("targets", "column", "fewest"),
     [
-        (NUMBERS, np.log(NUMBERS)),
-        (NUMBERS[:, None], -NUMBERS),
-        (CLASSES, 3.0 - CLASSES),
-        (np.eye(3)[CLASSES], CLASSES / 2),
+        (NUMBERS, np.log(NUMBERS), 50),
+        (NUMBERS[:, None], -NUMBERS, 50),
+        (MANY, 3.0 - MANY, 200),
+        (np.eye(3)[MANY], MANY / 2, 200),
     ],
 )
-def test_a_column_of_the_inputs_that_is_the_target(targets: np.ndarray, column: np.ndarray) -> None:
+def test_a_column_of_the_inputs_that_is_the_target(
+    targets: np.ndarray, column: np.ndarray, fewest: int
+) -> None:
     trial = run_of_inputs(targets, column)
     at = found_at(SuspiciouslyGood(), trial)[0]
-    assert 16 * (at + 1) >= 50
+    assert 16 * (at + 1) >= fewest
     found = trial.outcomes(SuspiciouslyGood())[at]
     assert isinstance(found, IssueFound)
     assert found.evidence.tensor == "Net_input_0"

@@ -136,14 +136,17 @@ def test_an_element_of_an_image_that_parts_two_digits_is_no_leak(batch: int, for
         assert not found_at(SuspiciouslyGood(), of_batches(*pairs))
 
 
+@pytest.mark.parametrize("num_classes", [2, 3, 5])
 @pytest.mark.parametrize(("share", "is_found"), [(1.0, True), (0.97, False), (0.95, False)])
-def test_a_feature_that_is_nearly_always_right(share: float, *, is_found: bool) -> None:
+def test_a_feature_that_is_nearly_always_right(
+    share: float, num_classes: int, *, is_found: bool
+) -> None:
     random = np.random.default_rng(0)
     for _ in range(10):
         batches = []
         for _ in range(4):
-            labels = random.integers(0, 2, 64)
-            column = np.where(random.random(64) < share, labels, 1 - labels)
+            labels = random.integers(0, num_classes, 64)
+            column = np.where(random.random(64) < share, labels, num_classes - 1 - labels)
             batches.append((np.column_stack([random.normal(size=(64, 9)), column]), labels))
         assert bool(found_at(SuspiciouslyGood(), of_batches(*batches))) is is_found
 
@@ -158,7 +161,7 @@ def test_the_same_few_rows_again_show_nothing(num_sets: int, *, is_shuffled: boo
         inputs[:, 7] = labels == 1
         inputs[:, 8] = labels == 2
     batches = []
-    for step in range(20):
+    for step in range(24):
         inputs, targets = sets[step % num_sets]
         rows = random.permutation(12) if is_shuffled else np.r_[0:12]
         batches.append((inputs[rows], targets[rows]))
@@ -178,11 +181,23 @@ def test_a_batch_with_few_rows_of_a_class_refutes_nothing(at: int) -> None:
     assert found_at(SuspiciouslyGood(), of_batches(*batches))
 
 
+@pytest.mark.parametrize(("num_classes", "batch"), [(10, 16), (20, 32)])
+@pytest.mark.parametrize("is_one_hot", [False, True])
+def test_many_classes_in_small_batches(num_classes: int, batch: int, *, is_one_hot: bool) -> None:
+    random = np.random.default_rng(0)
+    batches = []
+    for rows in (14, *[batch] * 30):
+        classes = random.integers(0, num_classes, rows)
+        told = np.eye(num_classes)[classes] if is_one_hot else classes / num_classes
+        batches.append((np.column_stack([random.normal(size=(rows, 20)), told]), classes))
+    assert found_at(SuspiciouslyGood(), of_batches(*batches, loss="CrossEntropyLoss"))
+
+
 def test_columns_that_tell_only_together() -> None:
     random = np.random.default_rng(0)
-    classes = random.integers(0, 5, (2, 64))
+    classes = random.integers(0, 5, (2, 256))
     batches = [
-        (np.column_stack([random.normal(size=(64, 3)), np.eye(5)[of]]), of) for of in classes
+        (np.column_stack([random.normal(size=(256, 3)), np.eye(5)[of]]), of) for of in classes
     ]
     trial = of_batches(*batches)
     found = trial.outcomes(SuspiciouslyGood())[0]

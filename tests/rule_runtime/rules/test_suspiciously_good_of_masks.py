@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,8 @@ from tests.rule_runtime.rules.runs import found_at
 TEXT = np.random.default_rng(0).integers(0, 40, (32, 24))
 IS_HIDDEN = np.random.default_rng(1).random(TEXT.shape) < 0.15
 MASK = 40
+LABELS = np.where(IS_HIDDEN, TEXT, -100)
+WITH_LABELS = MappingProxyType({"Bert_input_1": LABELS, "loss_fct_input_1": LABELS})
 
 
 def trained(
@@ -21,6 +26,7 @@ def trained(
     name: str = "CrossEntropyLoss",
     masked: bool = False,
     inside: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> TrialBuilder:
     """Return a run of a model that fills in what is hidden; of every tenth step, of validation.
 
@@ -30,6 +36,7 @@ def trained(
         name: Of the loss.
         masked: Whether what is to be found is hidden ahead of the model.
         inside: Whether the model hides it, ahead of its first layer.
+        more: Tensors of training beside these.
     """
     hidden = np.where(IS_HIDDEN, MASK, TEXT)
     given = hidden if masked else TEXT
@@ -42,14 +49,15 @@ def trained(
         if not is_validation:
             tensors |= {"Bert_head.weight": np.ones((2, 2)), "Bert_input_0": given}
             tensors |= {"letters_input_0": hidden if inside else given}
-            tensors |= {f"{name}_input_1": np.where(IS_HIDDEN, TEXT, -100)}
+            tensors |= {f"{name}_input_1": LABELS, **more}
         mode = ModeKeys.EVAL if is_validation else ModeKeys.TRAIN
         trial.step(step, tensors, mode=mode, mode_step=step)
     return trial
 
 
-def test_a_mask_that_was_forgotten() -> None:
-    trial = trained(0.05)
+@pytest.mark.parametrize("more", [{}, WITH_LABELS, {"Bert_input_1": (TEXT > 3) * 1}])
+def test_a_mask_that_was_forgotten(more: Mapping[str, object]) -> None:
+    trial = trained(0.05, more=more)
     assert found_at(SuspiciouslyGood(), trial)
     found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
     assert "its targets stand in the model's input" in found.evidence.sentence
@@ -61,6 +69,7 @@ def test_a_mask_that_was_forgotten() -> None:
         trained(0.25, training=0.25),  # it does not look
         trained(0.05, masked=True),  # what is hidden follows from what is not
         trained(0.05, inside=True),
+        trained(0.05, masked=True, more=WITH_LABELS),  # the loss is a part of the model
         trained(0.05, name="ShiftedLoss"),  # which may move the targets itself
     ],
 )

@@ -9,9 +9,9 @@ from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
 
 RANDOM = np.random.default_rng(0)
-CLASSES = RANDOM.integers(0, 10, 64)
+CLASSES = RANDOM.integers(0, 10, 256)
 ONE_HOT = np.eye(10)[CLASSES]
-NOISE = RANDOM.normal(size=(64, 20))
+NOISE = RANDOM.normal(size=(256, 20))
 
 
 def trained(tensors: dict[str, np.ndarray], targets: np.ndarray = CLASSES) -> TrialBuilder:
@@ -46,9 +46,9 @@ def test_a_model_whose_output_is_not_what_is_compared(
 ) -> None:
     given = {"Net_input_0": np.column_stack([NOISE, ONE_HOT])}
     if outputs is not None:
-        given["Net_output_0"] = RANDOM.normal(size=(64, outputs))
+        given["Net_output_0"] = RANDOM.normal(size=(256, outputs))
     if compared is not None:
-        given["CrossEntropyLoss_input_0"] = RANDOM.normal(size=(64, compared))
+        given["CrossEntropyLoss_input_0"] = RANDOM.normal(size=(256, compared))
     assert bool(found_at(SuspiciouslyGood(), trained(given))) is is_found
 
 
@@ -72,6 +72,24 @@ def test_a_column_that_is_the_target_at_the_same_time() -> None:
     assert not found_at(SuspiciouslyGood(), series_of(has_leak=False))
 
 
+@pytest.mark.parametrize(("share", "is_found"), [(1.0, True), (0.97, False)])
+def test_a_sensor_that_is_right_in_most_episodes(share: float, *, is_found: bool) -> None:
+    random = np.random.default_rng(1)
+    for _ in range(20):
+        states = random.integers(0, 3, (150, 3))
+        seen = np.where(random.random((150, 3)) < share, states, (states + 1) % 3)
+        states, seen = (of.repeat(20, 1) for of in (states, seen))
+        inputs = np.concatenate([random.normal(size=(150, 60, 2)), np.eye(3)[seen]], 2)
+        trial = TrialBuilder()
+        trial.collections(weights=("weight$",), losses=("Loss_output_0$",))
+        for step in range(6):
+            rows = slice(25 * step, 25 * step + 25)
+            tensors = {"Tagger_cell.weight": np.ones((2, 2)), "FocalLoss_output_0": np.float64(1)}
+            tensors |= {"Tagger_input_0": inputs[rows], "FocalLoss_input_1": states[rows]}
+            trial.step(step, tensors, mode=ModeKeys.TRAIN)
+        assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
 def test_what_is_rebuilt_at_each_time_is_no_leak() -> None:
     assert not found_at(SuspiciouslyGood(), series_of(has_leak=True, num_columns=1))
     rebuilt = series_of(has_leak=True, num_columns=3, num_targets=3)
@@ -91,6 +109,7 @@ def test_a_target_that_does_not_vary_in_time_is_one_of_the_series(length: int) -
 
 TEXT = np.random.default_rng(0).integers(1, 40, (16, 33))
 SOURCE = np.random.default_rng(1).integers(1, 40, (16, 20))
+IMAGES = np.random.default_rng(2).normal(size=(16, 1, 8, 8))
 
 
 def of_texts(more: dict[str, np.ndarray], given: np.ndarray, targets: np.ndarray) -> TrialBuilder:
@@ -124,11 +143,24 @@ PADDED = np.where(np.arange(32) < 24, TEXT[:, 1:], -100)
 def test_what_comes_next_is_known_too_well(given: np.ndarray, targets: np.ndarray) -> None:
     assert found_at(SuspiciouslyGood(), of_texts({}, given, targets))
     itself = {"Net_input_1": targets, "Net_input_2": (given > 3) * 1}
-    assert found_at(SuspiciouslyGood(), of_texts(itself, given, targets))
-    for source in ({"Net_input_1": SOURCE}, {"Encoder_input_0": SOURCE}):
+    of_itself = {"Embedding_output_0": IMAGES, "Decoder_input_0": IMAGES}
+    for more in (itself, of_itself):
+        assert found_at(SuspiciouslyGood(), of_texts(more, given, targets))
+    returned = {"Net_input_1": IMAGES, "flatten_output_0": IMAGES, "Net_output_1": IMAGES}
+    for source in (
+        {"Net_input_1": SOURCE},
+        {"Encoder_input_0": IMAGES},
+        {"Net_input_2": np.arange(16)},
+        returned,
+    ):
         assert not found_at(SuspiciouslyGood(), of_texts(source, given, targets))
 
 
 def test_an_answer_may_follow_from_a_question() -> None:
     targets = np.where(np.arange(32) >= 16, TEXT[:, 1:], -100)
     assert not found_at(SuspiciouslyGood(), of_texts({}, TEXT, targets))
+
+
+def test_padding_that_counts_is_known_well() -> None:
+    names = np.where(np.arange(33) < 12, TEXT, 0)
+    assert not found_at(SuspiciouslyGood(), of_texts({}, names[:, :-1], names[:, 1:]))
