@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.console import Console
 
+from hook_layer.format.paths import INDEX_PREFIX
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import evaluate_run, exit_status
 from rule_runtime.cli.options import (
@@ -24,7 +25,9 @@ from rule_runtime.cli.options import (
     progress,
 )
 from rule_runtime.cli.output import verdicts_table
+from rule_runtime.cli.tables import harmless
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.evaluation.wording import counted
 
 if TYPE_CHECKING:
     from rule_runtime.cli.running import WatchedRun
@@ -50,6 +53,13 @@ class VerdictFormat(str, Enum):
 
 
 _STDERR: Final = 2
+_OF_BOOSTING: Final = "average_shap"
+"""A collection that is in every run of XGBoost, and in no other."""
+_OF_NETWORKS: Final = frozenset(
+    {"weights", "biases", "gradients", "module_io", "input_image", "input_sequence"}
+    | {f"{kind}_{end}" for kind in ("relu", "tanh", "sigmoid") for end in ("input", "output")}
+)
+_OF_TREES: Final = frozenset({"trees", "feature_importance", "hyperparameters"})
 _NO_STEPS: Final = "{}: the script saved no step, so there is nothing to judge: {}"
 _FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
 _Command = Annotated[
@@ -202,6 +212,28 @@ def _tell(message: str) -> None:
     told.print(f"stepwatch: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
+def _tell_damage(states: Mapping[str, EvaluationState]) -> None:
+    """Tell of index files that could not be parsed: verdicts are given without them."""
+    counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
+    if counts is not None and counts.unreadable:
+        told = f"{counted(counts.unreadable, 'index file')} damaged, judged without"
+        is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a worker given up since
+        _tell(harmless(f"{told}: {counts.last_problem}" if is_of_file else told))
+
+
+def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
+    """Return the names of rules that nobody named, of networks alone, if trees were boosted."""
+    from rule_runtime.trial.collection_reader import CollectionReader  # noqa: PLC0415 - loads numpy
+
+    reader = CollectionReader(open_store(path))
+    files = reader.load_all(reader.workers())
+    if not any(_OF_BOOSTING in file.collections for file in files):
+        return frozenset()
+    needs = {name: {config.name for config in rule.requires()} for name, rule in chosen.all}
+    of_networks = {name for name, of in needs.items() if of & _OF_NETWORKS and not of & _OF_TREES}
+    return frozenset(of_networks.difference(chosen.names))
+
+
 def _print_verdicts(
     path: str,
     states: Mapping[str, EvaluationState],
@@ -209,12 +241,14 @@ def _print_verdicts(
     output: VerdictFormat,
     file: Path | None,
 ) -> None:
+    _tell_damage(states)
     if output is VerdictFormat.TABLE:
+        table = verdicts_table(states, _unfit(path, chosen))
         if file is None:
-            Console().print(verdicts_table(states))
+            Console().print(table)
             return
         with file.open("w", encoding="utf-8") as opened:
-            Console(file=opened, width=120).print(verdicts_table(states))
+            Console(file=opened, width=120).print(table)
         return
     from rule_runtime.reporting.verdicts import VERDICT_FORMATS  # noqa: PLC0415 - few need it
 

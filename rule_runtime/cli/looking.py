@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from hook_layer.format.modes import ModeKeys
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -88,6 +89,10 @@ def _collections_table(trial: Trial, names: Sequence[str]) -> Records:
             mode: {step for name in held for step in trial.tensor(name).steps(mode=mode)}
             for mode in modes
         }
+        if not any(steps.values()):  # modes were never set, as XGBoost has none
+            steps = {
+                ModeKeys.GLOBAL: {step for name in held for step in trial.tensor(name).steps()}
+            }
         if held:
             table.add_row(holder, str(len(held)), steps_text(steps), held[0])
     return table

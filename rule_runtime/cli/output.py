@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -54,11 +54,15 @@ def told_parameters(rule: type[Rule]) -> str:
     return "\n".join(_parameter(parameter) for parameter in rule.parameters())
 
 
-def verdicts_table(states: Mapping[str, EvaluationState]) -> Group:
+def verdicts_table(
+    states: Mapping[str, EvaluationState], unfit: Collection[str] = frozenset()
+) -> Group:
     """Return a table of verdicts; of many rules the quiet ones stand below it, in short.
 
     Args:
         states: The final states by the names of the rules.
+        unfit: Names of rules that are for trainings of another kind; where they had nothing to
+            judge, only their names are told.
     """
     if len(states) <= _FEW:
         return Group(_verdicts(states))
@@ -69,7 +73,12 @@ def verdicts_table(states: Mapping[str, EvaluationState]) -> Group:
     if passed:
         parts.append(_listed(f"no issue ({len(passed)})", ", ".join(passed)))
     for name, state in silent.items():
-        parts.append(_listed(f"not evaluated: {name}", state.reason))
+        if name not in unfit:
+            parts.append(_listed(f"not evaluated: {name}", state.reason))
+    others = [name for name in silent if name in unfit]
+    if others:
+        heading = f"not evaluated, as no neural network was trained ({len(others)})"
+        parts.append(_listed(heading, ", ".join(others)))
     return Group(*parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -18,10 +18,17 @@ from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
 from rule_runtime.jobs.places import absolute_output_path
 
+if TYPE_CHECKING:
+    from rule_runtime.jobs import DebugJob
+
 __all__ = ["status"]
 
 _BELOW: Final = ("", "debug-output")
 """Where a run lies below the folder of its job."""
+_NO_RUN: Final = (
+    "the folder {0} holds no job.json, nor does its debug-output, so {0} was taken for the name of "
+    "a job; "
+)
 
 
 _Job = Annotated[
@@ -47,13 +54,10 @@ def status(  # noqa: PLR0917 - each is an option of the command
     nothing is known of the job.
     """
     with mistakes():
-        from rule_runtime.jobs import DebugJob  # noqa: PLC0415 - loads numpy
-
         if output_path is None and _is_place(job):
             output_path = absolute_output_path(job)
             job = job_name_of(output_path)
-        found = DebugJob(job, output_path, stage=stage)
-        found.check_known()
+        found = _known_job(job, output_path, stage)
         if stop:
             found.stop()
         if wait:
@@ -68,6 +72,18 @@ def status(  # noqa: PLR0917 - each is an option of the command
     else:
         _print(job, described, rules, urls)
     raise typer.Exit(exit_status_of_told({_told_status(rule) for rule in rules}))
+
+
+def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
+    from rule_runtime.jobs import DebugJob  # noqa: PLC0415 - loads numpy
+
+    is_folder = output_path is None and Path(job).is_dir()
+    try:
+        found = DebugJob(job, output_path, stage=stage)
+        found.check_known()
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{_NO_RUN.format(job) if is_folder else ''}{error}") from error
+    return found
 
 
 def _is_place(job: str) -> bool:

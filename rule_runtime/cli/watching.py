@@ -116,7 +116,8 @@ def _meant(store: Store) -> str:
     """Return which folder beside it may have been meant; nothing where none has such a name."""
     if not isinstance(store, LocalStore) or not store.path.parent.is_dir():
         return ""
-    folders = [each.name for each in store.path.parent.iterdir() if each.is_dir()]
+    beside = [each for each in store.path.parent.iterdir() if each.is_dir()]
+    folders = [each.name for each in beside if each.name != store.path.name]
     found = nearest_name(store.path.name, folders)
     return "" if found is None else f" (did you mean {harmless(found)}?)"
 

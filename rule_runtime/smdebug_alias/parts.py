@@ -25,7 +25,6 @@ __all__ = [
     "SMDebugCustomerError",
     "SMDebugRuntimeError",
     "SMDebugTypeError",
-    "SMDebugValueError",
     "create_hook_from_json_config",
     "get_logger",
     "get_path_to_collections",
@@ -62,10 +61,6 @@ class SMDebugTypeError(TrialError, TypeError):
 
 
 class SMDebugRuntimeError(TrialError, RuntimeError):
-    """For scripts that catch it; we raise none."""
-
-
-class SMDebugValueError(TrialError, ValueError):
     """For scripts that catch it; we raise none."""
 
 

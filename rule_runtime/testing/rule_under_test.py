@@ -40,8 +40,14 @@ class RuleUnderTest:
         """Return the rule, with parameters that a healthy run does not violate and a sick one does.
 
         It is called for every call of an evaluator, as a new process would.
+
+        Raises:
+            NotImplementedError: If it is not overridden.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must override make_rule(self) and return the rule that is to "
+            "be tried, such as MyRule(threshold=2.0)"
+        )
 
     def make_tensors(self, step: int, worker: int) -> Tensors:
         """Return what a healthy run saves at a training step, all that the rule needs included.

@@ -13,6 +13,7 @@ __all__ = [
     "MissingCollectionFiles",
     "NoMoreData",
     "SMDebugNotImplementedError",
+    "SMDebugValueError",
     "ShapeUnavailableForStep",
     "StepNotYetAvailable",
     "StepUnavailable",
@@ -32,6 +33,10 @@ class TrialError(Exception):
 
 class SMDebugNotImplementedError(TrialError, NotImplementedError):
     """A method that the original client has no more."""
+
+
+class SMDebugValueError(TrialError, ValueError):
+    """A value that a method does not take."""
 
 
 class InvalidCollectionConfiguration(TrialError, ValueError):  # noqa: N818

@@ -145,7 +145,17 @@ class TensorReader:
 def _value(
     data: memoryview, row: TensorLocation, file: str, crc32c: int | None
 ) -> npt.NDArray[Any]:
-    record = decode_record(data, file=file, offset=row.start, crc32c=crc32c)
+    try:
+        record = decode_record(data, file=file, offset=row.start, crc32c=crc32c)
+    except RecordError as error:
+        if len(data) >= row.length:
+            raise
+        raise RecordError(
+            f"the file is cut off, or not written to its end: of the {row.length} bytes of the "
+            f"record of {row.name!r} it has {len(data)}",
+            file=file,
+            offset=row.start,
+        ) from error
     if record.name != row.name:
         raise RecordError(
             f"the record holds {record.name!r}, where the index says {row.name!r}",

@@ -168,7 +168,7 @@ class LiveRun:
         """Take in a file that has come."""
 
     @property
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
         """True once anything of a run was found."""
         return self._index is not None or bool(self.worker_set)
 

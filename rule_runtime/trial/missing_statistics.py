@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.errors import FormatError
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
@@ -32,7 +33,11 @@ Not among them: `std`, which PyTorch computes of the sample and numpy of the pop
 
 
 def computed_statistics(
-    store: Store, index: IndexFile, names: Iterable[str]
+    store: Store,
+    index: IndexFile,
+    names: Iterable[str],
+    *,
+    on_loss: Callable[[Exception], None] | None = None,
 ) -> dict[str, npt.NDArray[np.float64]]:
     """Return the statistics of tensors, each [C], from their values, else from their reductions.
 
@@ -43,13 +48,16 @@ def computed_statistics(
         store: The trial's root.
         index: The index file that says where values and reductions are.
         names: Names of the tensors.
+        on_loss: Called with why an event file could not be read, or not to its end; what is lost is
+            NaN then. Unless given, a file that does not exist is NaN without a word.
 
     Raises:
-        RecordError: If the event file is damaged, or a record is longer than `MAX_RECORD_BYTES`.
+        RecordError: If the event file is damaged, or a record is longer than `MAX_RECORD_BYTES`,
+            and no `on_loss` is given.
     """
     wanted = list(names)
     rows: dict[str, npt.NDArray[np.float64]] = {}
-    for name, value in _read(store, index, wanted):
+    for name, value in _read(store, index, wanted, on_loss):
         rows[name] = tensor_statistics(value)
         del value  # before the next is read: all tensors may be more than the memory holds
     rest = [name for name in wanted if name not in rows]
@@ -61,7 +69,7 @@ def computed_statistics(
         }
         reductions = {
             name: value.reshape(-1)[:1].copy()
-            for name, value in _read(store, index, records)
+            for name, value in _read(store, index, records, on_loss)
             if value.size == 1
         }
         for name in rest:
@@ -70,12 +78,18 @@ def computed_statistics(
 
 
 def _read(
-    store: Store, index: IndexFile, names: Iterable[str]
+    store: Store,
+    index: IndexFile,
+    names: Iterable[str],
+    on_loss: Callable[[Exception], None] | None,
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     try:
         yield from iter_tensors(store, index, names, max_record_bytes=MAX_RECORD_BYTES)
-    except ObjectNotFoundError:
-        return
+    except (ObjectNotFoundError, FormatError) as error:
+        if on_loss is not None:
+            on_loss(error)
+        elif isinstance(error, FormatError):
+            raise
 
 
 def _from_reductions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from numbers import Real
 from pathlib import PurePath
 from typing import Final, TypeAlias
 from urllib.parse import unquote
@@ -31,6 +32,7 @@ class LocalTrial(Trial):
         cache: True to keep the values that were read in memory.
 
     Raises:
+        TypeError: If the range is no pair of steps.
         ValueError: If the path is empty or a file, or the range is empty or negative.
         StorageError: If the storage cannot be read.
     """
@@ -66,6 +68,7 @@ class S3Trial(Trial):
         cache: True to keep the values that were read in memory.
 
     Raises:
+        TypeError: If the range is no pair of steps.
         ValueError: If the range is empty or negative.
         StorageError: If the storage cannot be read.
     """
@@ -100,7 +103,7 @@ def create_trial(
     index_mode: bool = True,
     cache: bool = False,
 ) -> Trial:
-    """Open the trial at a folder or an `s3://` URI. It need not hold anything yet.
+    """Open the trial at a folder or an `s3://` URI; where it holds nothing yet, a warning says so.
 
     Args:
         path: Folder or URI of the trial's root.
@@ -115,6 +118,7 @@ def create_trial(
         cache: True to keep the values that were read in memory.
 
     Raises:
+        TypeError: If the range is no pair of steps.
         ValueError: If `profiler` is asked for, or the path is empty or a file, or the range is
             empty or negative, or there is no store for the URI.
         StorageError: If the storage cannot be read.
@@ -127,13 +131,18 @@ def create_trial(
     _check_path(text)
     if name is None:
         name = PurePath(text.rstrip("/")).name
+    trial: Trial
     if not has_scheme:
-        return LocalTrial(name, text, range_steps, cache=cache)
-    if scheme == "s3":
+        trial = LocalTrial(name, text, range_steps, cache=cache)
+    elif scheme == "s3":
         bucket, _, prefix = rest.partition("/")
-        return S3Trial(name, bucket, prefix, range_steps, cache=cache)
-    _announce(name, text, range_steps)
-    return Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
+        trial = S3Trial(name, bucket, prefix, range_steps, cache=cache)
+    else:
+        _announce(name, text, range_steps)
+        trial = Trial(open_store(text), name=name, range_steps=range_steps, cache=cache)
+    if not trial.has_begun:
+        _logger.warning("nothing was found at %s so far; is the path right?", trial.path)
+    return trial
 
 
 def trial_store(path: str | os.PathLike[str]) -> Store:
@@ -172,12 +181,23 @@ def _check_folder(folder: str, given: str) -> None:
 
 def _announce(name: str, path: str, range_steps: _Range | None) -> None:
     """Check a range, and log as the original does which trial is read."""
+    must = (
+        f"create_trial: range_steps is {range_steps!r}, but must be (begin, end) with "
+        "0 <= begin < end; None for no limit"
+    )
+    if range_steps is not None and not _is_pair_of_steps(range_steps):
+        raise TypeError(must)
     begin, end = range_steps or (None, None)
     if (begin or 0) < 0 or (end is not None and end <= (begin or 0)):
-        raise ValueError(
-            f"create_trial: range_steps is {range_steps!r}, but must be (begin, end) with "
-            "0 <= begin < end; None for no limit"
-        )
+        raise ValueError(must)
     if begin is not None and end is not None:
         _logger.info("Trial %s will look for steps between %s and %s", name, begin, end)
     _logger.info("Loading trial %s at path %s", name, path)
+
+
+def _is_pair_of_steps(given: object) -> bool:
+    return (
+        isinstance(given, (tuple, list))
+        and len(given) in {0, 2}  # () is no limit, too
+        and all(isinstance(step, (Real, type(None))) for step in given)
+    )

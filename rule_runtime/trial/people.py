@@ -114,7 +114,8 @@ class TrialForPeople(RunSteps):
 
         It has the columns `step` (global), `mode`, `mode_step`, `worker`, `tensor`, and one for
         each statistic. It is made of the index files: event files are read only where those hold no
-        statistics (files of the original client), and for the sign of an infinite `value`.
+        statistics (files of the original client), and for the sign of an infinite `value`. What one
+        of them has lost is NaN, and a warning tells of it.
 
         Args:
             regex: Regular expressions, one of which must be found in a tensor's name.
@@ -131,7 +132,6 @@ class TrialForPeople(RunSteps):
             ImportError: If pandas is not installed.
             InvalidWorker: If there is no such worker.
             ValueError: If there is no such statistic.
-            RecordError: If an event file that has to be read is damaged.
         """
         require_report_extra("to_dataframe", "pandas")
         import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415 - may be missing
@@ -262,7 +262,7 @@ class TrialForPeople(RunSteps):
     def _state(self) -> str:
         if self.loaded_all_steps:
             return "training has ended"
-        return "training goes on" if self._has_begun else "nothing found yet"
+        return "training goes on" if self.has_begun else "nothing found yet"
 
     @property
     def _trial(self) -> Trial:

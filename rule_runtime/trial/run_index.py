@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -10,6 +11,8 @@ from hook_layer.storage.base import Store
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 
 __all__ = ["StepIndex"]
+
+_logger: Final = logging.getLogger("stepwatch")
 
 _FOREIGN_LOOKED_AT: Final = 16
 """Files of another run, for each worker, that a refresh looks at again: they may be overwritten."""
@@ -164,6 +167,8 @@ class StepIndex:
 
     def _take(self, file: StepFile) -> bool:
         if file.index is None:
+            if file.key not in self.problems:
+                _tell_damage(file)
             self.problems[file.key] = file.problem or ""
             return False
         if file.index.run != self._run:
@@ -175,6 +180,13 @@ class StepIndex:
         worker.add(file.step, file.index.sequence, file.index.skipped or 0)
         self._num_workers = max(self._num_workers, file.index.workers or 0)
         return True
+
+
+def _tell_damage(file: StepFile) -> None:
+    problem = (file.problem or "").removeprefix(file.key).lstrip(": ")
+    _logger.warning(
+        "%s is damaged: %s; step %s of %s is left out", file.key, problem, file.step, file.worker
+    )
 
 
 class _WorkerFiles:

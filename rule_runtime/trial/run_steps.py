@@ -14,7 +14,7 @@ from rule_runtime.trial.live_run import POLL_SECONDS, LiveRun
 from rule_runtime.trial.modes import Mode, as_mode
 from rule_runtime.trial.refreshing import refresh
 from rule_runtime.trial.step_index import StepFile
-from rule_runtime.trial.tensor_steps import StepState
+from rule_runtime.trial.tensor_steps import StepState, check_step
 
 __all__ = ["RunSteps"]
 
@@ -117,7 +117,11 @@ class RunSteps(LiveRun):
         Args:
             step: The step, counted in `mode`.
             mode: The mode.
+
+        Raises:
+            TypeError: If the step is no number.
         """
+        check_step(step)
         mode = as_mode(mode)
         self.maybe_refresh()
         steps = self._all_steps(mode)
@@ -156,7 +160,7 @@ class RunSteps(LiveRun):
                 if self.loaded_all_steps and step >= last:
                     raise NoMoreData(step, mode, last)
                 raise StepUnavailable(step, mode)
-            if not self._has_begun and waited % _SECONDS_BETWEEN_WARNINGS < POLL_SECONDS:
+            if not self.has_begun and waited % _SECONDS_BETWEEN_WARNINGS < POLL_SECONDS:
                 _logger.warning(
                     "nothing was found at %s so far, while step %s of mode %s is waited for; "
                     "is the path right?",

@@ -13,6 +13,7 @@ from rule_runtime.numerics.reductions import check_reduction, reduce_tensor
 from rule_runtime.trial.errors import (
     ShapeUnavailableForStep,
     SMDebugNotImplementedError,
+    SMDebugValueError,
     TensorUnavailableForStep,
 )
 from rule_runtime.trial.modes import Mode, as_mode
@@ -43,6 +44,7 @@ class Tensor(TensorReading):
             worker: Whose value; None for the first worker by name.
 
         Raises:
+            TypeError: If the step is no number.
             StepUnavailable: If the step was not saved.
             StepNotYetAvailable: If the step may still come.
             InvalidWorker: If the worker did not save the tensor at the step.
@@ -152,12 +154,16 @@ class Tensor(TensorReading):
             abs: True for the reduction of the absolute values.
 
         Raises:
-            ValueError: If there is no such reduction, or the elements are no numbers.
+            SMDebugValueError: If there is no such reduction; a ValueError, too.
+            ValueError: If the elements are no numbers.
             TensorUnavailableForStep: If nothing that was saved tells it.
         """
-        check_reduction(reduction_name)
         mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
+        try:
+            check_reduction(reduction_name)
+        except ValueError as error:
+            raise SMDebugValueError(f"Invalid reduction type {reduction_name}: {error}") from None
         stored_name = reduction_tensor_name(self.name, reduction_name, absolute=abs)
         stored = self._stored_reduction(file, stored_name)
         if stored is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from enum import Enum
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from hook_layer.format.modes import ModeKeys
@@ -19,7 +20,20 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_index import StepFile
     from rule_runtime.trial.trial import Trial
 
-__all__ = ["StepState", "TensorGroup", "TensorSteps"]
+__all__ = ["StepState", "TensorGroup", "TensorSteps", "check_step"]
+
+
+def check_step(step: object) -> None:
+    """Refuse what is no number, which no step could be equal to.
+
+    Args:
+        step: What was given for a step.
+
+    Raises:
+        TypeError: If it is no number.
+    """
+    if not isinstance(step, (int, Real)):  # most are int, which is told fast
+        raise TypeError(f"{step!r} is no step; give a whole number")
 
 
 class StepState(Enum):
@@ -145,6 +159,7 @@ class TensorSteps:
             n: How many; None for all.
             mode: The mode.
         """
+        check_step(step)
         steps = self.steps(mode)
         steps = steps[: bisect_right(steps, step)]
         return steps[-n:] if n else steps
@@ -171,6 +186,7 @@ class TensorSteps:
         return self._modes.get(mode, {})
 
     def _global_step(self, step_num: int, mode: ModeKeys) -> int:
+        check_step(step_num)
         return step_num if mode is ModeKeys.GLOBAL else self._modes.get(mode, {}).get(step_num, -1)
 
     def _file(self, step_num: int, mode: ModeKeys, worker: str | None) -> StepFile:

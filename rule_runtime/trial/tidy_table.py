@@ -8,13 +8,16 @@ the table is worked out once for each distinct tuple of names.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.format.errors import FormatError
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
@@ -24,6 +27,8 @@ from rule_runtime.trial.missing_statistics import computed_statistics
 from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["TABLE_COLUMNS", "VALUE", "TidyTable", "check_columns", "tidy_table"]
+
+_logger: Final = logging.getLogger("stepwatch")
 
 VALUE: Final = "value"
 """The column with the value of tensors that have one element."""
@@ -91,7 +96,8 @@ def tidy_table(
     """Return what files tell of tensors.
 
     Event files are read only for what the index does not hold: the statistics of files of the
-    original client, and the sign of an infinite value.
+    original client, and the sign of an infinite value. What one of them has lost is NaN, and a
+    warning tells of it.
 
     Args:
         store: The trial's root.
@@ -101,7 +107,6 @@ def tidy_table(
 
     Raises:
         ValueError: If there is no such column.
-        RecordError: If an event file that has to be read is damaged.
     """
     return _Collector(store, sorted(names), check_columns(columns)).table(files)
 
@@ -114,6 +119,7 @@ class _Collector:
     names: Sequence[str]
     columns: tuple[str, ...]
     _layouts: dict[tuple[int, int, int], _Layout] = field(default_factory=dict)
+    _told: set[str | None] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._codes = {name: code for code, name in enumerate(self.names)}
@@ -209,8 +215,16 @@ class _Collector:
             is_long = {row.name for row in index.locations if not _may_be_scalar(*row)}
             missing = {name: at for name, at in missing.items() if name not in is_long}
         picked = [STATISTICS_COLUMNS.index(column) for column in self._read_columns]
-        for name, row in computed_statistics(self.store, index, missing).items():
+        on_loss = partial(self._tell_loss, index)
+        computed = computed_statistics(self.store, index, missing, on_loss=on_loss)
+        for name, row in computed.items():
             numbers[missing[name]] = row[picked]
+
+    def _tell_loss(self, index: IndexFile, error: Exception) -> None:
+        """Warn of an event file, once."""
+        if index.event_file_name not in self._told:
+            self._told.add(index.event_file_name)
+            _logger.warning("%s; what the table cannot have of it is NaN", error)
 
     def _as_columns(
         self, numbers: list[npt.NDArray[np.float64]]
@@ -226,8 +240,18 @@ class _Collector:
         values = np.where(is_scalar, table.columns["min"], np.nan)
         for at in np.flatnonzero(is_scalar & (table.columns["inf"] == 1)):
             name = self.names[table.tensors[at]]
-            values[at] = _read_number(self.store, indexes[of_row[at]], name)
+            values[at] = self._read_number(indexes[of_row[at]], name)
         return values
+
+    def _read_number(self, index: IndexFile, name: str) -> float:
+        value = None
+        try:
+            value = read_tensors(self.store, index, [name]).get(name)
+        except (ObjectNotFoundError, FormatError) as error:
+            self._tell_loss(index, error)
+        if value is None or value.size != 1:
+            return float("nan")
+        return float(np.real(value.reshape(())))
 
     def _ordered(self, table: TidyTable) -> TidyTable:
         columns = {name: table.columns[name] for name in self.columns}
@@ -262,11 +286,3 @@ class _Layout:
 def _may_be_scalar(name: str, start: int, length: int) -> bool:
     del start
     return length <= _MAX_SCALAR_BYTES + 2 * len(name.encode())
-
-
-def _read_number(store: Store, index: IndexFile, name: str) -> float:
-    try:
-        value = read_tensors(store, index, [name]).get(name)
-    except ObjectNotFoundError:
-        value = None
-    return float("nan") if value is None or value.size != 1 else float(np.real(value.reshape(())))

@@ -40,7 +40,7 @@ _Regex: TypeAlias = "str | Sequence[_Regex]"
 
 
 class Trial(TrialForPeople, ModelValues):
-    """The tensors of one run.
+    """The tensors of one run; two of the same name and path are equal.
 
     Args:
         store: The trial's root.
@@ -76,6 +76,14 @@ class Trial(TrialForPeople, ModelValues):
         self._last_added = (IndexFile(ModeKeys.GLOBAL, 0, None), TensorGroup())
         self._collection_reader.workers()
         self.refresh()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trial):
+            return NotImplemented
+        return (self.name, self.path) == (other.name, other.path)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.path))
 
     def _add(self, file: StepFile) -> None:
         super()._add(file)

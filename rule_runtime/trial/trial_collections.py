@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from hook_layer.format.collections_file import CollectionsFile
 from rule_runtime.trial.collection_reader import DEFAULT_REGEXES, members
 from rule_runtime.trial.name_pattern import NameMatcher, PatternError
 from rule_runtime.trial.notebook import collections_html
+from rule_runtime.trial.stored_settings import StoredReductionConfig, StoredSaveConfig
 
 __all__ = [
     "TrialCollection",
@@ -32,16 +33,16 @@ class TrialCollection:
         include_regex: Regular expressions, one of which is found in the name of each member.
         tensor_names: Its tensors: those that the workers named, and those saved so far in whose
             name a regular expression is found.
-        reduction_config: `{"save_raw_tensor", "reductions", "save_shape"}` or None.
-        save_config: The save configuration by name of the mode, or None.
+        reduction_config: Which reductions were saved; None if no file says it.
+        save_config: When it was saved in which mode; None if no file says it.
         save_histogram: Whether histograms are exported to TensorBoard.
     """
 
     name: str
     include_regex: list[str] = field(default_factory=list)
     tensor_names: set[str] = field(default_factory=set)
-    reduction_config: dict[str, Any] | None = None
-    save_config: dict[str, Any] | None = None
+    reduction_config: StoredReductionConfig | None = None
+    save_config: StoredSaveConfig | None = None
     save_histogram: bool = True
 
     def __repr__(self) -> str:
@@ -106,8 +107,8 @@ def merged_collections(
                 name,
                 TrialCollection(
                     name,
-                    reduction_config=entry.reduction_config,
-                    save_config=entry.save_config,
+                    reduction_config=StoredReductionConfig.of(entry.reduction_config),
+                    save_config=StoredSaveConfig.of(entry.save_config),
                     save_histogram=entry.save_histogram,
                 ),
             )

@@ -95,6 +95,17 @@ def test_a_place_without_a_run_is_told_in_a_line(tmp_path: Path, place: str, out
     assert "Gradient" not in result.output
 
 
+def test_a_damaged_index_file_is_told(trial: TrialBuilder) -> None:
+    trial.step(0, {"gradient/a": [1.0]})
+    key = trial.step(1, {"gradient/a": [1.0]})
+    trial.step(2, {"gradient/a": [1.0]})
+    trial.store.put(key, b"{")
+    trial.end()
+    status, output = run(trial, "--rule", "VanishingGradient")
+    assert status == 0
+    assert f"1 index file damaged, judged without: {key}" in " ".join(output.split())
+
+
 def test_nothing_to_judge(trial: TrialBuilder) -> None:
     trial.step(0, {"a": [1.0]})
     status, output = run(trial, "--rule", "LossSpike", "--output", "json")

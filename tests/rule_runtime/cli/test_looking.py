@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
 from hook_layer.format.reductions import reduction_tensor_name
 from hook_layer.storage.local import LocalStore
@@ -69,6 +70,15 @@ def test_of_many_tensors_each_collection_has_a_line(tmp_path: Path) -> None:
     assert "gradient/layer7" in every
     assert "list the tensors" not in every
     assert len(invoke_json("tensors", tmp_path / "run")[1]) == 42
+
+
+def test_steps_are_counted_where_modes_were_never_set(tmp_path: Path) -> None:
+    trial = trial_in(tmp_path / "run")
+    trial.collections(losses=("train-rmse",))
+    for step in (0, 10, 20):
+        trial.step(step, {"train-rmse": np.float32([1.0])}, mode=ModeKeys.GLOBAL)
+    trial.end()
+    assert "GLOBAL 3 (0 to 20)" in invoke("tensors", tmp_path / "run")[1]
 
 
 @pytest.mark.parametrize("command", ["tensors", "plot"])

@@ -123,6 +123,21 @@ def test_a_mistyped_job_is_told(root: LocalStore, tmp_path: Path) -> None:
     assert "nothing is known of mnist-8" in output
 
 
+def test_a_folder_without_a_run_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    status, output = invoke("status", "empty")
+    assert status == 2
+    assert output.startswith("stepwatch: the folder empty holds no job.json, nor does its debug-")
+    _, output = invoke("status", "no-folder")
+    assert "the folder" not in output
+
+
 @pytest.mark.parametrize(
     ("exit_status", "told"),
     [

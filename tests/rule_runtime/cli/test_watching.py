@@ -110,6 +110,9 @@ def test_a_mistyped_folder_is_not_waited_for_without_end(tmp_path: Path) -> None
     begin(trial_in(tmp_path / "bad-shard"))
     _, output = invoke("watch", tmp_path / "bad-chard", "--timeout", "0")
     assert "nothing of a run is stored there (did you mean bad-shard?)" in output
+    (tmp_path / "empty").mkdir()
+    _, output = invoke("watch", tmp_path / "empty", "--timeout", "0")
+    assert "nothing of a run is stored there; give the folder" in output  # not itself
     status, output = invoke("watch", tmp_path / "nowhere" / "run")
     assert status == 2
     assert "nor is there the folder above it (--timeout waits for it all the same)" in output

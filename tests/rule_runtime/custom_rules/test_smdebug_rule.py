@@ -23,7 +23,7 @@ from rule_runtime.trial.errors import (
 from rule_runtime.trial.trial import Trial
 
 
-def trial_of(num_steps: int = 6, *, ended: bool = True) -> Trial:
+def trial_of(num_steps: int = 6, *, ended: bool = True, name: str = "run") -> Trial:
     """A trial with `loss` at every second step from 0 and `w` at those that divide by four."""
     run = TrialBuilder()
     for step in range(0, num_steps, 2):
@@ -31,7 +31,7 @@ def trial_of(num_steps: int = 6, *, ended: bool = True) -> Trial:
         run.step(step, tensors, mode_step=step)
     if ended:
         run.end()
-    return Trial(run.store, name="run", sleep=_never)
+    return Trial(run.store, name=name, sleep=_never)
 
 
 def _never(_: float) -> None:
@@ -155,7 +155,7 @@ class TestRequiredTensors:
             required.fetch()
 
     def test_each_trial_has_its_own(self) -> None:
-        base, other = trial_of(), trial_of()
+        base, other = trial_of(), trial_of(name="other")
         required = RequiredTensors(base, [other])
         required.add("loss", [0])
         required.add("w", [4], trial=other)
@@ -167,7 +167,7 @@ class TestRequiredTensors:
         required.clear()
         assert not required.get_names(trial=other)
         with pytest.raises(ValueError, match="is no trial of this rule"):
-            required.add("loss", [0], trial=trial_of())
+            required.add("loss", [0], trial=trial_of(name="third"))
 
 
 class TestActions:

@@ -245,3 +245,11 @@ def test_says_so_without_hypothesis(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(ImportError, match="pip install hypothesis"):
         run(Sound, "test_any_split_into_calls_gives_the_same_outcomes")
+
+
+def test_what_is_left_to_the_author_is_told() -> None:
+    class Forgotten(RuleContract):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"^Forgotten must override make_rule\(self\)"):
+        Forgotten().test_is_deterministic()

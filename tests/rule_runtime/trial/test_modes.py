@@ -83,3 +83,19 @@ def test_named_modes_find_what_is_there() -> None:
     assert trial.steps("EVAL") == [0]
     assert trial.has_passed_step(0, "eval") is StepState.AVAILABLE
     assert trial.tensor("loss").value(0, "EVAL").tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("step", ["2", None])
+def test_a_step_that_is_no_number_is_refused(step: Any) -> None:
+    builder = TrialBuilder()
+    builder.step(2, {"a": [1.0]})
+    builder.end()
+    trial = Trial(builder.store, name="t")
+    tensor = trial.tensor("a")
+    queries: list[Callable[[Any], object]] = [
+        *(tensor.value, tensor.shape, tensor.workers, tensor.prev_steps, trial.has_passed_step)
+    ]
+    for query in queries:
+        assert query(np.int64(2)) is not None
+        with pytest.raises(TypeError, match=f"{step!r} is no step; give a whole number"):
+            query(step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,20 @@ def test_a_folder_that_is_not_there_yet_may_be_opened(tmp_path: Path) -> None:
     assert "0 steps, 0 workers, training goes on" in repr(trial)
 
 
+def test_a_path_at_which_nothing_is_found_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in (tmp_path / "nowhere", tmp_path):
+        caplog.clear()
+        create_trial(path)
+        (text,) = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+        assert text == f"nothing was found at {path} so far; is the path right?"
+    caplog.clear()
+    TrialBuilder(LocalStore(tmp_path)).step(0, {"a": [1.0]})
+    create_trial(tmp_path)
+    assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
+
+
 def waiting(seconds_until_the_end: float, builder: TrialBuilder) -> Trial:
     waited = 0.0
 
@@ -85,3 +100,20 @@ def test_waiting_for_a_step_of_a_run_under_way_tells_nothing(
     with pytest.raises(NoMoreData):
         waiting(130, builder).wait_for_steps([5])
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_trials_of_the_same_name_and_path_are_equal(tmp_path: Path) -> None:
+    path = str(tmp_path)
+    trial, other = create_trial(path), create_trial(path)
+    assert trial == other
+    assert len({trial, other}) == 1
+    assert trial != create_trial(path, name="b")
+    assert trial != path
+
+
+@pytest.mark.parametrize("wrong", [("a", 2), (1, 2, 3), "12", 5])
+def test_a_range_that_is_no_pair_of_steps_is_refused(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        TypeError, match=r"range_steps is .* must be \(begin, end\) with 0 <= begin"
+    ):
+        create_trial(tmp_path, range_steps=wrong)

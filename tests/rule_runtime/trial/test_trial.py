@@ -18,6 +18,7 @@ from rule_runtime.trial.errors import (
     InvalidWorker,
     NoMoreData,
     ShapeUnavailableForStep,
+    SMDebugValueError,
     StepNotYetAvailable,
     StepUnavailable,
     TensorUnavailable,
@@ -135,9 +136,12 @@ def test_what_cannot_be_answered_raises_one_family(uri: str) -> None:
         trial.tensor("b").value(9)
     assert trial.tensor("b").shape(9) == (1,)
     assert trial.tensor("b").reduction_value(9, "l2") == 1.0
-    with pytest.raises(ValueError, match="there is no reduction 'mode'"):
+    with pytest.raises(SMDebugValueError, match=r"^Invalid reduction type mode\b.* valid are l1"):
         tensor.reduction_value(0, "mode")
-    for error in (TensorUnavailable, StepUnavailable, NoMoreData, InvalidWorker):
+    with pytest.raises(StepUnavailable):  # the step is looked at first, as the original does
+        tensor.reduction_value(3, "mode")
+    assert issubclass(SMDebugValueError, ValueError)
+    for error in (TensorUnavailable, StepUnavailable, NoMoreData, InvalidWorker, SMDebugValueError):
         assert issubclass(error, TrialError)
     assert issubclass(StepUnavailable, LookupError)
 

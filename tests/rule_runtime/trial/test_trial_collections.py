@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -92,6 +94,50 @@ def test_what_was_not_saved_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     assert "No tensors from the collection losses were saved" in caplog.text
     with pytest.raises(TypeError, match="Invalid argument type for collection"):
         trial.tensor_names(collection=3)
+
+
+def test_how_a_collection_was_saved_is_told_as_the_original_does() -> None:
+    saved = {"save_interval": 3, "save_steps": [4], "start_step": 0, "end_step": 9}
+    reduced = {"save_raw_tensor": False, "reductions": "mean,l2_norm,abs_max,abs_l1_norm"}
+    entry = CollectionEntry("mine", (), (), {**reduced, "save_shape": True}, {"TRAIN": saved})
+    builder = TrialBuilder()
+    file = CollectionsFile({"mine": entry, "bare": CollectionEntry("bare")})
+    builder.store.put(collections_key("worker_0"), file.encode())
+    trial = follow(builder)
+    mine = trial.collection("mine")
+    assert mine.save_config is not None
+    of_training = mine.save_config.get_save_config(ModeKeys.TRAIN)
+    assert of_training is not None
+    assert (of_training.save_interval, of_training.end_step) == (3, 9)
+    steps = [step for step in range(12) if mine.save_config.should_save_step("train", step)]
+    assert steps == [0, 3, 4, 6]
+    assert mine.save_config.get_save_config(ModeKeys.EVAL) is None
+    assert json.loads(mine.save_config.to_json())["TRAIN"] == saved
+    config = mine.reduction_config
+    assert config is not None
+    assert (config.save_raw_tensor, config.save_shape) == (False, True)
+    kinds = (config.reductions, config.norms, config.abs_reductions, config.abs_norms)
+    assert kinds == (["mean"], ["l2"], ["max"], ["l1"])
+    assert json.loads(config.to_json()) == {**reduced, "save_shape": True}
+    bare = trial.collection("bare")
+    assert (bare.save_config, bare.reduction_config) == (None, None)
+
+
+def test_settings_that_are_none_spoil_no_collection() -> None:
+    builder = TrialBuilder()
+    odd = {"save_interval": 0, "save_steps": "all", "start_step": None, "end_step": -1}
+    entry = CollectionEntry("mine", (), (), {"reductions": 3}, {"TRAIN": odd, "EVAL": []})
+    file = CollectionsFile({"mine": entry})
+    builder.store.put(collections_key("worker_0"), file.encode())
+    mine = follow(builder).collection("mine")
+    assert mine.save_config is not None
+    assert [step for step in (0, 1, 500) if mine.save_config.should_save_step("TRAIN", step)] == [
+        0,
+        500,
+    ]
+    assert not mine.save_config.should_save_step("EVAL", 0)
+    assert mine.reduction_config is not None
+    assert mine.reduction_config.reductions == []
 
 
 # What a model is given ----------------------------------------------------------------------------
