@@ -225,13 +225,15 @@ def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
     """Return the names of rules that nobody named, of networks alone, if trees were boosted."""
     from rule_runtime.trial.collection_reader import CollectionReader  # noqa: PLC0415 - loads numpy
 
-    reader = CollectionReader(open_store(path))
-    files = reader.load_all(reader.workers())
-    if not any(_OF_BOOSTING in file.collections for file in files):
-        return frozenset()
     needs = {name: {config.name for config in rule.requires()} for name, rule in chosen.all}
     of_networks = {name for name, of in needs.items() if of & _OF_NETWORKS and not of & _OF_TREES}
-    return frozenset(of_networks.difference(chosen.names))
+    unnamed = frozenset(of_networks.difference(chosen.names))
+    if not unnamed:
+        return unnamed  # no need to read anything
+    reader = CollectionReader(open_store(path))
+    files = reader.load_all(reader.workers())
+    is_of_trees = any(_OF_BOOSTING in file.collections for file in files)
+    return unnamed if is_of_trees else frozenset()
 
 
 def _print_verdicts(

@@ -27,8 +27,6 @@ __all__ = [
     "is_guessing",
 ]
 
-_OF_SEVERAL: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _WHOLE: Final = ("int", "uint")
 _LATEST: Final = 3
 _STEPS: Final = 150
@@ -75,15 +73,19 @@ def constants_of_targets(
     kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
     if targets is None:
         return {}
-    entropy = _of_plain(step, name, worker, loss)
-    if entropy is None and _of_plain(step, name, worker, loss / max(targets.size, 1)) is not None:
-        return {f"summed/{name}": 1.0}
-    if entropy is not None:
-        plain = {f"plain/{name}": 1.0, f"exact/{name}": entropy}
-        return plain | _of_numbers_of_classes(inputs, name, worker)
-    if kind in (*_OF_NUMBERS, LossKind.UNKNOWN):
+    values = outputs_and_targets(step, name, worker)
+    if values is not None:
+        entropy = best_shares(*values, loss)
+        if entropy is not None:
+            plain = {f"plain/{name}": 1.0, f"exact/{name}": entropy}
+            return plain | _of_numbers_of_classes(inputs, name, worker)
+        if best_shares(*values, loss / max(targets.size, 1)) is not None:
+            return {f"summed/{name}": 1.0}
+    if kind.is_of_numbers or kind is LossKind.UNKNOWN:
         has_outlier = _has_outlier(targets)
-        exact = None if has_outlier else _exact(step, name, worker, loss)
+        exact = None
+        if values is not None and not has_outlier and values[1].dtype.kind == "f":
+            exact = best_constant(*values, loss)
         found = {} if exact is None else {f"exact/{name}": exact}
         if kind is LossKind.UNKNOWN:
             return found
@@ -95,7 +97,7 @@ def constants_of_targets(
 
 def _of_numbers_of_classes(inputs: LossInputs, name: str, worker: str) -> dict[str, float]:
     kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
-    if targets is None or kind not in _OF_SEVERAL or not targets.dtype.startswith(_WHOLE):
+    if targets is None or not kind.is_of_classes or not targets.dtype.startswith(_WHOLE):
         return {}
     guess = inputs.guess(name, worker)
     place = "constant" if kind is LossKind.CLASSES else "perhaps"
@@ -124,16 +126,16 @@ def constants_of_pass(step: StepView, passed: dict[str, list[float]]) -> dict[st
         if targets is None or not math.isfinite(targets.mean_square):
             continue
         is_pair = inputs.num_classes(name, worker) == _TWO and _is_zero_or_one(targets)
-        if kind not in (*_OF_NUMBERS, LossKind.BINARY) and not is_pair:
+        if not (kind.is_of_numbers or kind is LossKind.BINARY or is_pair):
             continue
-        outliers = float(kind in _OF_NUMBERS and _has_outlier(targets))
+        outliers = float(kind.is_of_numbers and _has_outlier(targets))
         added = (1.0, outliers, targets.mean, targets.mean_square, targets.size)
         before = passed.get(f"{worker}/{name}", [0.0] * len(added))
         sums = [a + b for a, b in zip(before, added, strict=True)]
         passed[f"{worker}/{name}"] = sums
         count, num_outliers, mean, square, rows_so_far = sums
         found[f"steps/{name}"] = count
-        if kind not in _OF_NUMBERS:
+        if not kind.is_of_numbers:
             place = "even" if kind is LossKind.BINARY else "pair"
             found[f"{place}/{name}"] = _of_two_classes(mean / count, rows_so_far)
             continue
@@ -242,21 +244,6 @@ def is_guessing(validation: Validation, training: Training, constant: float) -> 
     is_far_above = passes[-_LATEST:].min() > _FAR_ABOVE * constant and latest >= validation.first
     is_far_above &= bool(passes[-1] >= passes[-_LATEST])
     return bool(training.num_steps >= _STEPS and (is_still or is_far_above))
-
-
-def _of_plain(step: StepView, name: str, worker: str, loss: float) -> float | None:
-    """Return what frequencies of classes give by a cross entropy whose values were saved."""
-    values = outputs_and_targets(step, name, worker)
-    return None if values is None else best_shares(*values, loss)
-
-
-def _exact(step: StepView, name: str, worker: str, loss: float) -> float | None:
-    """Return what one number gives by a loss whose outputs and targets have saved values."""
-    values = outputs_and_targets(step, name, worker)
-    if values is None:
-        return None
-    outputs, targets = values
-    return best_constant(outputs, targets, loss) if targets.dtype.kind == "f" else None
 
 
 def _of_classes(numbers: npt.NDArray[np.float64]) -> dict[str, float]:

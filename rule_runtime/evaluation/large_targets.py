@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LargeTargets", "targets_out_of_reach"]
 
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _MUCH_LARGER: Final = 10.0
 _BEGINNING: Final = 50
 
@@ -52,7 +51,7 @@ def targets_out_of_reach(
     for at, (name, worker) in sorted(pairs, key=lambda pair: pair[1]):
         outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
         key = f"{worker}/{name}"
-        if outputs is None or targets is None or inputs.kind(name, worker) not in _OF_NUMBERS:
+        if outputs is None or targets is None or not inputs.kind(name, worker).is_of_numbers:
             continue
         if step.mode_step < _BEGINNING or (key not in streaks and len(streaks) >= MAX_SERIES):
             continue

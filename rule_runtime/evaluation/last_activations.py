@@ -115,7 +115,7 @@ def _of_guessing(inputs: LossInputs, loss: str, worker: str) -> float:
     kind, targets = inputs.kind(loss, worker), inputs.of(loss, worker, 1)
     if kind is LossKind.BINARY:
         return math.log(2)
-    if targets is None or kind not in (LossKind.SQUARES, LossKind.DISTANCES):
+    if targets is None or not kind.is_of_numbers:
         return math.nan
     return size_of_error(kind, loss, targets.std * targets.std)
 

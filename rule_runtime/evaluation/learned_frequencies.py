@@ -42,7 +42,6 @@ _FAR_ABOVE: Final = 1.1
 _GROUPED: Final = 3.0
 _FEWEST_BATCHES: Final = 5
 _CONSTANT: Final = 1e-3
-_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 
 
 class Learned(NamedTuple):
@@ -180,7 +179,7 @@ class LearnedFrequencies:
             low, high = (bound * math.log(2) for bound in _LIKE_EVEN)
             is_even = low <= self._memory.setdefault("first", loss) <= high
             return is_even and self._count_yes_and_no(targets)
-        if kind not in _OF_CLASSES:
+        if not kind.is_of_classes:
             return False
         return self._count(step, worker) or self._has_counted_two(step, name, worker, loss)
 

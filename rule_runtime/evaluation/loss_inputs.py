@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 import re
-from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_kinds import LossKind
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -76,26 +76,6 @@ _BY_NAME: Final = re.compile(
     r"^(?:(?P<classes>CrossEntropy|NLL)|(?P<binary>BCE(?:WithLogits)?)|(?P<squares>MSE)"
     r"|(?P<distances>L1|SmoothL1|Huber))Loss_output"
 )
-
-
-class LossKind(Enum):
-    """What a loss is of.
-
-    Attributes:
-        CLASSES: Cross entropy of several classes.
-        BINARY: Cross entropy of yes or no.
-        SQUARES: Mean square of differences.
-        DISTANCES: Mean size of differences, or a mean between that and half of their square.
-        LOOKS_LIKE_CLASSES: The name does not tell, but scores are compared with numbers of classes.
-        UNKNOWN: Nobody knows.
-    """
-
-    CLASSES = "classes"
-    BINARY = "binary"
-    SQUARES = "squares"
-    DISTANCES = "distances"
-    LOOKS_LIKE_CLASSES = "looks like classes"
-    UNKNOWN = "unknown"
 
 
 class Input(NamedTuple):
@@ -184,7 +164,7 @@ class LossInputs:
         kind = self.kind(loss, worker)
         if kind is LossKind.BINARY:
             return math.log(2)
-        if kind in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES):
+        if kind.is_of_classes:
             known = self.num_classes(loss, worker) or num_classes
             return math.nan if known is None else math.log(max(known, 2))
         targets = self.of(loss, worker, 1)
@@ -202,12 +182,12 @@ class LossInputs:
         kind, outputs, targets = (self.kind(loss, worker), *self._pair(loss, worker))
         if outputs is None:
             return math.nan
-        if kind in (LossKind.SQUARES, LossKind.DISTANCES):
+        if kind.is_of_numbers:
             if targets is None:
                 return math.nan
             root = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
             return size_of_error(kind, loss, root * root)
-        if kind not in (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES):
+        if not kind.is_of_classes:
             return math.nan
         if loss.startswith("NLL"):
             return -outputs.low

@@ -78,7 +78,7 @@ def losses_beside(step: StepView, rows: TensorRows) -> list[Beside]:
             Beside(
                 loss=None if math.isnan(value) else value,
                 kind=_kind(columns, *of_labels),
-                is_of_numbers=kind in (LossKind.SQUARES, LossKind.DISTANCES),
+                is_of_numbers=kind.is_of_numbers,
                 is_of_classes=is_whole or kind in (LossKind.CLASSES, LossKind.BINARY),
                 is_real=inputs.of(*loss, 1) is not None and not is_whole,
                 is_named=module != "Loss",

@@ -39,7 +39,6 @@ _OF_TIMES: Final = "/times"
 _TABLE: Final = 2
 _SERIES: Final = 3
 _MAX_PAIRS: Final = 8
-_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _OF_FUNCTIONS: Final = ("Loss_output_0", LossKind.LOOKS_LIKE_CLASSES)
 _SAME: Final = ("size", "min", "max", "mean", "l2")
 
@@ -132,7 +131,7 @@ def _looked_at(
         for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
             key = pair + view.key
             if known.get(key) != [] and (key in known or len(known) < _MAX_PAIRS):
-                yield at, of_targets, key, view._replace(are_classes=kind in _OF_CLASSES)
+                yield at, of_targets, key, view._replace(are_classes=kind.is_of_classes)
 
 
 def losses_of_texts(step: StepView) -> dict[str, float]:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["GeneralisationGap"]
 
 
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
-_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.BINARY, LossKind.LOOKS_LIKE_CLASSES)
 _NO_BETTER: Final = 0.98
 _NO_MORE: Final = 1.02
 _TIMES_AS_FAR: Final = 1.25
@@ -218,11 +216,12 @@ class GeneralisationGap(ValidationRule):
                 found[f"{side}/{name}"] = float(outputs.shape[0])
             guess = inputs.guess(name, worker)
             targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
-            if targets is not None and kind in _OF_NUMBERS:
+            if targets is not None and kind.is_of_numbers:
                 found[f"scale {side}/{name}"] = targets.std
             if kind is LossKind.SQUARES:
                 found[f"squares/{name}"] = 1.0
-            if kind in _OF_CLASSES and math.isfinite(guess):
+            is_of_classes = kind.is_of_classes or kind is LossKind.BINARY
+            if is_of_classes and math.isfinite(guess):
                 found[f"guess/{name}"] = guess
             at = rows.names.index(name)
             if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):

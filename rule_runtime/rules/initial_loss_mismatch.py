@@ -29,7 +29,6 @@ __all__ = ["InitialLossMismatch"]
 _NEVER_NEGATIVE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE(WithLogits)?|MSE|L1|SmoothL1|Huber|CTC|KLDiv)Loss_output"
 )
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
 _UNSURE: Final = 2.0
 _LEAST: Final = 0.5
 _ROUNDING: Final = 1.05
@@ -172,7 +171,7 @@ class InitialLossMismatch(Rule):
     def _least(self, name: str, worker: str, inputs: LossInputs, limit: float) -> float:
         """Return the loss of guessing, which is below 1 for numbers that are small."""
         kind, targets = inputs.kind(name, worker), inputs.of(name, worker, 1)
-        if kind in _OF_NUMBERS and targets is not None:
+        if kind.is_of_numbers and targets is not None:
             return size_of_error(kind, name, targets.mean_square)
         return limit / self.max_ratio
 
@@ -209,7 +208,7 @@ def _is_explained(inputs: LossInputs, name: str, worker: str, loss: float) -> bo
     kind, scores = inputs.kind(name, worker), inputs.of(name, worker, 0)
     if scores is None or name.startswith("BCELoss"):
         return False
-    if kind in _OF_NUMBERS:
+    if kind.is_of_numbers:
         return loss <= _ROUNDING * inputs.largest_mean(name, worker)
     if kind is LossKind.BINARY:
         return loss <= math.log(2) + math.sqrt(scores.mean_square)

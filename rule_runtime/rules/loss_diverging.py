@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.evaluation.loss_rule import Finding, LossRule
 from rule_runtime.evaluation.made_up_targets import of_made_up_targets
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
@@ -29,7 +29,6 @@ _NUM_SCATTER: Final = 4.0
 _NUM_ENDS: Final = 3
 _RECOVERING: Final = 0.1
 _FALLING: Final = -1.5
-_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _YES_OR_NO: Final = 2
 
 
@@ -117,7 +116,7 @@ class LossDiverging(LossRule):
         return {
             names
             for names in of_made_up_targets(step, losses)
-            if inputs.kind(*names) in _OF_CLASSES and (inputs.num_classes(*names) or 0) > _YES_OR_NO
+            if inputs.kind(*names).is_of_classes and (inputs.num_classes(*names) or 0) > _YES_OR_NO
         }
 
     def judge(self, series: NumberSeries, num_steps: int) -> Finding | None:  # noqa: ARG002

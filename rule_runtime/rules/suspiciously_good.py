@@ -44,7 +44,6 @@ _AS_GOOD: Final = 1.5
 _AS_GOOD_TREES: Final = 1.1
 _TREES: Final = 10.0
 _NETS: Final = 0.25
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES, LossKind.UNKNOWN)
 _TWO: Final = 2
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
@@ -249,7 +248,7 @@ class SuspiciouslyGood(ValidationRule):
             kind = inputs.kind(name, worker)
             if kind is LossKind.BINARY or inputs.num_classes(name, worker) == _TWO:
                 found[f"two/{name}"] = 1.0
-            is_distance = kind in _OF_NUMBERS
+            is_distance = kind.is_of_numbers or kind is LossKind.UNKNOWN
             if is_distance and targets is not None and targets.dtype.startswith("float"):
                 found[f"distance/{name}"] = 1.0
         return found | losses_of_texts(step)

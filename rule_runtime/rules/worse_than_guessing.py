@@ -12,7 +12,6 @@ from rule_runtime.evaluation.loss_inputs import (
     LOSS_INPUTS,
     USE_LOSS_MODULE,
     LossInputs,
-    LossKind,
     size_of_error,
 )
 from rule_runtime.evaluation.loss_rule import training_losses
@@ -37,8 +36,6 @@ _SURELY: Final = 1.6
 _NUM_ANSWERED: Final = 20
 _DEVIATIONS: Final = -6.0
 _BELOW_CHANCE: Final = -0.1
-_OF_NUMBERS: Final = (LossKind.SQUARES, LossKind.DISTANCES)
-_OF_CLASSES: Final = (LossKind.CLASSES, LossKind.LOOKS_LIKE_CLASSES)
 _PARTS: Final = ("losses", "means", "squares")
 _NO_INPUTS: Final = (
     f"no loss was saved beside inputs that tell what a constant gives: {USE_LOSS_MODULE}"
@@ -268,16 +265,16 @@ def _seen(inputs: LossInputs, names: Series, loss: float) -> _Seen | None:
     kind, targets = inputs.kind(*names), inputs.of(*names, 1)
     if targets is None or not math.isfinite(targets.mean_square):
         return None
-    if kind in _OF_NUMBERS:
+    if kind.is_of_numbers:
         return _Seen(loss, targets.mean, targets.mean_square)
-    is_known = kind in _OF_CLASSES and inputs.num_classes(*names) is not None
+    is_known = kind.is_of_classes and inputs.num_classes(*names) is not None
     return _Seen(loss, 0.0, 0.0) if is_known else None
 
 
 def _constant(inputs: LossInputs, names: Series, mean: float, square: float) -> float:
     """Return the loss of the best constant answer; infinite if targets do not vary."""
     kind = inputs.kind(*names)
-    if kind in _OF_CLASSES:
+    if kind.is_of_classes:
         return math.log(max(inputs.num_classes(*names) or 2, 2))
     variance = square - mean**2
     if variance <= 1e-9 * square:
