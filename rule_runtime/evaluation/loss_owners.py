@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["input_patterns", "loss_owners"]
+__all__ = ["input_patterns", "input_target_pairs", "loss_owners"]
+
+_LABELS: Final = "labels"
+_OF_TREES: Final = "input_values"
 
 
 def loss_owners(step: StepView) -> list[tuple[str, str]]:
@@ -34,6 +38,28 @@ def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
         number: 0 for what the model says, 1 for the targets.
     """
     return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
+
+
+def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
+    """Yield the rows of inputs of models, and the names of the targets beside them.
+
+    Args:
+        step: The step.
+        inputs: Its inputs of models, and those of boosted trees.
+    """
+    of_losses = loss_owners(step)
+    labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
+    weights = step.tensors(collections=("weights",)).names
+    for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
+        name, worker = inputs.names[at], inputs.workers[at]
+        owner = name.rpartition("_input_")[0]
+        is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
+        is_model &= (owner, worker) not in of_losses
+        for loss, of_worker in of_losses:
+            if is_model and of_worker == worker:
+                yield at, f"{loss}_input_1"
+        if worker in labels and (is_model or name == _OF_TREES):
+            yield at, _LABELS
 
 
 @lru_cache(maxsize=64)

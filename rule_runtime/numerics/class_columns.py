@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.numerics.column_blocks import Columns, Flags, blocks, changes, rounding
 
-__all__ = ["TOGETHER", "ClassColumns", "columns_of_classes", "comes_near", "rows_shown"]
+__all__ = ["TOGETHER", "ClassColumns", "columns_of_classes", "rows_shown"]
 
 TOGETHER: Final = ""
 """Stands for all classes, where columns tell them together."""
@@ -25,9 +25,6 @@ _FEWEST_OF_TWO: Final = 8
 _FEWEST_COLUMNS: Final = 8
 _MOST_PARTING: Final = 2
 _NEARLY_PARTING: Final = 0.25
-_NEAR: Final = 0.9
-_BY_CHANCE: Final = 1.2
-_EXACT: Final = 1e-9
 
 
 class ClassColumns(NamedTuple):
@@ -118,43 +115,6 @@ def columns_of_classes(
         return ClassColumns({TOGETHER: none}, none)
     parted = {str(one): np.flatnonzero(parting[row]) for row, one in enumerate(judged)}
     return ClassColumns(parted, np.flatnonzero(parting.all(0)))
-
-
-def comes_near(
-    columns: npt.NDArray[Any],
-    order: npt.NDArray[np.intp],
-    classes: npt.NDArray[np.intp],
-    told: npt.NDArray[np.intp],
-) -> bool:
-    """Tell whether a further column is nearly what tells two classes, as in images and texts.
-
-    Args:
-        columns: The columns [B, C].
-        order: The order of rows in which those of a class follow each other [B].
-        classes: The class of each row in this order, 0 or 1 [B].
-        told: The columns that tell the classes.
-
-    Returns:
-        True if one has a correlation with the class, of either sign, of more than 0.9, and of 1.2
-        times the most that so many columns of noise would be expected to have.
-    """
-    num_rows, num_columns = columns.shape
-    by_chance = math.sqrt(2 * math.log(2 * num_columns) / num_rows)
-    limit = max(_NEAR, _BY_CHANCE * by_chance)
-    if limit >= 1:
-        return False
-    is_other = np.ones(num_columns, np.bool_)
-    is_other[told] = False
-    centred = classes - classes.mean()
-    for at, block in blocks(columns, order):
-        apart = block - block.mean(0)
-        size = np.sqrt(np.square(apart).sum(0) * np.square(centred).sum())
-        found = np.abs(centred @ apart)
-        # What is the class itself in this batch, but was not in others, is none of those.
-        is_near = (found > limit * size) & (found < (1 - _EXACT) * size)
-        if (is_near & is_other[at]).any():
-            return True
-    return False
 
 
 def _judged(counts: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

@@ -9,12 +9,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.numerics.class_columns import (
-    TOGETHER,
-    columns_of_classes,
-    comes_near,
-    rows_shown,
-)
+from rule_runtime.numerics.class_columns import TOGETHER, columns_of_classes, rows_shown
+from rule_runtime.numerics.class_limits import comes_near
 from rule_runtime.numerics.column_blocks import Flags, are_usable, blocks, changes
 
 __all__ = [
@@ -251,7 +247,7 @@ def _of_classes(
         return None  # those of classes that are in other batches only are missing
     if int(classes[-1]) + 1 == _PAIR:
         every = np.unique(np.concatenate([*found.values()]))
-        if comes_near(columns, order, classes, every):
+        if comes_near(columns, targets, every.tolist()):
             return Told({TOGETHER: []}, 0, are_classes=True)
     begins[0] = True
     numbers = targets[order][begins].tolist()

@@ -21,7 +21,8 @@ from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
-from rule_runtime.evaluation.telling_inputs import losses_of_texts, told_targets
+from rule_runtime.evaluation.telling_inputs import told_targets
+from rule_runtime.evaluation.telling_texts import losses_of_texts
 from rule_runtime.evaluation.tree_limits import nearest_of_trees
 from rule_runtime.evaluation.validation_rule import (
     Training,
@@ -111,18 +112,21 @@ class SuspiciouslyGood(ValidationRule):
         rows) by columns that are equal in all rows of a class and together differ between all of
         them or, of 8 columns or more that are no image, by columns that part each class from the
         others by a gap wider than either side, no more than two of them for a class. Two classes
-        are told by nothing if a further column comes near (a correlation of more than 0.9). It
-        fires if the same columns tell them in all batches in which the target varies, in `rows`
-        different rows or more together, of classes four times as many: an ordinary feature may be
-        right for long. The first row of each class does not count, and of the most frequent one not
-        more than 4 for each that does of the others; where classes last for several rows, each
-        change is one row. No row counts of a batch whose targets turn less than 4 times from rising
-        to falling or back, or that lies class by class, as any column that counts rows would tell
-        them. Of several targets half must be told, and none refuted, by
-        inputs of twice as many columns or more, and where no layer is given fewer numbers than
-        there are targets: they may be what is to be rebuilt. An input that is the targets
-        themselves is left out, and those of a model whose outputs have another size than what the
-        loss compares.
+        are told, too, by one or two columns (of a series also, at some time) with a limit that all
+        rows of one are above and all of the other below, if one row in 16 lies close to it, within
+        a quarter of the standard deviation; or with a value that all rows of one have and none of
+        the other. They are told by nothing if a further column comes near, so that at some limit
+        the shares of both that are below it differ by more than 0.9. It fires if the same columns
+        tell them in all batches in which the target varies, in `rows` different rows or more
+        together, of classes four times as many: an ordinary feature may be right for long. The
+        first row of each class does not count, and of the most frequent one not more than 4 for
+        each that does of the others; where classes last for several rows, each change is one row.
+        No row counts of a batch whose targets turn less than 4 times from rising to falling or
+        back, or that lies class by class, as any column that counts rows would tell them. Of
+        several targets half must be told, and none refuted, by inputs of twice as many columns or
+        more, and where no layer is given fewer numbers than there are targets: they may be what is
+        to be rebuilt. An input that is the targets themselves is left out, and those of a model
+        whose outputs have another size than what the loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
@@ -134,11 +138,12 @@ class SuspiciouslyGood(ValidationRule):
 
     Known false alarms:
         Tasks without noise that a model can solve exactly, such as a known function, above all one
-        that rises with one of the inputs, or a series with an exact period; language models of
-        texts that are all alike; a state that hardly ever changes from one row to the next, if what
-        it was is an input; targets that all rows of a group share, as windows of one person, beside
-        columns that they share; a category that is the class in 99 % of the rows; a series that
-        only grows beside as many columns that do not; texts rebuilt of codes of each place.
+        that rises with one of the inputs, or is made of it by a limit, or a series with an exact
+        period; language models of texts that are all alike; a state that hardly ever changes from
+        one row to the next, if what it was is an input; targets that all rows of a group share, as
+        windows of one person, beside columns that they share; a category that is the class in 99 %
+        of the rows; a series that only grows beside as many columns that do not; texts rebuilt of
+        codes of each place.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -203,3 +205,59 @@ def test_columns_that_tell_only_together() -> None:
     found = trial.outcomes(SuspiciouslyGood())[0]
     assert isinstance(found, IssueFound)
     assert "columns 3, 4, 5, 6 ... together tell the target Loss_input_1" in found.evidence.sentence
+
+
+def of_two_classes(
+    column: Callable[[np.ndarray, np.random.Generator], np.ndarray], *, seed: int = 0
+) -> TrialBuilder:
+    """Return a training on 9 columns of noise, of two classes and one that is made from these."""
+    random = np.random.default_rng(seed)
+    batches = []
+    for _ in range(6):
+        labels = random.random(64) < 0.4
+        batches.append(
+            (np.column_stack([random.normal(size=(64, 9)), column(labels, random)]), labels)
+        )
+    return of_batches(*batches)
+
+
+def amount(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return a number [B] that the classes were made from by a limit."""
+    return np.where(labels, 1, -1) * np.abs(random.normal(size=len(labels)))
+
+
+def only_in_one(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return 0 in one class and some other number, of either sign, in the other [B]."""
+    return labels * random.normal(size=len(labels))
+
+
+@pytest.mark.parametrize("column", [amount, only_in_one])
+def test_a_column_that_parts_two_classes_without_a_gap(
+    column: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+) -> None:
+    trial = of_two_classes(column)
+    at = found_at(SuspiciouslyGood(), trial)
+    assert at == [3, 4, 5]  # of two classes it takes four times 50 rows
+    found = trial.outcomes(SuspiciouslyGood())[3]
+    assert isinstance(found, IssueFound)
+    assert "column 9 tells the target" in found.evidence.sentence
+
+
+@pytest.mark.parametrize("column", [amount, only_in_one])
+def test_a_column_that_parts_two_classes_but_for_one_row_is_no_leak(
+    column: Callable[[np.ndarray, np.random.Generator], np.ndarray],
+) -> None:
+    def nearly(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        labels = labels.copy()
+        labels[5] ^= random.random() < 0.5
+        return column(labels, random)
+
+    for seed in range(10):
+        assert not found_at(SuspiciouslyGood(), of_two_classes(nearly, seed=seed))
+
+
+def test_batches_that_are_scaled_each_by_itself_do_not_share_a_limit() -> None:
+    def scaled(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        return amount(labels, random) + random.normal()
+
+    assert not found_at(SuspiciouslyGood(), of_two_classes(scaled))

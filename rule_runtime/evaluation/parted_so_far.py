@@ -1,0 +1,73 @@
+"""Columns of inputs that have parted two classes in all batches so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from rule_runtime.numerics.class_columns import rows_shown
+from rule_runtime.numerics.class_limits import Limits, comes_near, limits_of, parting, refuted
+from rule_runtime.numerics.column_blocks import Flags
+
+__all__ = ["KeptParting", "parted_by", "parted_so_far"]
+
+_OF_CLASSES: Final = 4
+_MOST_PARTING: Final = 2
+
+
+class KeptParting(TypedDict):
+    """What is kept of the columns of an input that part two classes.
+
+    Attributes:
+        limits: What is known of them; without columns where none is left.
+        rows: How many rows showed it.
+        seen: Numbers that stand for these rows.
+    """
+
+    limits: Limits
+    rows: int
+    seen: list[int]
+
+
+def parted_so_far(
+    kept: KeptParting | None,
+    columns: npt.NDArray[Any],
+    targets: npt.NDArray[np.float64],
+    is_new: Callable[[list[int]], Flags],
+) -> KeptParting | None:
+    """Return what is kept behind a further batch; None while nothing is known.
+
+    Args:
+        kept: What was kept before it; None at first.
+        columns: The columns [B, C].
+        targets: The class of each row [B].
+        is_new: Returns which rows were not seen before [B], and remembers them.
+    """
+    limits = limits_of(columns, targets, kept and kept["limits"])
+    if limits is None:
+        return None
+    if limits["columns"] and comes_near(columns, targets, limits["columns"]):
+        limits = refuted(limits["classes"])
+    if not limits["columns"]:
+        return {"limits": limits, "rows": 0, "seen": []}
+    seen = [*kept["seen"]] if kept else []
+    order = np.argsort(targets, kind="stable")
+    classes = np.unique(targets, return_inverse=True)[1][order]
+    shown = rows_shown(classes, order, is_new(seen))
+    return {"limits": limits, "rows": shown + (kept["rows"] if kept else 0), "seen": seen}
+
+
+def parted_by(kept: KeptParting | None, rows: int) -> list[int]:
+    """Return the columns that part two classes; none if more than two do, as in images and texts.
+
+    Args:
+        kept: What is kept of them.
+        rows: A quarter of the rows that must show it: a good feature may be right for long.
+    """
+    if kept is None or kept["rows"] < _OF_CLASSES * rows:
+        return []
+    found = parting(kept["limits"])
+    return found if len(found) <= _MOST_PARTING else []
