@@ -148,12 +148,13 @@ def _packs_of(rule: type[Rule]) -> dict[str, list[Rule]]:
 def _detection() -> str:
     if not RESULTS.exists():
         return ""
-    link = "../../benchmarks/detection/RESULTS.md"
+    folder = "../../benchmarks/detection/"
+    short = summary(RESULTS.read_text()).replace("](results/", f"]({folder}results/")
     return (
         "## How well they find\n\n"
         "Training programs, healthy and with injected faults, are judged by both packs; "
-        f"[RESULTS.md]({link}) has all tables, and says on which of the programs the defaults were "
-        f"calibrated.\n\n{summary(RESULTS.read_text())}\n"
+        f"[RESULTS.md]({folder}RESULTS.md) tells how, and on which of the programs the defaults "
+        f"were calibrated.\n\n{short}\n"
     )
 
 

@@ -4,7 +4,7 @@ python -m benchmarks.detection [--part PART] [--program NAME] [--fault NAME] [--
 
 Runs are kept in a folder and not trained again until their program changes; a rule that judged a
 run is not asked again until its code or parameters change. With `--write`, the tables of all that
-was judged go into RESULTS.md.
+was judged go into a file for each part, and each part in short into RESULTS.md.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pathlib import Path
 from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import packs
 from benchmarks.detection.program import PARTS
-from benchmarks.detection.report import as_json, summary, tables
-from benchmarks.detection.results_file import results
+from benchmarks.detection.report import Packs, as_json, summary, tables
+from benchmarks.detection.results_file import overview, part_results
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged
 from rule_runtime.configuration.packs import PACKS
@@ -31,6 +31,7 @@ from rule_runtime.configuration.packs import PACKS
 HEALTHY_SEEDS = 10
 FAULT_SEEDS = 5
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+OF_PARTS = RESULTS.parent / "results"
 
 
 def main(arguments_given: Sequence[str] | None = None) -> None:
@@ -47,7 +48,7 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
         raise SystemExit("no run is of these programs with these faults")
     runs = _judged(arguments, plans)
     if arguments.write:
-        RESULTS.write_text(results(runs, keys))
+        _write(runs, keys)
     if arguments.json:
         print(json.dumps(as_json(runs, keys), indent=1))
         return
@@ -57,6 +58,14 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
             print(f"=== {part}: {len(own)} runs ===\n")
             shown = [summary(own, keys, "In short"), *tables(own, keys)]
             print("\n".join(table.as_text() for table in shown))
+
+
+def _write(runs: Sequence[Judged], keys: Packs) -> None:
+    OF_PARTS.mkdir(exist_ok=True)
+    for part in dict.fromkeys(run.plan.part for run in runs):
+        own = [run for run in runs if run.plan.part == part]
+        (OF_PARTS / f"{part}.md").write_text(part_results(part, own, keys))
+    RESULTS.write_text(overview(OF_PARTS))
 
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
@@ -71,12 +80,12 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-rules", action="store_true", help="train only: what faults do")
     parser.add_argument("--again", action="store_true", help="train and judge in any case")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--write", action="store_true", help="write RESULTS.md")
+    parser.add_argument("--write", action="store_true", help="write RESULTS.md and results/")
     arguments = parser.parse_args(given)
     if arguments.write and any(
-        (arguments.part, arguments.program, arguments.fault, arguments.pack)
+        (arguments.program, arguments.fault, arguments.pack, arguments.no_rules)
     ):
-        parser.error("RESULTS.md is of all runs: --write goes without a choice of them")
+        parser.error("results are of all runs of a part: --write goes with --part and --seeds only")
     if arguments.folder is None:
         arguments.folder = Path(tempfile.gettempdir()) / "stepwatch-detection"
     return arguments

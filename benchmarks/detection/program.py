@@ -24,6 +24,7 @@ PARTS: Final = (
     "ninth_held_out",
     "tenth_held_out",
     "eleventh_held_out",
+    "twelfth_held_out",
 )
 HEALTHY: Final = "healthy"
 

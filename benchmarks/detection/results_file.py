@@ -1,4 +1,4 @@
-"""What RESULTS.md says: how the runs came about, what was left out, and the tables."""
+"""What RESULTS.md says, how the runs came about and each part in short; and the file of a part."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from benchmarks.detection.program import PARTS, load_program, program_names
 from benchmarks.detection.report import Packs, Table, summary, tables
 from benchmarks.detection.scores import HARM, Judged
 
-__all__ = ["digest_of_rules", "results"]
+__all__ = ["digest_of_rules", "overview", "part_results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "twelfth_held_out": "Programs that were held out a twelfth time",
     "eleventh_held_out": "Programs that were held out an eleventh time",
     "tenth_held_out": "Programs that were held out a tenth time",
     "ninth_held_out": "Programs that were held out a ninth time",
@@ -38,30 +39,49 @@ _TITLES: Final = {
 _TEXTS: Final = Path(__file__).resolve().parent / "texts"
 
 
-def results(runs: Sequence[Judged], packs: Packs) -> str:
-    """Return the text of the file.
+def part_results(part: str, runs: Sequence[Judged], packs: Packs) -> str:
+    """Return the text of the file of one part: its numbers in short, its programs, all tables.
 
     Args:
-        runs: All runs.
+        part: One of `PARTS`.
+        runs: All runs of the part.
         packs: Keys of the rules of each pack.
     """
-    versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
-    head = _text("head").format(
-        versions=f"Python {platform.python_version()}, {versions}",
-        digest=digest_of_rules(),
-        harm=HARM,
-        by_construction=" and ".join(f"`{fault}`" for fault in BY_CONSTRUCTION),
-    )
-    text = [head]
-    parts = {part: [run for run in runs if run.plan.part == part] for part in reversed(PARTS)}
-    for part, own in parts.items():
-        text.append(summary(own, packs, _TITLES[part]).as_markdown())
-    text += [_text("reading"), _text("limits"), "## Programs and faults\n", _kinds().as_markdown()]
-    text += [_programs(part, own).as_markdown() for part, own in parts.items()]
-    for part, own in parts.items():
-        text.append(f"## {_TITLES[part]}\n")
-        text += [table.as_markdown() for table in tables(own, packs)]
+    short = summary(runs, packs, _TITLES[part]).as_markdown()
+    text = [f"# {_TITLES[part]}\n", f"{_written_by()}\n", short, "## Programs\n"]
+    text += [_programs(part, runs).as_markdown(), "## Tables\n"]
+    text += [table.as_markdown() for table in tables(runs, packs)]
     return "\n".join(text)
+
+
+def overview(folder: Path) -> str:
+    """Return the text of RESULTS.md: what was measured how, and each part in short.
+
+    Args:
+        folder: Where the files of the parts are; a part that has none is left out.
+    """
+    head = _text("head").format(
+        harm=HARM, by_construction=" and ".join(f"`{fault}`" for fault in BY_CONSTRUCTION)
+    )
+    text = [head, _text("first")]
+    for part in reversed(PARTS):
+        file = folder / f"{part}.md"
+        if file.exists():
+            short = file.read_text().split("\n## ")[0]
+            _, _, measured, title, table = short.split("\n\n", 4)
+            link = f"[All its tables]({folder.name}/{file.name})."
+            text.append(f"{title}\n\n{measured}\n{link}\n\n{table}")
+    text += [_text("reading"), _text("limits"), "## Faults\n", _kinds().as_markdown()]
+    return "\n".join(text)
+
+
+def _written_by() -> str:
+    versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    return (
+        "Written by `python -m benchmarks.detection --write`; do not edit.\n\n"
+        f"Python {platform.python_version()}, {versions}.\n"
+        f"SHA-256 of the rules' code and the packs begins with {digest_of_rules()}."
+    )
 
 
 def _text(name: str) -> str:
@@ -96,4 +116,4 @@ def _programs(part: str, runs: Sequence[Judged]) -> Table:
         seeds = f"{sum(own)} + {len(own) - sum(own)}"
         rows.append((name, program.model, program.data, program.measure, seeds, faults))
     head = ("program", "model", "data", "error", "healthy + faulty runs", "faults")
-    return Table(_TITLES[part], head, rows)
+    return Table("Programs and their faults", head, rows)

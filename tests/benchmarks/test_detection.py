@@ -13,6 +13,7 @@ from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import class_of, packs
 from benchmarks.detection.program import HEALTHY, PARTS, load_program, program_names
 from benchmarks.detection.report import tables
+from benchmarks.detection.results_file import digest_of_rules, overview, part_results
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged, by_fault, by_rule, harms
 from rule_runtime.cli.evaluation import evaluate_run
@@ -117,3 +118,23 @@ def test_harm_must_be_clear() -> None:
     for error, is_clear in ((0.19, False), (0.21, True), (math.inf, True)):
         (harm,) = harms([*healthy, _run("dead_relu", 0, error)])
         assert harm.is_clear is is_clear
+
+
+def test_each_part_has_a_file_that_tells_which_rules_it_is_of(tmp_path: Path) -> None:
+    runs = [_run(HEALTHY, 0, 0.1, DeadRelu=None), _run("dead_relu", 0, 0.9, DeadRelu=5)]
+    folder = tmp_path / "results"
+    folder.mkdir()
+    text = part_results("calibration", runs, {"p": ["p/DeadRelu"]})
+    (folder / "calibration.md").write_text(text)
+    assert "| dead_relu | 1 | 1 | 1 of 1 (100 %) |" in text
+    measured = f"SHA-256 of the rules' code and the packs begins with {digest_of_rules()}."
+    assert measured in text
+    short = overview(folder)
+    assert f"{measured}\n[All its tables](results/calibration.md).\n\n| pack |" in short
+    assert "| p | 0 of 1 (0 %) | - | 1 of 1 (100 %) | 1 of 1 (100 %) |  |" in short
+    assert "(results/first_held_out.md)" not in short
+
+
+def test_results_are_of_all_runs_of_a_part() -> None:
+    with pytest.raises(SystemExit):
+        main(["--write", "--program", "digits_mlp"])
