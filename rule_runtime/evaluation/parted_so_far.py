@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.numerics.class_columns import rows_shown
-from rule_runtime.numerics.class_limits import Limits, comes_near, limits_of, parting, refuted
+from rule_runtime.numerics.class_limits import Limits, comes_near, limits_of, parting
 from rule_runtime.numerics.column_blocks import Flags
 
 __all__ = ["KeptParting", "parted_by", "parted_so_far"]
@@ -25,11 +25,15 @@ class KeptParting(TypedDict):
         limits: What is known of them; without columns where none is left.
         rows: How many rows showed it.
         seen: Numbers that stand for these rows.
+        batches: How many batches had rows of both classes.
+        near: In how many of these a further column came near.
     """
 
     limits: Limits
     rows: int
     seen: list[int]
+    batches: int
+    near: int
 
 
 def parted_so_far(
@@ -49,19 +53,26 @@ def parted_so_far(
     limits = limits_of(columns, targets, kept and kept["limits"])
     if limits is None:
         return None
-    if limits["columns"] and comes_near(columns, targets, limits["columns"]):
-        limits = refuted(limits["classes"])
+    now: KeptParting = kept or {"limits": limits, "rows": 0, "seen": [], "batches": 0, "near": 0}
     if not limits["columns"]:
-        return {"limits": limits, "rows": 0, "seen": []}
-    seen = [*kept["seen"]] if kept else []
-    order = np.argsort(targets, kind="stable")
-    classes = np.unique(targets, return_inverse=True)[1][order]
-    shown = rows_shown(classes, order, is_new(seen))
-    return {"limits": limits, "rows": shown + (kept["rows"] if kept else 0), "seen": seen}
+        return now | {"limits": limits, "seen": []}
+    classes = np.unique(targets, return_inverse=True)[1]
+    if not classes.any():
+        return now | {"limits": limits}
+    seen, order = [*now["seen"]], np.argsort(classes, kind="stable")
+    return {
+        "limits": limits,
+        "rows": now["rows"] + rows_shown(classes[order], order, is_new(seen)),
+        "seen": seen,
+        "batches": now["batches"] + 1,
+        "near": now["near"] + comes_near(columns, targets, limits["columns"]),
+    }
 
 
 def parted_by(kept: KeptParting | None, rows: int) -> list[int]:
     """Return the columns that part two classes; none if more than two do, as in images and texts.
+
+    None, too, if in half of the batches or more a further column came near.
 
     Args:
         kept: What is kept of them.
@@ -70,4 +81,4 @@ def parted_by(kept: KeptParting | None, rows: int) -> list[int]:
     if kept is None or kept["rows"] < _OF_CLASSES * rows:
         return []
     found = parting(kept["limits"])
-    return found if len(found) <= _MOST_PARTING else []
+    return found if len(found) <= _MOST_PARTING and 2 * kept["near"] < kept["batches"] else []

@@ -22,12 +22,16 @@ class KeptTarget(TypedDict):
         rows: How many rows showed it.
         alone: Those of the columns that told all of it alone in each batch.
         are_classes: Whether they were classes in any batch.
+        batches: In how many batches it varied.
+        near: In how many of these a further column came near.
     """
 
     columns: dict[str, list[int]]
     rows: int
     alone: list[int]
     are_classes: bool
+    batches: int
+    near: int
 
 
 Kept = list[KeptTarget | None]
@@ -67,7 +71,8 @@ def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
     """Return columns that tell each target, in how many rows, and if not each of them does alone.
 
     Of several targets, half must be told in so many rows, and none be refuted. Classes need four
-    times the rows, of all their targets together: a good feature may be right for long.
+    times the rows, of all their targets together: a good feature may be right for long. Two classes
+    are told by nothing if a further column came near in half of the batches, or more.
 
     Args:
         kept: What is kept of the targets.
@@ -82,7 +87,9 @@ def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
     enough = [
         one
         for one in all_kept
-        if one and one["rows"] >= (of_classes if one["are_classes"] else rows)
+        if one
+        and one["rows"] >= (of_classes if one["are_classes"] else rows)
+        and 2 * one["near"] < one["batches"]
     ]
     if not enough or 2 * len(enough) < len(all_kept):
         return [], 0, False
@@ -99,7 +106,7 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
     if one is None:
         if not now.num_rows and all(now.columns.values()):
             return None  # it may be chance, but is not refuted
-        one = {"columns": {}, "rows": 0, "alone": [*now.alone][:most], "are_classes": False}
+        one = _unknown([*now.alone][:most])
     before, after = one["columns"], now.columns
     keys = (before.keys() | after.keys()) - {TOGETHER} or {TOGETHER}
     of_class = max(most // len(keys), 1)
@@ -113,6 +120,19 @@ def _joined(one: KeptTarget | None, now: Told | None, most: int) -> KeptTarget |
         "rows": one["rows"] + now.num_rows,
         "alone": sorted({*one["alone"]} & {*now.alone}),
         "are_classes": one["are_classes"] or now.are_classes,
+        "batches": one["batches"] + 1,
+        "near": one["near"] + now.is_near,
+    }
+
+
+def _unknown(alone: list[int]) -> KeptTarget:
+    return {
+        "columns": {},
+        "rows": 0,
+        "alone": alone,
+        "are_classes": False,
+        "batches": 0,
+        "near": 0,
     }
 
 

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from rule_runtime.numerics.column_blocks import Columns, Flags, blocks
 
-__all__ = ["Limits", "comes_near", "limits_of", "parting", "refuted"]
+__all__ = ["Limits", "comes_near", "limits_of", "parting"]
 
 _NEAR: Final = 0.9
+_SCATTER: Final = 0.6
 _BY_CHANCE: Final = 0.01
 _FEWEST_OF_CLASS: Final = 8
 _FEWEST_COLUMNS: Final = 8
@@ -60,16 +61,18 @@ def limits_of(
         left, or more than 512 are, or there are less than 8 in all or further classes.
     """
     classes, counts = np.unique(targets, return_counts=True)
+    if not len(classes):
+        return kept
     if kept is None:
         if len(classes) == 1 or (len(classes) == len(_SIDES) and counts.min() < _FEWEST_OF_CLASS):
             return None
         if len(classes) > len(_SIDES) or columns.shape[1] < _FEWEST_COLUMNS:
-            return refuted(classes[:2].tolist())
+            return _refuted(classes[:2].tolist())
         kept = _all_columns(classes.tolist(), columns.shape[1])
     if not set(classes.tolist()) <= {*kept["classes"]} or columns.shape[1] <= max(
         kept["columns"], default=0
     ):
-        return refuted(kept["classes"])
+        return _refuted(kept["classes"])
     return _joined(columns, [targets == of for of in kept["classes"]], kept)
 
 
@@ -90,12 +93,7 @@ def parting(limits: Limits) -> list[int]:
     return [*first.values()]
 
 
-def refuted(classes: list[float]) -> Limits:
-    """Return that no column parts two classes.
-
-    Args:
-        classes: Their numbers.
-    """
+def _refuted(classes: list[float]) -> Limits:
     return {"classes": classes, "columns": [], "ranges": [], "is_lone": [], "close": [], "rows": 0}
 
 
@@ -110,9 +108,10 @@ def comes_near(
         told: The columns that tell the classes.
 
     Returns:
-        True if the distribution functions of the two classes differ by more than 0.9 somewhere
-        (the statistic of Kolmogorov and Smirnov) in one that is not told, nor the class itself in
-        this batch; False if, of so few rows, columns of noise would be parted.
+        True if the distribution functions of the two classes differ somewhere (the statistic of
+        Kolmogorov and Smirnov) by more than 0.9, and 0.6 / sqrt(B) for chance, in one that is not
+        told, nor the class itself in this batch; False if, of so few rows, columns of noise would
+        be parted.
     """
     is_first = targets == targets[0]
     num_first, num_rows = int(is_first.sum()), len(targets)
@@ -120,6 +119,7 @@ def comes_near(
     chance = 2 * num_rows / math.comb(num_rows, num_first)
     if num_first == num_rows or columns.shape[1] * chance > _BY_CHANCE:
         return False
+    near = _NEAR + _SCATTER / math.sqrt(num_rows)
     is_other = np.ones(columns.shape[1], np.bool_)
     is_other[[*told]] = False
     steps = np.where(is_first, 1 / num_first, -1 / (num_rows - num_first))
@@ -129,7 +129,7 @@ def comes_near(
         ends = np.append(ordered[1:] != ordered[:-1], np.ones((1, block.shape[1]), np.bool_), 0)
         apart = np.where(ends, np.abs(steps[order].cumsum(0)), 0).max(0)
         is_class = (block[is_first] == block[0]).all(0) & (np.ptp(block[~is_first], axis=0) == 0)
-        if ((apart > _NEAR) & np.isfinite(block[0]) & ~is_class & is_other[at]).any():
+        if ((apart > near) & np.isfinite(block[0]) & ~is_class & is_other[at]).any():
             return True
     return False
 
@@ -175,7 +175,7 @@ def _joined(columns: npt.NDArray[Any], of_class: list[Flags], kept: Limits) -> L
         limit = (np.minimum(ends[1], ends[3]) + np.maximum(ends[0], ends[2])) / 2
         close[at] += (np.abs(block - limit) <= _WITHIN * block.std(0)).sum(0)
     if is_left.sum() > _MOST_COLUMNS:
-        return refuted(kept["classes"])
+        return _refuted(kept["classes"])
     return {
         "classes": kept["classes"],
         "columns": names[is_left].tolist(),

@@ -45,12 +45,14 @@ class Told(NamedTuple):
         num_rows: How many rows show it; 0 if none do, or nothing tells it.
         alone: Those of the columns that tell all of it alone.
         are_classes: Whether it is of classes, or of so few numbers.
+        is_near: Whether two classes are nearly told by a further column.
     """
 
     columns: Mapping[str, list[int]]
     num_rows: int
     alone: Sequence[int] = ()
     are_classes: bool = False
+    is_near: bool = False
 
 
 def as_targets(values: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
@@ -160,11 +162,10 @@ def telling_columns(
     row, if that is half as often as in a random order. Failing these, if they may, 8 columns or
     more, of which some part a class of 4 rows or more (8 where there are two) from all others by a
     gap that is wider than either side, if each such class is parted by one, none by more than two
-    (by a gap of a quarter of that), and half of all classes are such. Two classes are told by
-    nothing if a further column comes near. No row shows anything if, from row to row, targets turn
-    less than 4 times from rising to falling or back, or if rows lie class by class: a column that
-    counts rows tells targets then. Rows with a number that is not finite are left out, or columns
-    with one where that would be most of the rows.
+    (by a gap of a quarter of that), and half of all classes are such. No row shows anything if,
+    from row to row, targets turn less than 4 times from rising to falling or back, or if rows lie
+    class by class: a column that counts rows tells targets then. Rows with a number that is not
+    finite are left out, or columns with one where that would be most of the rows.
 
     Args:
         columns: Inputs [B, C].
@@ -245,10 +246,8 @@ def _of_classes(
     num_single = np.count_nonzero(np.bincount(classes) == 1)
     if known is None and not len(told.alone) and num_single > _OF_FURTHER * len(classes):
         return None  # those of classes that are in other batches only are missing
-    if int(classes[-1]) + 1 == _PAIR:
-        every = np.unique(np.concatenate([*found.values()]))
-        if comes_near(columns, targets, every.tolist()):
-            return Told({TOGETHER: []}, 0, are_classes=True)
+    every = np.unique(np.concatenate([*found.values()])).tolist()
+    is_pair = int(classes[-1]) + 1 == _PAIR
     begins[0] = True
     numbers = targets[order][begins].tolist()
     return Told(
@@ -256,6 +255,7 @@ def _of_classes(
         rows_shown(classes, order, new_rows()),
         names[told.alone].tolist(),
         are_classes=True,
+        is_near=is_pair and comes_near(columns, targets, every),
     )
 
 

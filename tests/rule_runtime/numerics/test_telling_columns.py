@@ -25,7 +25,8 @@ CLASSES = np.arange(60.0) % 3
 def told_of(columns: np.ndarray, targets: np.ndarray) -> list[int]:
     """Return the columns that tell the targets, together or a class of them."""
     told = telling_columns(columns, targets, may_part=True)
-    return sorted({at for of in told.columns.values() for at in of}) if told else []
+    is_told = told is not None and not told.is_near
+    return sorted({at for of in told.columns.values() for at in of}) if told and is_told else []
 
 
 def shown(told: Told | None) -> tuple[dict[str, list[int]], int] | None:
