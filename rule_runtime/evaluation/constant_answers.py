@@ -24,19 +24,9 @@ __all__ = [
     "constants_of_labels",
     "constants_of_pass",
     "constants_of_targets",
-    "is_guessing",
 ]
 
 _WHOLE: Final = ("int", "uint")
-_LATEST: Final = 3
-_STEPS: Final = 150
-_GUESSING: Final = 0.99
-_STILL: Final = (0.97, 0.98)
-_WORSE: Final = 1.03
-_FAR_ABOVE: Final = 1.5
-_SURELY: Final = 1.6
-_BY_HEART: Final = 0.9
-_HARDLY: Final = 0.99
 _LIKE_GUESSING: Final = (0.8, 2.0)
 _EVEN: Final = (0.3, 0.7)
 _LIKE_EVEN: Final = (0.85, 1.25)
@@ -46,10 +36,6 @@ _OUTLIER: Final = 0.1
 _DEVIATIONS: Final = 5.0
 _ROUNDING: Final = 1e-6
 _MANY_CLASSES: Final = 0.75
-_ROUNDS: Final = 20
-_LEARNED: Final = 0.03
-_NO_BETTER: Final = 0.995
-_UNSEEN: Final = 1 / 3
 
 
 def constants_of_targets(
@@ -214,36 +200,6 @@ def _of_frequencies(validation: Validation, training: Training, *, is_told: bool
     if even:
         is_known = is_told and (is_plain or is_known)
     return (even or perhaps) if is_known else 0.0
-
-
-def is_guessing(validation: Validation, training: Training, constant: float) -> bool:
-    """Tell whether validation was never better than one answer for all rows, and stands still.
-
-    Args:
-        validation: The loss of validation.
-        training: The losses of training.
-        constant: What the best such answer gives.
-    """
-    passes = validation.passes
-    if len(passes) < _LATEST or validation.lowest <= _GUESSING * constant:
-        return False
-    latest = float(np.median(passes[-_LATEST:]))
-    if validation.of_trees:
-        is_learned = training.fall > _LEARNED * training.start
-        is_unseen = validation.now - training.now > _UNSEEN * training.fall
-        stands_still = latest >= _NO_BETTER * constant and passes[-1] >= passes[0]
-        return training.num_steps >= _ROUNDS and is_learned and is_unseen and stands_still
-    is_as_before = latest > _STILL[0] * validation.first
-    has_risen = passes[-1] > _WORSE * validation.lowest
-    # What training learns is not seen here, though validation may still come nearer to guessing.
-    is_far = training.now + _SURELY * training.noise < constant
-    is_by_heart = is_far and training.now < _BY_HEART * constant
-    is_by_heart &= bool(passes[-1] > _HARDLY * passes[-2])
-    is_still = (is_as_before or has_risen or is_by_heart) and passes[-1] > _STILL[1] * passes[-2]
-    # So far above it matters little how passes jump, unless they fall.
-    is_far_above = passes[-_LATEST:].min() > _FAR_ABOVE * constant and latest >= validation.first
-    is_far_above &= bool(passes[-1] >= passes[-_LATEST])
-    return bool(training.num_steps >= _STEPS and (is_still or is_far_above))
 
 
 def _of_classes(numbers: npt.NDArray[np.float64]) -> dict[str, float]:

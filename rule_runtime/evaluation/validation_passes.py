@@ -6,15 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from rule_runtime.evaluation.evaluation_phases import is_share_of_errors
 from rule_runtime.numerics.series_memory import MAX_SERIES, Series
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
 
-__all__ = ["add_to_pass", "keep_beside", "means_of_pass", "within_limits"]
+__all__ = ["add_to_pass", "keep_beside", "means_of_pass", "trained_beside", "within_limits"]
 
 _LARGEST: Final = 1e308
 _MOST_NAMES: Final = 2 * MAX_SERIES
+_TRAIN_PREFIX: Final = "train-"
 _Passed = tuple[str, str, str]
 
 
@@ -68,3 +70,17 @@ def within_limits(number: float) -> float:
 
 def _name(key: str) -> str:
     return key.partition("/")[2]
+
+
+def trained_beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
+    """Return the losses of other data sets that XGBoost measures, and those of training.
+
+    Args:
+        losses: Losses of a step.
+    """
+    of_training = {
+        (name, worker): (f"{_TRAIN_PREFIX}{name.partition('-')[2]}", worker)
+        for name, worker in losses
+        if "-" in name and not name.startswith(_TRAIN_PREFIX) and not is_share_of_errors(name)
+    }
+    return {names: beside for names, beside in of_training.items() if beside in losses}

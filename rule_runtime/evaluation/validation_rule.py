@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import is_share_of_errors, loss_side, usual_names
+from rule_runtime.evaluation.evaluation_phases import loss_side, usual_names
 from rule_runtime.evaluation.loss_inputs import NO_VALIDATION_LOSS
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
@@ -22,6 +22,7 @@ from rule_runtime.evaluation.validation_passes import (
     add_to_pass,
     keep_beside,
     means_of_pass,
+    trained_beside,
     within_limits,
 )
 from rule_runtime.numerics.robust import noise
@@ -36,9 +37,8 @@ _NUM_FIRST: Final = 5
 _NUM_LATEST: Final = 20
 _NUM_NOW: Final = 5
 _NUM_PASSES: Final = 8
-_TRAIN_PREFIX: Final = "train-"
-"""Metrics of XGBoost that are whole rows in parts of all: next to 0 after a round or two."""
 _NO_TRAINING_LOSS: Final = "there is no loss of training beside: give that data in `evals`, too"
+_BETWEEN: Final = "no pass of validation ended here"
 _Passed = tuple[str, str, str]
 """The training loss and its worker, and the loss of validation."""
 
@@ -180,8 +180,8 @@ class ValidationRule(Rule):
         else:
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
         if found is None:
-            is_alone = is_training(step) and not any(loss_side(n, step.mode)[1] for n, _ in at_row)
-            return NotEvaluated(_NO_TRAINING_LOSS if is_alone else NO_VALIDATION_LOSS)
+            is_between = "validation" in memory
+            return NotApplicable(_BETWEEN) if is_between else NotEvaluated(_reason(step, at_row))
         found = {key: finding for key, finding in found.items() if (key[2], key[1]) in at_row}
         if not found:
             return Passed()
@@ -206,7 +206,7 @@ class ValidationRule(Rule):
         training = SeriesMemory(
             memory.get("training", {}), num_first=_NUM_FIRST, num_latest=_NUM_LATEST
         )
-        beside = _beside(losses)
+        beside = trained_beside(losses)
         kept = training.add({names: x for names, x in losses.items() if names not in beside})
         memory["training"] = training.to_json()
         passed = means_of_pass(memory) | {
@@ -287,11 +287,6 @@ def _training(series: NumberSeries, num_steps: int, since: int = 0) -> Training:
     return Training(now, series.start, noise(series.latest), fall, rise, num_steps, lately)
 
 
-def _beside(losses: Mapping[Series, float]) -> dict[Series, Series]:
-    """Return the losses of other data sets that XGBoost measures, and those of training."""
-    of_training = {
-        (name, worker): (f"{_TRAIN_PREFIX}{name.partition('-')[2]}", worker)
-        for name, worker in losses
-        if "-" in name and not name.startswith(_TRAIN_PREFIX) and not is_share_of_errors(name)
-    }
-    return {names: beside for names, beside in of_training.items() if beside in losses}
+def _reason(step: StepView, losses: Iterable[Series]) -> str:
+    is_alone = is_training(step) and not any(loss_side(name, step.mode)[1] for name, _ in losses)
+    return _NO_TRAINING_LOSS if is_alone else NO_VALIDATION_LOSS

@@ -120,7 +120,8 @@ def entropy_of_counts(counts: npt.NDArray[np.float64]) -> float:
     if len(present) < _MATRIX or rows < _ROWS_EACH * len(present):
         return 0.0
     shares = present / rows
-    return -float((shares * np.log(shares)).sum()) + (len(present) - 1) / (2 * rows)
+    corrected = -float((shares * np.log(shares)).sum()) + (len(present) - 1) / (2 * rows)
+    return min(corrected, math.log(len(present)))  # the answer that all are as frequent is as good
 
 
 def _shares_of_yes(
@@ -233,4 +234,4 @@ def _divergence(parts: Sequence[npt.NDArray[Any]]) -> float | None:
     mean, log_variance = (part.astype(np.float64) for part in parts)
     with np.errstate(over="ignore", invalid="ignore"):
         apart = mean**2 + np.exp(log_variance) - 1 - log_variance
-    return float(apart.sum()) / 2
+        return float(apart.sum()) / 2

@@ -13,7 +13,6 @@ from rule_runtime.evaluation.constant_answers import (
     constants_of_labels,
     constants_of_pass,
     constants_of_targets,
-    is_guessing,
 )
 from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
@@ -22,6 +21,7 @@ from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
 from rule_runtime.evaluation.validation_curves import gap_percent, has_turned, is_learned_by_heart
+from rule_runtime.evaluation.validation_guessing import is_guessing
 from rule_runtime.evaluation.validation_passes import keep_beside
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.evaluation.validation_scales import (
@@ -63,19 +63,19 @@ class GeneralisationGap(ValidationRule):
         each step. It fires if, `patience` passes in a row, this lies above the median of the latest
         5 saved training losses, and of those among them since the pass before, by more than
         `gap_percent` of the loss at the beginning (the first training loss, or the median of the
-        first 5 if that is larger) and by more than four times the noise of the latest 20, and is
-        more than `ratio` times as large. Squares, of MSELoss, are also compared by their roots, the
-        typical errors. Measured by the beginning, and not by the training loss of now as Overfit
-        does: that goes towards zero in many a good training.
-        Boosted trees always fit their training data better: 1.25 times the gap is allowed while
-        validation is within 2 % of its best. It fires as well if nothing is learned but by heart,
-        after 4 passes or more: the training loss fell by more than 3 % and 1.6 times the noise (0.8
-        times it where the median of the latest 3 passes is 5 % above the first, and of the latest 8
-        the later is larger in 20 of 28 pairs); no pass of validation was ever below 98 % of the
-        first one (99.8 % with XGBoost, where it is the first round), or below 90 % of the loss at
-        the beginning; the median of the latest 3 is not below the first, and 0.5 % above the
-        smallest; and the last one lies above the training loss by a third of what that fell. From
-        40 rounds on a fall by 0.3 % and 0.2 % above the smallest are enough for boosted trees.
+        first 5, or what guessing gives where that is known, whichever is largest) and by more than
+        four times the noise of the latest 20, and is more than `ratio` times as large. Squares, of
+        MSELoss, are also compared by their roots, the typical errors. Measured by the beginning,
+        and not by the training loss of now as Overfit does: that goes towards zero in many a good
+        training. Boosted trees always fit their training data better: 1.25 times the gap is allowed
+        while validation is within 2 % of its best. It fires as well if nothing is learned but by
+        heart, after 4 passes or more: the training loss fell by more than 3 % and 1.6 times the
+        noise (0.8 times it where the median of the latest 3 passes is 5 % above the first, and of
+        the latest 8 the later is larger in 20 of 28 pairs); no pass of validation was ever below 98
+        % of the first one (99.8 % with XGBoost, where it is the first round), or below 90 % of the
+        loss at the beginning; the median of the latest 3 is not below the first, and 0.5 % above
+        the smallest; and the last one lies above the training loss by a third of what that fell.
+        From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are enough for boosted trees.
 
         And it fires, `patience` passes in a row, if validation has turned: if the latest 3 passes
         rise, the last one lies above the smallest by a tenth of what the gap is measured by, and
@@ -88,7 +88,9 @@ class GeneralisationGap(ValidationRule):
         It fires if validation was never better than one answer for all rows: from 150 steps and 3
         passes on, no pass was below 99 % of what that gives, the median of the latest 3 is above 97
         % of the first or the last one 3 % above the smallest, and the last one is above 98 % of the
-        one before; or if the training loss, and 1.6 times its noise, is below 90 % of that, and the
+        one before; or, from 130 steps and 6 passes on, if no pass was below 97 % of it, the median
+        of the latest 5 is above 98.5 %, and that of the latest 3 has not fallen by 0.5 % since the
+        3 before; or if the training loss, and 1.6 times its noise, is below 90 % of that, and the
         last pass above 99 % of the one before; or if the latest 3 are above 1.5 times that, and
         their median is not below the first, and the last one not below the first of the 3. That is
         known of classes that are whole numbers, ln(number of classes), of losses of other names
@@ -240,7 +242,10 @@ class GeneralisationGap(ValidationRule):
         if is_on_another_scale(validation, training):
             return None
         validation = validation.divided(times_as_many_rows(validation, training))
-        scale = max(training.start, training.fall)
+        constant = constant_answer(validation, training)
+        # Training that goes on from a checkpoint begins with what it had learned.
+        guess = max(constant, validation.beside.get(f"guess/{validation.name}", 0.0))
+        scale = max(training.start, training.fall, guess)
         if not scale:
             return None
         # Behind a change of task most of the latest losses are still those of the task before.
@@ -257,13 +262,12 @@ class GeneralisationGap(ValidationRule):
         if is_far and not has_risen:
             told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
-        constant = constant_answer(validation, training)
         if not has_risen and has_turned(validation, training, scale):
             told += f"it was {validation.lowest:.3g} at its best, and has risen since"
         elif is_learned_by_heart(validation, training):
             told += f"it was {validation.first:.3g} at first and has never been much below"
         elif constant and is_guessing(validation, training, constant):
-            told += f"it was never 1 % below {constant:.4g}, which one answer for all rows gives"
+            told += f"it stays at {constant:.4g}, which one answer for all rows gives"
             remedy = _NOT_LEARNED if training.now > _NO_BETTER * constant else ""
             return Finding(gap, gap, 0.0, told, remedy)
         else:

@@ -17,6 +17,7 @@ from rule_runtime.evaluation.loss_inputs import (
     LossKind,
     size_of_error,
 )
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
@@ -33,6 +34,9 @@ _UNSURE: Final = 2.0
 _LEAST: Final = 0.5
 _ROUNDING: Final = 1.05
 _NEGATIVE: Final = -1e-4
+_TABLE: Final = 2
+_FEWEST_ROWS: Final = 8
+_MOST: Final = 0.75
 _UNKNOWN_LOSS: Final = (
     f"nobody knows what guessing gives for losses of these names: {USE_LOSS_MODULE}"
 )
@@ -88,7 +92,8 @@ class InitialLossMismatch(Rule):
         a summed loss by the size of the batch; a smaller initialisation of the last layer.
 
     Known false alarms:
-        Losses with weights of classes far above 1; targets far from all that is saved of them.
+        Losses with weights of classes far above 1; targets far from all that is saved of them; a
+        margin (ArcFace and the like), where values of what the loss compares were not saved.
 
     Source:
         Stepwatch; "initial loss" of TheDeepChecker (2022), which asks for less than twice ln C.
@@ -127,6 +132,8 @@ class InitialLossMismatch(Rule):
             return NotEvaluated(_UNKNOWN_LOSS)
         limits = self._limits(rows, inputs, num_outputs) if is_first else np.full(len(rows), np.nan)
         ratios = self._ratios(rows, losses, limits, inputs)
+        if is_first:
+            ratios[[_has_margin(step, *pair) for pair in _pairs(rows)]] = np.nan
         if np.isnan(ratios).all():
             is_unknown = all(
                 _lacks_classes(name, w, inputs, num_outputs) for name, w in _pairs(rows)
@@ -238,3 +245,21 @@ def _num_outputs(step: StepView) -> int | None:
     """Return the size of the largest bias; None if none was saved."""
     sizes = step.tensors(collections=("biases",)).column("size")
     return int(np.nan_to_num(sizes).max(initial=0)) or None
+
+
+def _has_margin(step: StepView, loss: str, worker: str) -> bool:
+    """Tell whether the score of the true class was lowered, as a margin of angles does.
+
+    It is the smallest of 3 classes or more in most rows then, which is not so by chance.
+    """
+    values = outputs_and_targets(step, loss, worker)
+    if values is None:
+        return False
+    scores, classes = values
+    if scores.ndim != _TABLE or classes.shape != scores.shape[:1] or classes.dtype.kind not in "iu":
+        return False
+    if scores.shape[1] <= _TABLE or len(classes) < _FEWEST_ROWS:
+        return False
+    known = (classes >= 0) & (classes < scores.shape[1])
+    are_lowest = scores[known].argmin(axis=1) == classes[known]
+    return bool(known.any() and are_lowest.mean() > _MOST)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from rule_runtime.numerics.recomputed_loss import (
     best_constant,
     best_shares,
+    entropy_of_counts,
     of_sigmoids_of_probabilities,
 )
 
@@ -180,3 +182,8 @@ def test_few_rows_do_not_tell_how_frequent_classes_are() -> None:
     assert best_shares(LOGITS[:40], CLASSES[:40], float(OF_ROWS[:40].mean())) == 0
     one = -LOG_SHARES[:, 0].mean()
     assert best_shares(LOGITS, np.zeros(200, np.int64), float(one)) == 0
+
+
+@pytest.mark.parametrize("counts", [[30, 30], [25] * 10, [40, 39, 41]])
+def test_frequencies_give_no_more_than_that_all_are_as_frequent(counts: list[int]) -> None:
+    assert entropy_of_counts(np.array(counts, np.float64)) <= math.log(len(counts))

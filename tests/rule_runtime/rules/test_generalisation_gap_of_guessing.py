@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -311,3 +311,37 @@ def test_a_sum_over_the_rows_of_validation_stands_beside_no_mean() -> None:
     assert not found_at(GeneralisationGap(), trial)
     both = of_two_classes([0.0] * 5, of_sums=tuple(ModeKeys))
     assert not found_at(GeneralisationGap(), both)  # validation has twice the rows
+
+
+@pytest.mark.parametrize(
+    ("validation", "is_found"),
+    [
+        ([3.26, 3.18, 3.25, 3.24, 3.25, 3.25, 3.25], True),  # ln 26 is 3.258
+        ([3.26, 3.12, 3.25, 3.24, 3.25, 3.25, 3.25], False),  # it can be better than that
+        ([3.26, 3.18, 3.20, 3.19, 3.20, 3.20, 3.20], False),
+        ([3.26, 3.25, 3.25, 3.24, 3.22, 3.21, 3.19], False),  # it still falls
+        ([3.26, 3.18, 3.25, 3.24], False),
+    ],
+)
+def test_validation_that_stays_where_guessing_is_but_for_some_luck(
+    validation: list[float], *, is_found: bool
+) -> None:
+    training = np.linspace(3.26, 3.2, len(validation))
+    trial = of_passes(validation, training, inputs=TWENTY_SIX, length=30)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+@pytest.mark.parametrize(("validation", "is_found"), [(0.18, False), (1.2, True)])
+def test_training_that_goes_on_from_a_checkpoint_is_measured_by_guessing(
+    validation: float, *, is_found: bool
+) -> None:
+    training = np.linspace(0.08, 0.05, 6)
+    trial = of_passes([validation] * 6, training, inputs=TWENTY_SIX)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+def test_between_passes_nothing_is_missing() -> None:
+    trial = of_passes([2.0, 1.9, 1.8], [2.0, 1.9, 1.8])
+    outcomes = trial.outcomes(GeneralisationGap())
+    assert all(type(outcome) is NotEvaluated for outcome in outcomes[:12])
+    assert not any(type(outcome) is NotEvaluated for outcome in outcomes[12:])

@@ -259,3 +259,14 @@ def test_a_loss_that_is_no_module_gets_its_own_targets(loss: float, *, fires: bo
     """They are those of all places of all rows in a row, as functions want them."""
     inputs: dict[str, Any] = {"Net_output_0": spread((8, 8, 10)), "Loss_input_1": CLASSES}
     assert isinstance(outcome_of("Loss_output_0", loss, **inputs), IssueFound) is fires
+
+
+@pytest.mark.parametrize("is_margin", [True, False])
+def test_a_margin_lowers_the_score_of_the_true_class_only(*, is_margin: bool) -> None:
+    random = np.random.default_rng(0)
+    classes = random.integers(0, 10, 32)
+    lowered = classes if is_margin else random.integers(0, 10, 32)
+    scores = random.normal(0, 2, (32, 10)) - 15 * np.eye(10)[lowered]
+    more = {"CrossEntropyLoss_input_0": scores, "CrossEntropyLoss_input_1": classes}
+    outcome = outcome_of("CrossEntropyLoss_output_0", 16.0, **more)
+    assert isinstance(outcome, Passed if is_margin else IssueFound)
