@@ -14,11 +14,11 @@ from rule_runtime.numerics.column_blocks import Columns, Flags, blocks
 __all__ = ["Limits", "comes_near", "limits_of", "parting"]
 
 _NEAR: Final = 0.9
-_SCATTER: Final = 0.6
-_BY_CHANCE: Final = 0.01
+_BY_CHANCE: Final = 1.2
+_EXACT: Final = 1e-9
 _FEWEST_OF_CLASS: Final = 8
 _FEWEST_COLUMNS: Final = 8
-_MOST_COLUMNS: Final = 512
+_MOST_COLUMNS: Final = 128
 _CLOSE: Final = 16
 _WITHIN: Final = 0.25
 _SIDES: Final = ((0, 1), (1, 0))
@@ -58,7 +58,7 @@ def limits_of(
 
     Returns:
         None while no batch has had 8 rows of both of two classes; without columns where none is
-        left, or more than 512 are, or there are less than 8 in all or further classes.
+        left, or more than 128 are, or there are less than 8 in all or further classes.
     """
     classes, counts = np.unique(targets, return_counts=True)
     if not len(classes):
@@ -100,7 +100,7 @@ def _refuted(classes: list[float]) -> Limits:
 def comes_near(
     columns: npt.NDArray[Any], targets: npt.NDArray[np.float64], told: Sequence[int]
 ) -> bool:
-    """Tell whether a further column nearly parts two classes, as in images and texts.
+    """Tell whether a further column nearly tells two classes, as in images and texts.
 
     Args:
         columns: The columns [B, C].
@@ -108,28 +108,24 @@ def comes_near(
         told: The columns that tell the classes.
 
     Returns:
-        True if the distribution functions of the two classes differ somewhere (the statistic of
-        Kolmogorov and Smirnov) by more than 0.9, and 0.6 / sqrt(B) for chance, in one that is not
-        told, nor the class itself in this batch; False if, of so few rows, columns of noise would
-        be parted.
+        True if one has a correlation with the class, of either sign, of more than 0.9, and of 1.2
+        times the most that so many columns of noise would be expected to have.
     """
-    is_first = targets == targets[0]
-    num_first, num_rows = int(is_first.sum()), len(targets)
-    # The chance that a column of noise parts so many rows without a mistake, or with one.
-    chance = 2 * num_rows / math.comb(num_rows, num_first)
-    if num_first == num_rows or columns.shape[1] * chance > _BY_CHANCE:
+    num_rows, num_columns = columns.shape
+    by_chance = math.sqrt(2 * math.log(2 * num_columns) / num_rows)
+    limit = max(_NEAR, _BY_CHANCE * by_chance)
+    if limit >= 1:
         return False
-    near = _NEAR + _SCATTER / math.sqrt(num_rows)
-    is_other = np.ones(columns.shape[1], np.bool_)
+    is_other = np.ones(num_columns, np.bool_)
     is_other[[*told]] = False
-    steps = np.where(is_first, 1 / num_first, -1 / (num_rows - num_first))
+    centred = (targets == targets[0]) - (targets == targets[0]).mean()
     for at, block in blocks(columns, np.arange(num_rows)):
-        order = np.argsort(block, axis=0)
-        ordered = np.take_along_axis(block, order, axis=0)
-        ends = np.append(ordered[1:] != ordered[:-1], np.ones((1, block.shape[1]), np.bool_), 0)
-        apart = np.where(ends, np.abs(steps[order].cumsum(0)), 0).max(0)
-        is_class = (block[is_first] == block[0]).all(0) & (np.ptp(block[~is_first], axis=0) == 0)
-        if ((apart > near) & np.isfinite(block[0]) & ~is_class & is_other[at]).any():
+        apart = block - block.mean(0)
+        size = np.sqrt(np.square(apart).sum(0) * np.square(centred).sum())
+        found = np.abs(centred @ apart)
+        # What is the class itself in this batch, but was not in others, is none of those.
+        is_near = (found > limit * size) & (found < (1 - _EXACT) * size)
+        if (is_near & is_other[at]).any():
             return True
     return False
 

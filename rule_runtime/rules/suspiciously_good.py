@@ -14,8 +14,6 @@ from rule_runtime.evaluation.loss_inputs import (
     INPUT_VALUES,
     LOSS_INPUTS,
     MODEL_INPUT,
-    LossInputs,
-    LossKind,
 )
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
@@ -30,22 +28,16 @@ from rule_runtime.evaluation.validation_rule import (
     ValidationRule,
     training_of,
 )
-from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["SuspiciouslyGood"]
 
-_DISTANCE: Final = re.compile(
-    r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance|[lL]1|[lL]2|MSE|[hH]uber|"
-    r"[mM]ean_?([sS]quared|[aA]bs)|[cC]osine|[mM]argin|[tT]riplet|CTC|KL"
-)
+_DISTANCE: Final = re.compile(r"rms|mae|map[eh]|mphe|gamma|poisson|tweedie|deviance")
 _AS_GOOD: Final = 1.5
 _AS_GOOD_TREES: Final = 1.1
 _TREES: Final = 10.0
-_NETS: Final = 0.25
-_TWO: Final = 2
 _DOMINATING: Final = 0.5
 _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
@@ -59,30 +51,28 @@ class SuspiciouslyGood(ValidationRule):
     """Finds validation losses that are too good to be true.
 
     What it detects:
-        A validation loss next to zero, measured by the loss at the beginning, that is as small as
-        the training loss; or columns of the inputs that are the target in another form.
+        Columns of the inputs that are the target in another form; a validation loss next to zero,
+        of boosted trees, that is as small as the training loss; a language model that sees what it
+        is asked for.
 
     Why it matters:
         Where the answer is among the inputs (also because a mask was forgotten), or the same rows
         are in both sets, validation looks perfect and the model is worthless where it is used.
 
     How it decides:
-        Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
-        XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
-        each step. It fires if, `patience` passes in a row, this is less than a quarter of
+        The losses of validation of boosted trees are compared with `train-...` of the same metric,
+        at each step. It fires if, `patience` steps in a row, one is less than 10 times
         `max_loss_percent` of the loss at the beginning (the first training loss, or the median of
-        the first 5 if that is larger), and at most 1.5 times the median of the latest 5 saved
-        training losses: a task without noise, as to sort numbers, is learned almost as well. Of two
-        classes nets are not judged by this: many can be told apart without any fault. With
-        XGBoost 10 times `max_loss_percent` is allowed, but only 1.1 times the training loss: trees
-        approach zero slowly, and fit their training data better than any other; twice that
-        where one feature has more than half of the total gain. Losses of classes and
-        probabilities begin at the loss of guessing. How well guessing does where a distance is
-        measured (MSE, L1, rmse, mae and the like, and losses of one's own with real numbers as
-        targets) the losses do not tell; of these rmse is judged, where labels are saved beside it:
+        the first 5 if that is larger, which is the loss of guessing), and at most 1.1 times the
+        median of the latest 5 saved training losses; twice that where one feature has more than
+        half of the total gain. How well guessing does where a distance is measured (rmse, mae and
+        the like) the losses do not tell; of these rmse is judged, where labels are saved beside it:
         its square must be below `max_loss_percent` of their variance, which is what the mean gives.
-        A pass is judged at the training step behind it, or at its last step once it is as long as
-        the one before. Of more than 32 losses the first 32 are judged.
+        Losses of nets tell next to nothing: many tasks are learned without a mistake. They are
+        judged for texts only, as below; a pass (the EVAL steps between two training steps) at the
+        training step behind it, or at its last step once it is as long as the one before, if it is
+        at most 1.5 times the median of the latest 5 saved training losses. Of more than 32 losses
+        the first 32 are judged.
 
         Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and `mlogloss`
         where `num_class` was saved) is also too good if, with one feature of more than half of the
@@ -115,18 +105,18 @@ class SuspiciouslyGood(ValidationRule):
         are told, too, by one or two columns (of a series also, at some time) with a limit that all
         rows of one are above and all of the other below, if one row in 16 lies close to it, within
         a quarter of the standard deviation; or with a value that all rows of one have and none of
-        the other. They are told by nothing if a further column comes near, so that at some limit
-        the shares of both that are below it differ by more than 0.9. It fires if the same columns
-        tell them in all batches in which the target varies, in `rows` different rows or more
-        together, of classes four times as many: an ordinary feature may be right for long. The
-        first row of each class does not count, and of the most frequent one not more than 4 for
-        each that does of the others; where classes last for several rows, each change is one row.
-        No row counts of a batch whose targets turn less than 4 times from rising to falling or
-        back, or that lies class by class, as any column that counts rows would tell them. Of
-        several targets half must be told, and none refuted, by inputs of twice as many columns or
-        more, and where no layer is given fewer numbers than there are targets: they may be what is
-        to be rebuilt. An input that is the targets themselves is left out, and those of a model
-        whose outputs have another size than what the loss compares.
+        the other. They are told by nothing if a further column comes near in half of the batches (a
+        correlation of more than 0.9). It fires if the same columns tell them in all batches in
+        which the target varies, in `rows` different rows or more together, of classes four times as
+        many: an ordinary feature may be right for long. The first row of each class does not count,
+        and of the most frequent one not more than 4 for each that does of the others; where classes
+        last for several rows, each change is one row. No row counts of a batch whose targets turn
+        less than 4 times from rising to falling or back, or that lies class by class, as any column
+        that counts rows would tell them. Of several targets half must be told, and none refuted, by
+        inputs of twice as many columns or more, and where no layer is given fewer numbers than
+        there are targets: they may be what is to be rebuilt. An input that is the targets
+        themselves is left out, and those of a model whose outputs have another size than what the
+        loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
@@ -246,16 +236,6 @@ class SuspiciouslyGood(ValidationRule):
         classes = finite_means(step.tensors(regex=_CLASSES))
         if np.isfinite(classes).any():
             found["classes"] = float(np.nanmax(classes))
-        inputs = LossInputs(step)
-        losses = step.tensors(collections=("losses",))
-        for name, worker in sorted(zip(losses.names, losses.workers, strict=True))[:MAX_SERIES]:
-            targets = inputs.of(name, worker, 1)
-            kind = inputs.kind(name, worker)
-            if kind is LossKind.BINARY or inputs.num_classes(name, worker) == _TWO:
-                found[f"two/{name}"] = 1.0
-            is_distance = kind.is_of_numbers or kind is LossKind.UNKNOWN
-            if is_distance and targets is not None and targets.dtype.startswith("float"):
-                found[f"distance/{name}"] = 1.0
         return found | losses_of_texts(step)
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
@@ -267,15 +247,12 @@ class SuspiciouslyGood(ValidationRule):
         """
         by_trees = validation.of_trees
         share = self.max_loss_percent / 100
-        limit = share * training.start * (_TREES if by_trees else _NETS)
-        if f"two/{validation.name}" in validation.beside:
-            limit = 0.0
+        limit = share * training.start * _TREES if by_trees else 0.0
         is_seen = validation.beside.get(f"seen/{validation.name}", 0.0) > 0
         if is_seen or f"next/{validation.name}" in validation.beside:
             limit = _LOOKING_AHEAD * training.start
-        is_distance = f"distance/{validation.name}" in validation.beside
-        if is_distance or _DISTANCE.search(validation.name):
-            is_rms = by_trees and validation.name.partition("-")[2] == "rmse"
+        if by_trees and _DISTANCE.search(validation.name):
+            is_rms = validation.name.partition("-")[2] == "rmse"
             limit = math.sqrt(share) * validation.beside.get("std", 0.0) if is_rms else 0.0
         as_good = _AS_GOOD_TREES if by_trees else _AS_GOOD
         if validation.beside.get("share", 0.0) > _DOMINATING:

@@ -41,54 +41,42 @@ HEALTHY = [(2.3, 2.2), (1.0, 1.1), (0.5, 0.6), (0.2, 0.4), (0.1, 0.4)]
 LEAKING = [(2.3, 1.0), (0.2, 0.0008), (0.0008, 0.0005), (0.0002, 0.0002), (0.0002, 0.0002)]
 
 
+def of_trees(pairs: Iterable[tuple[float, float]]) -> list[SavedStep]:
+    """Return a run of boosted trees with these losses of training and validation in its rounds."""
+    names = ("train-logloss", "validation-logloss")
+    tensors = [dict(zip(names, map(np.float64, pair), strict=True)) for pair in pairs]
+    return [SavedStep(at, one, ModeKeys.TRAIN, at) for at, one in enumerate(tensors)]
+
+
 class TestSuspiciouslyGoodContract(RuleContract):
     def make_rule(self) -> Rule:
         return SuspiciouslyGood()
 
+    def make_collections(self) -> dict[str, tuple[str, ...]]:
+        return {"losses": ("-logloss$",)}
+
     def make_steps(self, worker: int) -> Iterable[SavedStep]:  # noqa: ARG002
-        return passes(HEALTHY)
+        return of_trees(HEALTHY)
 
     def make_sick_steps(self, worker: int) -> Iterable[SavedStep]:  # noqa: ARG002
-        return passes(LEAKING)
+        return of_trees(LEAKING)
 
 
-def test_fires_behind_the_second_pass_that_is_too_good() -> None:
-    trial = trial_of(passes(LEAKING))
-    assert found_at(SuspiciouslyGood(), trial) == [29, 39, 49]
-    found = next(o for o in trial.outcomes(SuspiciouslyGood()) if isinstance(o, IssueFound))
-    assert found.evidence.mode == "EVAL"
+def test_fires_at_the_second_round_that_is_too_good() -> None:
+    trial = trial_of(of_trees(LEAKING))
+    trial.collections(losses=("-logloss$",))
+    patient, hasty = SuspiciouslyGood(), SuspiciouslyGood(patience=1)
+    assert found_at(patient, trial) == [2, 3, 4]
+    found = next(o for o in trial.outcomes(patient) if isinstance(o, IssueFound))
     assert found.evidence.value == pytest.approx(0.0005)
-    assert found.evidence.threshold == pytest.approx(0.00115)
-    assert "of validation is 0.0005, below 0.00115" in found.evidence.sentence
-    assert found_at(SuspiciouslyGood(patience=1), trial)[0] == 19
+    assert found.evidence.threshold == pytest.approx(0.02 * 2.3)
+    assert "of validation is 0.0005, below 0.046" in found.evidence.sentence
+    assert found_at(hasty, trial) == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("num_classes", "is_found"), [(2, False), (3, True)])
-def test_two_classes_may_be_told_apart_without_any_fault(
-    num_classes: int, *, is_found: bool
-) -> None:
-    of_loss = {
-        "CrossEntropyLoss_input_0": np.zeros((6, num_classes), np.float32),
-        "CrossEntropyLoss_input_1": np.arange(6) % num_classes,
-    }
-    steps = [s._replace(tensors={**s.tensors, **of_loss}) for s in passes(LEAKING)]
-    assert bool(found_at(SuspiciouslyGood(), trial_of(steps))) is is_found
-
-
-def test_validation_behind_training_is_as_it_should_be() -> None:
-    assert not found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0008)] * 5)))
-    assert found_at(SuspiciouslyGood(), trial_of(passes([(2.3, 1.0)] + [(0.0005, 0.0007)] * 5)))
-
-
-@pytest.mark.parametrize(
-    ("name", "limit"),
-    [(LOSS, 0.0005), ("L1Loss_output_0", 0.0), ("MSELoss_output_0", 0.0)],
-)
-def test_distances_have_no_limit(name: str, limit: float) -> None:
-    for factor, fires in ((0.99, limit > 0), (1.01, False)):
-        loss = factor * (limit or 1e-5)
-        trial = trial_of(passes([(1.0, 1.0)] + [(loss, loss)] * 4, name))
-        assert bool(found_at(SuspiciouslyGood(), trial)) is fires
+@pytest.mark.parametrize("name", [LOSS, "MSELoss_output_0", "loss"])
+def test_the_loss_of_a_net_may_be_next_to_zero_without_any_fault(name: str) -> None:
+    assert not found_at(SuspiciouslyGood(), trial_of(passes(LEAKING, name)))
 
 
 def test_xgboost_has_validation_beside_training() -> None:
@@ -116,15 +104,17 @@ def test_what_cannot_be_judged() -> None:
 
 
 def test_a_negative_loss_has_no_zero_to_be_near() -> None:
-    assert not found_at(SuspiciouslyGood(), trial_of(passes([(1.0, 1.0)] + [(-5.0, -5.0)] * 4)))
+    trial = trial_of(of_trees([(1.0, 1.0)] + [(-5.0, -5.0)] * 4))
+    trial.collections(losses=("-logloss$",))
+    assert not found_at(SuspiciouslyGood(), trial)
 
 
 def test_more_losses_than_can_be_followed_do_not_break_it() -> None:
     trial = TrialBuilder()
-    for step in range(30):
-        mode = ModeKeys.EVAL if step % 2 else ModeKeys.TRAIN
-        losses = {f"{at:02d}_loss_output_0": [1.0 if step < 2 else 0.0001] for at in range(40)}
-        trial.step(step, losses, mode=mode)
+    trial.collections(losses=("-logloss$",))
+    for step in range(8):
+        names = ("train-logloss", *(f"validation_{at:02d}-logloss" for at in range(40)))
+        trial.step(step, {name: [0.7 if step < 2 else 0.0001] for name in names})
     assert found_at(SuspiciouslyGood(), trial)
 
 

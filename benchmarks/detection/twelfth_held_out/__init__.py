@@ -1,0 +1,1 @@
+"""Trainings by a twelfth author, who read neither rules nor results."""
