@@ -2,9 +2,9 @@
 
 python -m benchmarks.detection [--part PART] [--program NAME] [--fault NAME] [--seeds N] [--jobs N]
 
-Runs are kept in a folder and not trained again until their program changes; a rule that judged a
-run is not asked again until its code or parameters change. With `--write`, the tables of all that
-was judged go into a file for each part, and each part in short into RESULTS.md.
+Runs are kept in a folder and not trained again until their program or the hook changes; a rule
+that judged a run is not asked again until its code or parameters change. With `--write`, the tables
+of all that was judged go into a file for each part, and each part in short into RESULTS.md.
 """
 
 from __future__ import annotations

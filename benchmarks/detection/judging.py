@@ -8,11 +8,10 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import rule_runtime
+from benchmarks.detection.digests import digest_of_shared_code
 from hook_layer.storage.base import open_store
 from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import IssueFound
@@ -20,12 +19,10 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader
 
-__all__ = ["SHARED_CODE", "SILENCE_S", "Verdict", "judge"]
+__all__ = ["SILENCE_S", "Verdict", "judge"]
 
 SILENCE_S: Final = 7200.0
 """Seconds for which a run that hangs has been silent when it is looked at."""
-SHARED_CODE: Final = ("evaluation", "numerics")
-"""Folders of what rules are made of beside their own modules."""
 
 
 @dataclass(frozen=True)
@@ -102,13 +99,6 @@ def _verdict(evaluation: Evaluation) -> Verdict:
 def _content(rule: Rule) -> str:
     """Return a key that changes with a rule's code and parameters."""
     own = hashlib.sha256(Path(inspect.getfile(type(rule))).read_bytes())
-    return hashlib.sha256(f"{rule!r} {own.hexdigest()} {_shared()}".encode()).hexdigest()[:16]
-
-
-@lru_cache
-def _shared() -> str:
-    digest = hashlib.sha256()
-    for name in SHARED_CODE:
-        for file in sorted((Path(rule_runtime.__file__).parent / name).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(
+        f"{rule!r} {own.hexdigest()} {digest_of_shared_code()}".encode()
+    ).hexdigest()[:16]

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import rule_runtime
+from benchmarks.detection.digests import digest_of_rules
 from benchmarks.detection.faults import BY_CONSTRUCTION, FAULTS
 from benchmarks.detection.fitting import FITTING
-from benchmarks.detection.judging import SHARED_CODE
 from benchmarks.detection.program import PARTS, load_program, program_names
 from benchmarks.detection.report import Packs, Table, summary, tables
 from benchmarks.detection.scores import HARM, Judged
 
-__all__ = ["digest_of_rules", "overview", "part_results"]
+__all__ = ["overview", "part_results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
@@ -86,16 +84,6 @@ def _written_by() -> str:
 
 def _text(name: str) -> str:
     return (_TEXTS / f"{name}.md").read_text()
-
-
-def digest_of_rules() -> str:
-    """Return what stands for the code of the rules and the packs."""
-    digest = hashlib.sha256()
-    folder = Path(rule_runtime.__file__).parent
-    found = [path for part in ("rules", *SHARED_CODE) for path in folder.glob(f"{part}/*.py")]
-    for path in sorted([*found, folder / "configuration" / "packs.py"]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def _kinds() -> Table:

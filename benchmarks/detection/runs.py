@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from benchmarks.detection.digests import digest_of_hook
 from benchmarks.detection.program import HEALTHY, Hanging, Run, load_program, program_names
 from rule_runtime.configuration.packs import find_pack
 
@@ -23,7 +24,7 @@ __all__ = ["Plan", "Recorded", "obtain", "planned"]
 
 _FOLDER: Final = Path(__file__).resolve().parent
 _SHARED: Final = ("boosting.py", "data.py", "hooking.py", "injecting.py", "training.py")
-_LIBRARIES: Final = ("numpy", "scikit-learn", "torch")
+_LIBRARIES: Final = ("numpy", "scikit-learn", "torch", "xgboost-cpu")
 
 
 @dataclass(frozen=True, order=True)
@@ -94,7 +95,7 @@ def planned(
 
 
 def obtain(plan: Plan, pack: str, root: Path, *, again: bool = False) -> Recorded:
-    """Return a run; it is trained if its program was changed since, or never was.
+    """Return a run; it is trained if its program or the hook was changed since, or never was.
 
     Args:
         plan: The run.
@@ -137,7 +138,7 @@ def _content(plan: Plan, pack: str) -> str:
 
 @lru_cache
 def _digest(own: Path, pack: str) -> str:
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(f"{sys.version} {digest_of_hook()}".encode())
     asked = [config.to_json() for config in find_pack(pack).collections()]
     digest.update(json.dumps(asked, sort_keys=True).encode())
     for library in _LIBRARIES:

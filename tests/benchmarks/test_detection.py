@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+import hook_layer
 from benchmarks.detection.__main__ import main
+from benchmarks.detection.digests import digest_of, digest_of_hook, digest_of_rules
 from benchmarks.detection.faults import FAULTS
 from benchmarks.detection.fitting import FITTING
 from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import class_of, packs
 from benchmarks.detection.program import HEALTHY, PARTS, load_program, program_names
 from benchmarks.detection.report import tables
-from benchmarks.detection.results_file import digest_of_rules, overview, part_results
+from benchmarks.detection.results_file import overview, part_results
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged, by_fault, by_rule, harms
 from rule_runtime.cli.evaluation import evaluate_run
@@ -138,3 +140,13 @@ def test_each_part_has_a_file_that_tells_which_rules_it_is_of(tmp_path: Path) ->
 def test_results_are_of_all_runs_of_a_part() -> None:
     with pytest.raises(SystemExit):
         main(["--write", "--program", "digits_mlp"])
+
+
+def test_what_is_kept_is_of_the_code_that_made_it(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "hook.py").write_text("a = 1")
+    before = digest_of(tmp_path)
+    assert before == digest_of(tmp_path)
+    (tmp_path / "inner" / "more.py").write_text("b = 2")
+    assert before != digest_of(tmp_path)
+    assert digest_of_hook() == digest_of(Path(hook_layer.__file__).parent)
