@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,7 +89,7 @@ def _print(found: Comparison) -> None:
         ("never saved at the same step", found.not_in_common),
     ):
         if names:
-            console.print(Text(f"{told}: {', '.join(names)}"), soft_wrap=True)
+            console.print(Text(f"{told}: {_named(names)}"), soft_wrap=True)
 
 
 def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
@@ -98,12 +99,11 @@ def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
         if each.not_comparable:
             told = f"not comparable, as only one run has it: {', '.join(each.not_comparable)} of"
             by_statistics.setdefault(told, []).append(each.tensor)
-    return [
-        (
-            told,
-            names
-            if len(names) <= _MAX_NAMED
-            else [*names[:_MAX_NAMED], f"{len(names) - _MAX_NAMED} more"],
-        )
-        for told, names in by_statistics.items()
-    ]
+    return list(by_statistics.items())
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return names with commas between; of many some, and how many more there are."""
+    hidden = len(names) - _MAX_NAMED
+    more = [f"{hidden} more; --output json has all"] if hidden > 0 else []
+    return ", ".join([*names[:_MAX_NAMED], *more])

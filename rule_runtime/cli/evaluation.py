@@ -62,7 +62,10 @@ def parse_rule(text: str) -> tuple[str, Rule]:
         key, found, value = part.partition("=")
         if not found:
             raise ValueError(f"{text!r}: write parameters as NAME:key=value,key=value")
-        parameters[key.strip()] = value
+        key = key.strip()
+        if key in parameters:
+            raise ValueError(f"{text!r}: {key} is given twice, as {parameters[key]} and {value}")
+        parameters[key] = value
     try:
         if not source:
             return text, create_rule(class_name(name.strip()), parameters)

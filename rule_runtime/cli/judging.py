@@ -12,6 +12,7 @@ from rich.console import Console
 
 from hook_layer.format.paths import INDEX_PREFIX
 from hook_layer.storage.base import open_store
+from rule_runtime.cli.destinations import printed_aside, ready_file
 from rule_runtime.cli.evaluation import evaluate_run, exit_status
 from rule_runtime.cli.options import (
     ChosenRules,
@@ -117,21 +118,22 @@ def run(  # noqa: PLR0917 - each is an option of the command
             default_out_dir,
         )
 
-        chosen = ChosenRules.of(rule, pack)
-        _check_file(output_file)
-        _tell_cautions(chosen)
-        is_table = output is OutputFormat.TABLE
-        options = RunOptions(
-            out_dir=out_dir or default_out_dir(command),
-            save_interval=save_interval,
-            stops=_stops(chosen, stop),
-            patience_s=patience,
-            required=chosen.names,
-            stdout=None if is_table or output_file else _STDERR,
-            notify_url=notify,
-        )
-        watched = WatchedRun(chosen.all, options, Console(stderr=True))
-        status = watched.run(command)
+        with printed_aside(output):
+            chosen = ChosenRules.of(rule, pack)
+            ready_file(output_file)
+            _tell_cautions(chosen)
+            is_table = output is OutputFormat.TABLE
+            options = RunOptions(
+                out_dir=out_dir or default_out_dir(command),
+                save_interval=save_interval,
+                stops=_stops(chosen, stop),
+                patience_s=patience,
+                required=chosen.names,
+                stdout=None if is_table or output_file else _STDERR,
+                notify_url=notify,
+            )
+            watched = WatchedRun(chosen.all, options, Console(stderr=True))
+            status = watched.run(command)
         _print_run(watched, chosen, output, output_file)
     raise typer.Exit(status)
 
@@ -166,14 +168,15 @@ def evaluate(
     A rule that is named must be able to judge, and no rule may fail.
     """
     with mistakes():
-        chosen = ChosenRules.for_run(open_store(path), rule, pack)
-        _check_file(output_file)
-        _tell_cautions(chosen)
-        for problem in chosen.problems:
-            _tell(problem)
-        check_has_steps(path)
-        with progress() as bar:
-            states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)
+        with printed_aside(output):
+            chosen = ChosenRules.for_run(open_store(path), rule, pack)
+            ready_file(output_file)
+            _tell_cautions(chosen)
+            for problem in chosen.problems:
+                _tell(problem)
+            check_has_steps(path)
+            with progress() as bar:
+                states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)
         _print_verdicts(path, states, chosen, output, output_file)
     raise typer.Exit(exit_status(states, required=chosen.names))
 
@@ -183,19 +186,6 @@ def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
     if stop is StopAt.NEVER:
         return frozenset()
     return chosen.stops if stop is StopAt.SERIOUS else frozenset(name for name, _ in chosen.all)
-
-
-def _check_file(file: Path | None) -> None:
-    """Make the folder of a file that is to be written, before anything takes time.
-
-    Raises:
-        OSError: It cannot be made.
-        ValueError: The file is a folder.
-    """
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if file.is_dir():
-            raise ValueError(f"{file} is a folder; give the name of a file")
 
 
 def _tell_cautions(chosen: ChosenRules) -> None:

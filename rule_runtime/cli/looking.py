@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.cli.destinations import ready_file
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -127,6 +128,7 @@ def plot(  # noqa: PLR0917 - each is an option of the command
     """Draw tensors of a run over its steps; the losses unless others are chosen."""
     with mistakes():
         trial = open_run(path)
+        ready_file(output_file)
         figure = trial.plot(regex=regex, collection=collection, statistic=statistic, log=log)
         figure.savefig(output_file, bbox_inches="tight", dpi=150)
     if output is OutputFormat.JSON:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hook_layer.storage.base import open_store
+from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.options import (
     Bar,
     OutputFormat,
@@ -47,7 +48,7 @@ def report(
     found.
     """
     with mistakes():
-        with progress() as bar:
+        with printed_aside(output), progress() as bar:
             made = _made(path, rule, pack, bar)
         if not made.parts.reading.num_steps:
             raise ValueError(

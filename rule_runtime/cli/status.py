@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hook_layer.format.paths import JOB_FILE, job_name_of
+from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
@@ -53,7 +54,7 @@ def status(  # noqa: PLR0917 - each is an option of the command
     Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, none could judge, or
     nothing is known of the job.
     """
-    with mistakes():
+    with mistakes(), printed_aside(output):
         if output_path is None and _is_place(job):
             output_path = absolute_output_path(job)
             job = job_name_of(output_path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
 
 from hook_layer.storage.base import open_store
+from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.options import (
     OutputFormat,
     OutputOption,
@@ -47,12 +49,14 @@ def ui(  # noqa: PLR0917 - each is an option of the command
     others are made here. Nothing is written or stopped.
     As JSON the address is told, in a line of its own, as soon as the page can be opened.
     """
+    stdout = sys.stdout
 
     def tell(address: str) -> None:
         is_json = output is OutputFormat.JSON
-        typer.echo(json.dumps({"url": address}) if is_json else f"live page: {address}")
+        told = json.dumps({"url": address}) if is_json else f"live page: {address}"
+        typer.echo(told, file=stdout)
 
-    with mistakes():
+    with mistakes(), printed_aside(output):
         from rule_runtime.live_page import server  # noqa: PLC0415 - needs the extra ui
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415
 

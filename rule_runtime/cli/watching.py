@@ -17,6 +17,7 @@ from rich.text import Text
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.local import LocalStore
+from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import (
     OutputFormat,
@@ -66,7 +67,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
     others are made here. Exit status 0: no issue so far, 1: an issue found, 2: a rule failed, none
     could judge, or nothing could be read.
     """
-    with mistakes():
+    with mistakes(), printed_aside(output):
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it
 
         store = open_store(path)

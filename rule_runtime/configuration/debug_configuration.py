@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from rule_runtime.configuration.actions import as_actions
 from rule_runtime.configuration.api_limits import check_limits
@@ -19,7 +19,9 @@ __all__ = ["DebugConfiguration"]
 
 logger = logging.getLogger("stepwatch")
 
-_HOOK_PARAMETERS = "the hook's configuration"
+_HOOK_PARAMETERS: Final = "the hook's configuration"
+_DEFAULT_STEPS: Final = {"save_interval": "500"}
+"""When the hook saves a collection of which nothing says it; as its `DEFAULT_SAVE_INTERVAL`."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def _joined(
 
     Args:
         asked: Who asks for which collection.
-        default_steps: When the hook saves collections that do not say it.
+        default_steps: What the hook's own parameters say of when collections are saved.
     """
     by_name: dict[str, dict[CollectionConfig, list[str]]] = {}
     for who, collection in asked:
@@ -197,14 +199,12 @@ def _one(
     told = "; ".join(
         f"{', '.join(dict.fromkeys(who))}: {_shown(each)}" for each, who in askers.items()
     )
+    if any(steps_of(each.parameters) for each in askers):
+        asked = [_with_defaults(each, default_steps) for each in askers]
+    else:
+        asked = list(askers)
     try:
-        # Who does not say when means the hook's own steps, and is to get no fewer.
-        (joined,) = merged(
-            each
-            if steps_of(each.parameters)
-            else CollectionConfig(name, {**each.parameters, **default_steps})
-            for each in askers
-        )
+        (joined,) = merged(asked)
     except ValueError as error:
         raise ValueError(f"{error} ({told})") from None
     logger.warning(
@@ -214,6 +214,19 @@ def _one(
         _shown(joined),
     )
     return joined
+
+
+def _with_defaults(
+    collection: CollectionConfig, default_steps: Mapping[str, str]
+) -> CollectionConfig:
+    """Return a collection with the steps that the hook saves where it does not say them.
+
+    Who does not say when means these, and is to get no fewer because others say it. As in the hook
+    a collection's parameter for all modes counts before the hook's for one.
+    """
+    said, steps = collection.parameters, {**_DEFAULT_STEPS, **default_steps}
+    unsaid = {key: value for key, value in steps.items() if key.rpartition(".")[2] not in said}
+    return CollectionConfig(collection.name, {**unsaid, **said})
 
 
 def _shown(collection: CollectionConfig) -> str:

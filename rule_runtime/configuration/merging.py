@@ -11,7 +11,7 @@ __all__ = ["merged", "steps_of"]
 
 _MODES: Final = ("", "train.", "eval.", "predict.", "global.")
 _FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
-_LISTS: Final = {"include_regex": "|", "reductions": ","}
+_LISTS: Final = ("include_regex", "reductions")
 _LIMIT: Final = "raw_max_elements"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 
@@ -24,16 +24,17 @@ def merged(collections: Iterable[CollectionConfig]) -> tuple[CollectionConfig, .
 
     The order of what is given does not matter. The smallest `save_interval` wins, in each mode by
     itself, the smallest `start_step` and the largest `end_step`; regular expressions, reductions
-    and `save_steps` are joined; steps that an interval has anyway need no list; a flag is True if
-    anybody needs it, so a value is stored if anybody asks for it by `save_raw_tensor`. The largest
-    `raw_max_elements` counts, where all who ask for values have one.
+    and `save_steps` are joined by commas, at which the hook parts them. It saves the listed steps
+    and those of the interval, so both are kept; steps that an interval has anyway need no list. A
+    flag is True if anybody needs it, so a value is stored if anybody asks for it by
+    `save_raw_tensor`. The largest `raw_max_elements` counts, where all who ask for values have one.
 
     Args:
         collections: What is asked for; a name may come up more than once.
 
     Raises:
-        ValueError: Two ask for what cannot be had together: an interval and a list of steps, or
-            different values of a parameter that is not known here.
+        ValueError: Two give a parameter that is not known here different values, or what should
+            be a whole number is none.
     """
     by_name: dict[str, list[Mapping[str, str]]] = {}
     for config in collections:
@@ -58,7 +59,7 @@ def _joined(name: str, given: Given) -> dict[str, str]:
     for key in keys:
         values = [parameters[key] for parameters in given if key in parameters]
         if key in _LISTS:
-            result[key] = _LISTS[key].join(sorted(set(values)))
+            result[key] = ",".join(sorted(set(values)))
         elif key in _FLAGS:
             result[key] = str(any(map(_is_true, values)))
         elif key == _LIMIT:
@@ -102,27 +103,45 @@ def _steps(name: str, given: Given) -> dict[str, str]:
     for mode in _MODES:
         if mode and not any(key.startswith(mode) for parameters in given for key in parameters):
             continue
-
-        def of(key: str, mode: str = mode) -> list[str | None]:
-            return [parameters.get(mode + key, parameters.get(key)) for parameters in given]
-
-        steps = [value for value in of("save_steps") if value is not None]
-        numbers = {int(number) for value in steps for number in value.split(",")}
-        intervals = [int(value) for value in of("save_interval") if value is not None]
-        starts, ends = of("start_step"), of("end_step")
-        if intervals and not any((*starts, *ends)):
-            numbers = {number for number in numbers if number % min(intervals)}
-        if numbers and intervals:
-            raise ValueError(
-                f"collection {name}: {mode}save_steps={steps[0]} and {mode}save_interval="
-                f"{min(intervals)} are both asked for; choose one of them"
-            )
-        if numbers:
-            result[f"{mode}save_steps"] = ",".join(map(str, sorted(numbers)))
+        lists = _numbers(name, given, mode, "save_steps")
+        listed = {step for steps in lists for step in steps}
+        intervals = [
+            every for (every,) in filter(None, _numbers(name, given, mode, "save_interval"))
+        ]
+        starts = _numbers(name, given, mode, "start_step")
+        ends = _numbers(name, given, mode, "end_step")
+        if intervals and not (all(starts) or all(ends)):
+            listed = {step for step in listed if step % min(intervals)}
+        if listed:
+            result[f"{mode}save_steps"] = ",".join(map(str, sorted(listed)))
         if intervals:
             result[f"{mode}save_interval"] = str(min(intervals))
-        if all(value is not None for value in starts):
-            result[f"{mode}start_step"] = str(min(int(value) for value in starts if value))
-        if all(value is not None for value in ends):
-            result[f"{mode}end_step"] = str(max(int(value) for value in ends if value))
+        if all(starts):
+            result[f"{mode}start_step"] = str(min(first for (first,) in starts))
+        if all(ends):
+            result[f"{mode}end_step"] = str(max(end for (end,) in ends))
     return result
+
+
+def _numbers(name: str, given: Given, mode: str, key: str) -> list[list[int]]:
+    """Return the numbers of a parameter that each asks for in a mode; none: it says nothing.
+
+    Raises:
+        ValueError: They are no such numbers; with the name of the parameter.
+    """
+    found: list[list[int]] = []
+    is_list = key == "save_steps"
+    least = int(key == "save_interval")
+    for parameters in given:
+        said = mode + key if mode + key in parameters else key
+        text = parameters.get(said)
+        parts = [] if text is None else text.split(",") if is_list else [text]
+        try:
+            numbers = [int(part) for part in parts if part.strip() or not is_list]
+        except ValueError:
+            numbers = [-1]
+        if any(number < least for number in numbers):
+            kind = "list of whole numbers" if is_list else "whole number"
+            raise ValueError(f"collection {name}: {said}={text!r} is no {kind} from {least} on")
+        found.append(numbers)
+    return found

@@ -1,4 +1,4 @@
-"""SuspiciouslyGood: validation that is next to perfect, and as good as training."""
+"""SuspiciouslyGood: inputs that hold the answer, validation that is next to perfect."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SEEN: Final = "its targets stand in the model's input"
 
 
 class SuspiciouslyGood(ValidationRule):
-    """Finds validation losses that are too good to be true.
+    """Finds inputs that hold the answer, and validation that is too good to be true.
 
     What it detects:
         Columns of the inputs that are the target in another form; a validation loss next to zero,

@@ -69,7 +69,10 @@ class StepUnavailable(TrialError, LookupError):  # noqa: N818
 
 
 class TensorUnavailableForStep(TrialError, LookupError):  # noqa: N818
-    """The tensor has no value at the step."""
+    """The tensor has no value at the step, and so not the `reduction` that was asked for.
+
+    The original names the reduction as if it was a tensor; its other texts are kept.
+    """
 
     def __init__(
         self,
@@ -77,10 +80,13 @@ class TensorUnavailableForStep(TrialError, LookupError):  # noqa: N818
         step: int,
         mode: ModeKeys = ModeKeys.GLOBAL,
         has_reductions: bool = False,
+        *,
+        reduction: str | None = None,
     ) -> None:
         super().__init__(
             f"Value for tensor {tname} is not available for step {step} with mode {mode.name} "
             f"as it was not saved.{_HAS_REDUCTIONS if has_reductions else ''}"
+            f"{'' if reduction is None else f' Neither was its {reduction}.'}"
         )
         self.tname = tname
         self.step = step

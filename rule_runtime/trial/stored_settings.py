@@ -1,12 +1,14 @@
 """How a collection was saved, as its worker wrote it; attributes are those of the original's.
 
 The hook's own classes check what people give; what a file holds is taken as it is, and is read
-without a hook being installed.
+without a hook being installed. What changes a setting is of the hook's classes alone, for a stored
+run changes no more: `set_save_config`, `merge_default_save_config`.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -54,6 +56,27 @@ class StoredSaveConfigMode:
             save_steps=[step for step in steps if _whole(step) is not None],
         )
 
+    @classmethod
+    def from_dict(
+        cls,
+        params: Mapping[str, Any] | StoredSaveConfigMode | None,
+        default_values: Mapping[str, Any] | None = None,
+    ) -> StoredSaveConfigMode | None:
+        """Return the settings of a mapping of the four fields; settings and None give themselves.
+
+        Args:
+            params: The fields, as `to_json_dict` gives them.
+            default_values: Those that count where `params` lacks one.
+
+        Raises:
+            TypeError: One is no mapping.
+        """
+        if params is None or isinstance(params, StoredSaveConfigMode):
+            return params
+        return cls.of(
+            {**_mapping("default_values", default_values or {}), **_mapping("params", params)}
+        )
+
     def should_save_step(self, step_num: int) -> bool:
         """Tell whether a step is saved.
 
@@ -95,6 +118,55 @@ class StoredSaveConfig:
         if members is None:
             return None
         return cls({m: StoredSaveConfigMode.of(members.get(m.name)) for m in ModeKeys})
+
+    @classmethod
+    def from_dict(
+        cls, params: Mapping[Any, Any] | None, default_values: Mapping[str, Any] | None = None
+    ) -> StoredSaveConfig | None:
+        """Return the settings of a mapping by modes; None gives None.
+
+        Args:
+            params: By a mode or its name its settings, their four fields, or None.
+            default_values: Fields that count where those of a mode lack one.
+
+        Raises:
+            TypeError: It is no mapping, or a mode's settings are none.
+            ValueError: A key is no mode.
+        """
+        if params is None:
+            return None
+        configs = {
+            as_mode(mode): StoredSaveConfigMode.from_dict(of, default_values)
+            for mode, of in _mapping("params", params).items()
+        }
+        return cls({mode: configs.get(mode) for mode in ModeKeys})
+
+    @classmethod
+    def from_json(cls, json_str: str) -> StoredSaveConfig | None:
+        """Return the settings of the text `json_str`, which `to_json` gives.
+
+        Raises:
+            ValueError: It is no JSON, or a key is no mode.
+            TypeError: As of `from_dict`.
+        """
+        return cls.from_dict(json.loads(json_str))
+
+    @classmethod
+    def parse(cls, obj: object) -> StoredSaveConfig:
+        """Return settings as such: None is the default, one mode's settings are those of all.
+
+        Args:
+            obj: None, settings of all modes or of one, or a mapping by modes.
+
+        Raises:
+            TypeError: It is something else.
+            ValueError: A key is no mode.
+        """
+        if isinstance(obj, StoredSaveConfig):
+            return obj
+        if obj is None or isinstance(obj, StoredSaveConfigMode):
+            return cls(dict.fromkeys(ModeKeys, obj or StoredSaveConfigMode()))
+        return cls.from_dict(_mapping("obj", obj)) or cls.parse(None)
 
     def get_save_config(self, mode: Mode) -> StoredSaveConfigMode | None:
         """Return when the collection was saved in a mode, None if the file does not say it.
@@ -155,6 +227,28 @@ class StoredReductionConfig:
             members.get("save_shape") is True,
         )
 
+    @classmethod
+    def from_dict(cls, params: Mapping[str, Any] | None) -> StoredReductionConfig | None:
+        """Return the settings of a mapping of the three fields; None gives None.
+
+        Args:
+            params: The fields, as `to_json_dict` gives them.
+
+        Raises:
+            TypeError: It is no mapping.
+        """
+        return cls.of(None if params is None else dict(_mapping("params", params)))
+
+    @classmethod
+    def from_json(cls, json_str: str) -> StoredReductionConfig | None:
+        """Return the settings of the text `json_str`, which `to_json` gives.
+
+        Raises:
+            ValueError: It is no JSON.
+            TypeError: It is no object.
+        """
+        return cls.from_dict(json.loads(json_str))
+
     @property
     def reductions(self) -> list[str]:
         """Those that are no norms, of the values."""
@@ -191,6 +285,12 @@ class StoredReductionConfig:
         fit = [n for n in self.names if n.startswith(_ABSOLUTE) is is_absolute]
         plain = [name.removeprefix(_ABSOLUTE) for name in fit]
         return [_NORMS.get(name, name) for name in plain if (name in _NORMS) is is_norm]
+
+
+def _mapping(name: str, value: object) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name}={value!r:.200} must be a dict")
+    return value
 
 
 def _whole(value: object, least: int = 0) -> int | None:

@@ -173,7 +173,8 @@ class Tensor(TensorReading):
             return told
         value = self._read(file)
         if value is None:
-            raise TensorUnavailableForStep(reduction_name, step_num, mode)
+            asked = f"abs_{reduction_name}" if abs else reduction_name
+            raise TensorUnavailableForStep(self.name, step_num, mode, reduction=asked)
         if value.dtype.kind not in _KINDS_OF_NUMBERS:
             raise ValueError(
                 f"{self.name!r} holds elements of the type {value.dtype}, of which there is no "

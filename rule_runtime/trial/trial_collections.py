@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from hook_layer.format.collections_file import CollectionsFile
 from rule_runtime.trial.collection_reader import DEFAULT_REGEXES, members
@@ -28,6 +29,9 @@ _logger: Final = logging.getLogger(__name__)
 class TrialCollection:
     """A collection as a trial knows it; attributes are those of the original's `Collection`.
 
+    What changes a collection is of the hook's `Collection` alone, for a stored run changes no more:
+    `include`, `add_tensor_name`, `remove_tensor_name`.
+
     Attributes:
         name: Its name.
         include_regex: Regular expressions, one of which is found in the name of each member.
@@ -44,6 +48,66 @@ class TrialCollection:
     reduction_config: StoredReductionConfig | None = None
     save_config: StoredSaveConfig | None = None
     save_histogram: bool = True
+
+    def has_tensor_name(self, tname: str) -> bool:
+        """Tell whether a tensor belongs to it.
+
+        Args:
+            tname: Name of the tensor.
+        """
+        return tname in self.tensor_names
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return the fields as the collections file has them."""
+        return {
+            "name": self.name,
+            "include_regex": list(self.include_regex),
+            "tensor_names": sorted(self.tensor_names),
+            "reduction_config": self.reduction_config and self.reduction_config.to_json_dict(),
+            "save_config": self.save_config and self.save_config.to_json_dict(),
+            "save_histogram": self.save_histogram,
+        }
+
+    def to_json(self) -> str:
+        """Return `to_json_dict()` as a text."""
+        return json.dumps(self.to_json_dict())
+
+    @classmethod
+    def from_dict(cls, params: Mapping[str, Any]) -> TrialCollection:
+        """Return the collection of an entry of a collections file.
+
+        Args:
+            params: The entry, as `to_json_dict` gives it.
+
+        Raises:
+            TypeError: It is no mapping, or has no name.
+        """
+        if not isinstance(params, Mapping) or not isinstance(params.get("name"), str):
+            raise TypeError(f"params={params!r:.200} must be a dict with the name of a collection")
+        return cls(
+            params["name"],
+            list(params.get("include_regex") or ()),
+            set(params.get("tensor_names") or ()),
+            StoredReductionConfig.from_dict(params.get("reduction_config")),
+            StoredSaveConfig.from_dict(params.get("save_config")),
+            bool(params.get("save_histogram", True)),
+        )
+
+    @classmethod
+    def from_json(cls, json_str: str) -> TrialCollection:
+        """Return the collection of the text that `to_json` gives.
+
+        Args:
+            json_str: The text.
+
+        Raises:
+            ValueError: It is no JSON.
+            TypeError: As of `from_dict`.
+        """
+        return cls.from_dict(json.loads(json_str))
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __repr__(self) -> str:
         regexes = ", ".join(map(repr, self.include_regex)) or "none"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from typer.testing import CliRunner
 
 from hook_layer.storage.local import LocalStore
@@ -30,3 +31,14 @@ def invoke_json(*arguments: object) -> tuple[int, Any]:
 def trial_in(folder: Path) -> TrialBuilder:
     """Return a trial that is written to a folder."""
     return TrialBuilder(LocalStore(folder))
+
+
+def train(folder: Path, *, steps: int = 6, differs_from: int = 99, extra: str = "") -> None:
+    """Store a run of two tensors, one of which differs from a step on; `extra` is a third."""
+    trial = trial_in(folder)
+    trial.collections(gradients=("gradient/a",))
+    for step in range(steps):
+        value = np.float32([step, 2.0 + (step >= differs_from)])
+        tensors = {"gradient/a": value, "loss": np.float32([1 / (step + 1)])}
+        trial.step(step, {**tensors, **({extra: value} if extra else {})})
+    trial.end()

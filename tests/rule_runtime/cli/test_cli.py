@@ -207,6 +207,7 @@ def test_the_default_pack_finds_what_it_should(trial: TrialBuilder) -> None:
         ("VanishingGradiend", "did you mean 'VanishingGradient'?"),
         ("VanishingGradient:treshold=1", "did you mean 'threshold'?"),
         ("VanishingGradient:threshold", "write parameters as NAME:key=value"),
+        ("VanishingGradient:threshold=1e9,threshold=2", "threshold is given twice, as 1e9 and 2"),
         ("LossNotDecreasing:num_steps=10:mode=TRAIN", "separate parameters by commas"),
     ],
 )

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import urllib.request
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -65,6 +66,53 @@ def test_nothing_but_json_is_printed_where_a_bar_would_be(tmp_path: Path) -> Non
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)
         assert done.stderr == "", arguments
+
+
+TALKING_RULE = """
+from rule_runtime.evaluation.outcome import Passed
+from rule_runtime.evaluation.rule import Rule
+
+print("loaded")
+
+
+class Talking(Rule):
+    def __init__(self):
+        print("made")
+
+    def check(self, step, memory):
+        print("judging", step.step)
+        return Passed()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [
+        ("evaluate", "json"),
+        ("evaluate", "junit"),
+        ("evaluate", "sarif"),
+        ("watch", "json"),
+        ("report", "json"),
+    ],
+)
+def test_what_a_rule_prints_stands_in_no_output_for_programs(
+    command: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = f"{TALKING_RULE}# of {command} {form}"  # what was loaded once is not loaded again
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    trial = trial_in(tmp_path / "run")
+    trial.step(0, {"Loss_output_0": np.ones(1, np.float32)})
+    trial.end()
+    once = ["--once"] if command == "watch" else []
+    arguments = [command, "run", *once, "--rule", "mine.py:Talking", "--output"]
+    done = CliRunner().invoke(app, [*arguments, form])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.split("\n")[:3] == ["loaded", "made", "judging 0"]
+    assert done.stdout[0] in "{[<"
+    assert ET.fromstring(done.stdout) if form == "junit" else json.loads(done.stdout)
+    if form == "json":
+        assert "judging 0" in CliRunner().invoke(app, [*arguments, "table"]).stdout
 
 
 @pytest.mark.parametrize("command", ["tensors", "evaluate", "compare", "report"])

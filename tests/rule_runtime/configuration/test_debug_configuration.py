@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hook_layer.configuration.parameters_json import make_save_config, read_save_parameters
+from hook_layer.format.modes import ModeKeys
+from hook_layer.save_config import DEFAULT_SAVE_INTERVAL
 from rule_runtime.configuration import (
     CollectionConfig,
     DebugConfiguration,
@@ -90,11 +96,103 @@ def test_who_does_not_say_when_gets_the_hooks_own_steps() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("silent", "hook", "other", "expected"),
+    [
+        ({}, {}, {"save_interval": "1000"}, {"save_interval": "500"}),
+        ({}, {}, {"save_steps": "7"}, {"save_interval": "500", "save_steps": "7"}),
+        ({"reductions": "l2"}, {}, {}, {"reductions": "l2"}),
+        (
+            {"eval.save_interval": "1"},
+            {},
+            {"save_interval": "1000"},
+            {"save_interval": "500", "eval.save_interval": "1"},
+        ),
+        (
+            {"save_interval": "20"},
+            {"save_interval": "5", "eval.save_interval": "1"},
+            {"save_interval": "30"},
+            {"save_interval": "20"},
+        ),
+        (
+            {"start_step": "9"},
+            {"save_interval": "5"},
+            {"save_interval": "10"},
+            {"save_interval": "5"},
+        ),
+        (
+            {"save_steps": "7"},
+            {},
+            {"save_steps": "8"},
+            {"save_interval": "500", "save_steps": "7,8"},
+        ),
+    ],
+)
+def test_what_is_not_said_is_the_hooks(
+    silent: dict[str, str], hook: dict[str, str], other: dict[str, str], expected: dict[str, str]
+) -> None:
+    rules = [
+        Rule.custom("A", rule_parameters={}, collections_to_save=[CollectionConfig("c", silent)]),
+        Rule.custom("B", rule_parameters={}, collections_to_save=[CollectionConfig("c", other)]),
+    ]
+    for asked in (rules, rules[::-1]):
+        made = DebugConfiguration.of(
+            OUTPUT, hook_config=DebuggerHookConfig(hook_parameters=hook), rules=asked
+        ).hook
+        assert made is not None
+        assert made.collection_configs == (CollectionConfig("c", expected),)
+
+
+STEPS = {
+    "save_interval": ["1", "10", "100", "500", "1000"],  # each divides those behind it
+    "save_steps": ["0", "1,5", "7,9,20"],
+    "start_step": ["0", "3", "40"],
+    "end_step": ["50", "60", "700"],
+}
+
+
+def choices(key: str) -> list[str]:
+    return STEPS[key.rpartition(".")[2]]
+
+
+SAYINGS = st.dictionaries(
+    st.sampled_from([f"{mode}{key}" for mode in ("", "train.", "eval.") for key in STEPS]),
+    st.integers(0, 59),
+    max_size=3,
+).map(lambda said: {key: choices(key)[at % len(choices(key))] for key, at in said.items()})
+
+
+@given(SAYINGS, SAYINGS, SAYINGS)
+def test_nobody_gets_fewer_steps_than_alone(
+    hook: dict[str, str], one: dict[str, str], other: dict[str, str]
+) -> None:
+    rules = [
+        Rule.custom(name, collections_to_save=[CollectionConfig("c", said)])
+        for name, said in (("A", one), ("B", other))
+    ]
+    config = DebuggerHookConfig(hook_parameters=hook)
+    made = DebugConfiguration.of(OUTPUT, hook_config=config, rules=rules).hook
+    assert made is not None
+    (joined,) = made.collection_configs or ()
+
+    def saved(collection: Mapping[str, str]) -> set[tuple[ModeKeys, int]]:
+        base = read_save_parameters("hook", hook, {}) or {}
+        own = read_save_parameters("collection", collection, base)
+        steps = make_save_config(base if own is None else own, DEFAULT_SAVE_INTERVAL)
+        probed = (*range(110), 499, 500, 600, 700, 1000)
+        return {(m, at) for m in ModeKeys for at in probed if steps.should_save_step(m, at)}
+
+    assert saved(joined.parameters) >= saved(one) | saved(other)
+
+
 def test_what_cannot_be_joined_names_who_asks() -> None:
     hook = DebuggerHookConfig(
-        collection_configs=[CollectionConfig("gradients", {"save_steps": "0,1"})]
+        collection_configs=[CollectionConfig("gradients", {"save_steps": "0;1"})]
     )
-    with pytest.raises(ValueError, match=r"save_steps=0,1.*VanishingGradient: save_interval=500"):
+    with pytest.raises(
+        ValueError,
+        match=r"save_steps='0;1' is no list of whole numbers.*VanishingGradient: save_interval=500",
+    ):
         DebugConfiguration.of(OUTPUT, hook_config=hook, rules=[VANISHING])
 
 
@@ -146,8 +244,8 @@ def test_actions_in_the_json_of_a_rule_are_its_own(caplog: pytest.LogCaptureFixt
 
 
 def test_tensorboard_goes_below_the_output_path_unless_it_says_where() -> None:
-    for given, expected in ((TensorBoardOutputConfig(), OUTPUT), ({"S3OutputPath": "s3://t"},) * 2):
-        found = DebugConfiguration.of(OUTPUT, tensorboard=given).to_request(JOB)
+    for board, expected in ((TensorBoardOutputConfig(), OUTPUT), ({"S3OutputPath": "s3://t"},) * 2):
+        found = DebugConfiguration.of(OUTPUT, tensorboard=board).to_request(JOB)
         path = expected if isinstance(expected, str) else expected["S3OutputPath"]
         assert found["TensorBoardOutputConfig"] == {"S3OutputPath": path}
 

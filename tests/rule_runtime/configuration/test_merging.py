@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hook_layer.configuration.hook_json import load_hook_configuration
+from hook_layer.save_config import SaveConfigMode
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.merging import merged
 
@@ -37,7 +42,43 @@ def test_each_collection_comes_once_in_the_order_of_names() -> None:
         ({"end_step": "10"}, {}, {}),
         ({"save_steps": "0,5"}, {"save_steps": "5,2"}, {"save_steps": "0,2,5"}),
         ({"save_steps": "0,20"}, {"save_interval": "10"}, {"save_interval": "10"}),
-        ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a|b"}),
+        ({"save_steps": "1, 2,"}, {"save_steps": "3"}, {"save_steps": "1,2,3"}),
+        (
+            {"save_steps": "1,2,3"},
+            {"save_interval": "500"},
+            {"save_steps": "1,2,3", "save_interval": "500"},
+        ),
+        (
+            {"save_steps": "0"},
+            {"save_interval": "10", "start_step": "5"},
+            {"save_interval": "10"},
+        ),
+        (
+            {"save_steps": "0", "save_interval": "20"},
+            {"save_interval": "10", "start_step": "5"},
+            {"save_interval": "10"},
+        ),
+        (
+            {"save_steps": "1", "train.save_interval": "7"},
+            {"save_interval": "10", "start_step": "50"},
+            {
+                "save_steps": "1",
+                "save_interval": "10",
+                "train.save_steps": "1",
+                "train.save_interval": "7",
+            },
+        ),
+        (
+            {"save_steps": "0", "end_step": "5"},
+            {"save_steps": "7", "end_step": "9"},
+            {"save_steps": "0,7", "end_step": "9"},
+        ),
+        (
+            {"train.save_steps": "5"},
+            {"save_interval": "10"},
+            {"save_interval": "10", "train.save_steps": "5", "train.save_interval": "10"},
+        ),
+        ({"include_regex": "b"}, {"include_regex": "a"}, {"include_regex": "a,b"}),
         ({"include_regex": "a"}, {"include_regex": "a"}, {"include_regex": "a"}),
         ({"save_raw_tensor": "False"}, {"save_raw_tensor": "True"}, {"save_raw_tensor": "True"}),
         ({"save_raw_tensor": "False"}, {}, {"save_raw_tensor": "False"}),
@@ -67,21 +108,20 @@ def test_what_satisfies_both(
     ("one", "other", "message"),
     [
         ({"tensors": "x"}, {"tensors": "y"}, "collection c: tensors is asked for as x and as y"),
-        (
-            {"save_steps": "0,5"},
-            {"save_interval": "10"},
-            "collection c: save_steps=0,5 and save_interval=10 are both asked for",
-        ),
-        (
-            {"save_steps": "0"},
-            {"save_interval": "10", "start_step": "5"},
-            "collection c: save_steps=0 and save_interval=10 are both asked for",
-        ),
         ({"raw_max_elements": "1e6"}, {}, "collection c: raw_max_elements='1e6' is no number"),
+        ({"save_interval": "x"}, {}, "collection c: save_interval='x' is no whole number"),
+        ({"start_step": ""}, {}, "collection c: start_step='' is no whole number"),
         (
-            {"train.save_steps": "5"},
-            {"save_interval": "10"},
-            "train.save_steps=5 and train.save_interval=10",
+            {"save_interval": "0"},
+            {"save_steps": "1"},
+            "save_interval='0' is no whole number from 1",
+        ),
+        ({"save_steps": "1,-2"}, {}, "save_steps='1,-2' is no list of whole numbers from 0 on"),
+        ({"save_steps": "1;2"}, {}, "collection c: save_steps='1;2' is no list of whole numbers"),
+        (
+            {"train.end_step": "1.5"},
+            {"end_step": "3"},
+            "collection c: train.end_step='1.5' is no whole number",
         ),
     ],
 )
@@ -90,6 +130,43 @@ def test_what_cannot_be_had_together(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         together(one, other)
+
+
+@pytest.mark.parametrize("pattern", ["(?i)tanh", r"w{2,3}\.bias", "[a,b]_output", "(x|y),z"])
+def test_the_hook_reads_joined_regexes_as_it_reads_each(pattern: str, tmp_path: Path) -> None:
+    asked = ["(?i)relu", pattern]
+    joined = together(*({"include_regex": each} for each in asked))
+
+    def read(text: str) -> set[str]:
+        member = {"CollectionName": "c", "CollectionParameters": {"include_regex": text}}
+        file = tmp_path / "hook.json"
+        file.write_text(json.dumps({"CollectionConfigurations": [member]}), encoding="utf-8")
+        (collection,) = load_hook_configuration(file, {}).collections
+        return set(collection.include_regex)
+
+    assert read(joined["include_regex"]) == read(asked[0]) | read(asked[1])
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=3),
+    st.integers(1, 20),
+    st.integers(0, 20) | st.none(),
+)
+def test_the_hook_saves_each_step_that_a_list_or_an_interval_asks_for(
+    listed: list[int], interval: int, start: int | None
+) -> None:
+    first = {} if start is None else {"start_step": str(start)}
+    result = together(
+        {"save_steps": ",".join(map(str, listed))}, {"save_interval": str(interval), **first}
+    )
+    config = SaveConfigMode(
+        int(result["save_interval"]),
+        result.get("start_step"),
+        result.get("end_step"),
+        [int(step) for step in result.get("save_steps", "").split(",") if step],
+    )
+    asked = {*listed, *range(-(-(start or 0) // interval) * interval, 60, interval)}
+    assert all(config.should_save_step(step) for step in asked)
 
 
 INTERVALS = st.dictionaries(

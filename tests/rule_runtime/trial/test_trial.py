@@ -185,6 +185,12 @@ def test_stored_reductions_belong_to_their_tensor() -> None:
         tensor.value(0)
     with pytest.raises(ShapeUnavailableForStep):
         tensor.shape(0)
+    unsaved = "^Value for tensor w is not available for step 0 .* not saved. Neither was its {}"
+    with pytest.raises(TensorUnavailableForStep, match=unsaved.format(r"median\.$")) as raised:
+        tensor.reduction_value(0, "median")
+    assert raised.value.tname == "w"
+    with pytest.raises(TensorUnavailableForStep, match=unsaved.format(r"abs_mean\.$")):
+        tensor.reduction_value(0, "mean", abs=True)
 
 
 def test_a_step_is_complete_when_every_worker_has_passed_it() -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
+from hook_layer.collections import Collection as HookCollection
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key
+from hook_layer.reductions import ReductionConfig
+from hook_layer.save_config import SaveConfig, SaveConfigMode
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.refreshing import no_refresh
+from rule_runtime.trial.stored_settings import (
+    StoredReductionConfig,
+    StoredSaveConfig,
+    StoredSaveConfigMode,
+)
 from rule_runtime.trial.trial import Trial
+from rule_runtime.trial.trial_collections import TrialCollection
 
 RUNS = pytest.mark.parametrize("run", ["run-1", None])
 
@@ -138,6 +149,65 @@ def test_settings_that_are_none_spoil_no_collection() -> None:
     assert not mine.save_config.should_save_step("EVAL", 0)
     assert mine.reduction_config is not None
     assert mine.reduction_config.reductions == []
+
+
+def test_a_collection_goes_to_json_and_back_as_the_hooks_does() -> None:
+    hooks = HookCollection(
+        "mine", "^a", ["a_0", "b"], ReductionConfig(["mean"], norms=["l2"]), SaveConfig({})
+    )
+    hooks.save_config = SaveConfig({ModeKeys.TRAIN: SaveConfigMode(3, 1, 9, [4])})
+    builder = TrialBuilder()
+    file = CollectionsFile({"mine": hooks.to_entry()})
+    builder.store.put(collections_key("worker_0"), file.encode())
+    mine = follow(builder).collection("mine")
+    assert mine.to_json_dict() == hooks.to_json_dict()
+    assert json.loads(mine.to_json()) == mine.to_json_dict()
+    assert HookCollection.from_json(mine.to_json()) == hooks
+    assert TrialCollection.from_json(hooks.to_json()) == mine
+    assert {mine: 1}[TrialCollection.from_dict(mine.to_json_dict())] == 1
+    assert [mine.has_tensor_name(name) for name in ("b", "c")] == [True, False]
+    bare = TrialCollection("bare")
+    assert TrialCollection.from_json(bare.to_json()) == bare
+    with pytest.raises(TypeError, match="must be a dict with the name of a collection"):
+        TrialCollection.from_dict({"include_regex": []})
+
+
+def test_settings_are_made_of_what_the_original_takes() -> None:
+    mode = StoredSaveConfigMode.from_dict({"save_interval": 3}, {"end_step": 9})
+    assert mode == StoredSaveConfigMode(3, end_step=9)
+    assert StoredSaveConfigMode.from_dict(None) is None
+    for given in ({"TRAIN": mode}, {ModeKeys.TRAIN: mode}, {"TRAIN": {"save_interval": 3}}):
+        config = StoredSaveConfig.from_dict(given, {"end_step": 9})
+        assert config is not None
+        assert config.get_save_config("TRAIN") == mode
+        assert config.get_save_config("EVAL") is None
+        assert StoredSaveConfig.parse(config) is config
+        assert StoredSaveConfig.from_json(config.to_json()) == config
+        assert SaveConfig.from_json(config.to_json()) is not None
+    assert StoredSaveConfig.from_dict(None) is None
+    assert StoredSaveConfig.parse(mode).get_save_config("EVAL") == mode
+    assert StoredSaveConfig.parse(None).should_save_step("EVAL", 500)
+    assert StoredSaveConfig.parse({}).get_save_config("EVAL") is None
+    reductions = StoredReductionConfig.from_dict({"reductions": "mean,l2_norm"})
+    assert reductions == StoredReductionConfig(("mean", "l2_norm"))
+    assert StoredReductionConfig.from_json(reductions.to_json()) == reductions
+    assert StoredReductionConfig.from_dict(None) is None
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (StoredSaveConfig.parse, 7),
+        (StoredSaveConfig.from_json, "[]"),
+        (StoredSaveConfig.from_dict, {"TRAIN": 7}),
+        (StoredSaveConfigMode.from_dict, 7),
+        (StoredReductionConfig.from_json, "7"),
+        (TrialCollection.from_json, "[]"),
+    ],
+)
+def test_settings_of_something_else(make: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(TypeError, match="must be a dict"):
+        make(given)
 
 
 # What a model is given ----------------------------------------------------------------------------

@@ -1,0 +1,41 @@
+"""Where what a command tells goes: to standard output, which programs may read, or to a file."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from enum import Enum
+from pathlib import Path
+
+from rule_runtime.cli.options import OutputFormat
+
+__all__ = ["printed_aside", "ready_file"]
+
+
+def printed_aside(output: Enum) -> AbstractContextManager[object]:
+    """Return a context in which what is printed stays out of an output that programs read.
+
+    Rules of a user's file may print, when it is loaded and whenever they judge: that goes to
+    standard error then.
+
+    Args:
+        output: How the command tells what it found; a table is for people, and keeps it.
+    """
+    is_table = output.value == OutputFormat.TABLE.value
+    return nullcontext() if is_table else redirect_stdout(sys.stderr)
+
+
+def ready_file(file: Path | None) -> None:
+    """Make the folder of a file that is to be written, before anything takes time.
+
+    Args:
+        file: The file; None for none.
+
+    Raises:
+        OSError: It cannot be made.
+        ValueError: The file is a folder.
+    """
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise ValueError(f"{file} is a folder; give the name of a file")
