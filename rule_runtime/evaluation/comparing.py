@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
+from rule_runtime.evaluation.gradient_names import parameters_of
 from rule_runtime.numerics.closeness import (
     Tolerance,
     all_close,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["Likeness", "compare", "frozen_rows", "matched", "statistics_of", "with_numbers"]
-
-_GRADIENT_PREFIX = "gradient/"
 
 
 class Likeness(IntEnum):
@@ -127,7 +126,8 @@ def frozen_rows(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which rows are parameters that do not learn at a step, frozen or unused [R].
 
     Those are weights and biases without a gradient, where the same worker saved the gradients of
-    other parameters at this step. Where no gradient was saved nothing is known.
+    other parameters at this step. Where no gradient was saved, or only such as do not tell by
+    their names what they are of, nothing is known.
 
     Args:
         step: The step.
@@ -135,9 +135,9 @@ def frozen_rows(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """
     gradients = step.tensors(collections=("gradients",))
     learning: dict[str, set[str]] = defaultdict(set)
-    for name, worker in zip(gradients.names, gradients.workers, strict=True):
-        if name.startswith(_GRADIENT_PREFIX):
-            learning[worker].add(name.removeprefix(_GRADIENT_PREFIX))
+    for name, worker in zip(parameters_of(step, gradients), gradients.workers, strict=True):
+        if name:
+            learning[worker].add(name)
     parameters = step.tensors(collections=("weights", "biases"))
     known = set(zip(parameters.names, parameters.workers, strict=True))
     pairs = list(zip(rows.names, rows.workers, strict=True))

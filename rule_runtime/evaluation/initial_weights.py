@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.gradient_names import parameters_of
 from rule_runtime.evaluation.linear_layers import MODULE_IO, linear_layers
 from rule_runtime.evaluation.outcome import Evidence
 from rule_runtime.evaluation.rule import Memory
@@ -199,14 +200,14 @@ def _initial_weights(step: StepView, weights: TensorRows) -> list[_InitialWeight
     if step.mode_step != 0:
         return []
     gradients = step.tensors(collections=("gradients",))
-    trained = set(zip(gradients.names, gradients.workers, strict=True))
+    trained = set(zip(parameters_of(step, gradients), gradients.workers, strict=True))
     growths = _growths(step)
     low, high, rms = weights.column("min"), weights.column("max"), _rms(weights)
     found = []
     for at, (name, worker) in enumerate(zip(weights.names, weights.workers, strict=True)):
         shape = weights.shapes[at]
         is_layer = (name, worker) in growths or _PACKED.search(name)
-        if not (is_layer and shape and (f"gradient/{name}", worker) in trained):
+        if not (is_layer and shape and (name, worker) in trained):
             continue
         outputs, inputs, *kernel = shape
         fan = min(outputs, inputs) * math.prod(kernel)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
+from rule_runtime.evaluation.gradient_names import UNTOLD, parameters_of
 from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
@@ -47,7 +47,7 @@ class DeadOptimizer(Rule):
         A value has not changed if minimum, maximum, mean, l1 and l2 are exactly equal to those of
         the training step saved before. It fires for a parameter that has not changed over
         `patience` saved steps in a row, at each of which its gradient was neither zero nor without
-        finite elements. If not a single parameter of the run changes, five times as many are
+        finite elements. If not a single parameter with a gradient changes, five times as many are
         needed, and 250 steps from the first to the last of them, saved or not: with gradients that
         are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
         ones) are not judged, nor are biases whose gradient is less than a thousandth of their
@@ -106,21 +106,22 @@ class DeadOptimizer(Rule):
             ]
         )
         streaks = rows.update(keys, prints, same & moves)
-        still = memory.get("still", 0) + 1 if same.all() else 0
+        # What layers count by themselves, as means of batches, changes without an optimiser.
+        is_all = bool(same[moves].all())
+        still = memory.get("still", 0) + 1 if is_all else 0
         since = memory.get("since", step.mode_step) if still else step.mode_step
         num_still = min(still, _ALL_AT_ONCE * self.patience)
         memory.update(rows=rows.to_json(), still=num_still, since=since)
         if not known:
             return NotEvaluated("there is no earlier step to compare with")
-        needed = self.patience * (_ALL_AT_ONCE if same.all() else 1)
+        needed = self.patience * (_ALL_AT_ONCE if is_all else 1)
         bad = streaks >= needed
         is_early = still < needed or step.mode_step - since < _ACCUMULATED
-        if not bad.any() or (same.all() and is_early):
+        if not bad.any() or (is_all and is_early):
             return Passed()
         at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
         share = f"{int(bad.sum())} of {len(parameters)} parameters"
-        gradient = step.tensors(regex=(f"^gradient/{re.escape(parameters.names[at])}$",))
-        size = float(np.nanmax(gradient.column("l2"), initial=0.0))
+        size = _norm_of_gradient(step, parameters.names[at])
         return IssueFound(
             evidence(
                 step,
@@ -153,6 +154,8 @@ def _why_none(step: StepView, parameters: TensorRows) -> str:
         return unknown
     if not (gradients.column("l1") > 0).any():
         return "all gradients that are known are zero"
+    if not any(parameters_of(step, gradients)):
+        return UNTOLD
     return "no parameter was saved together with a gradient that is more than rounding"
 
 
@@ -160,11 +163,20 @@ def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool
     """Tell of each parameter whether its gradient is known, and more than rounding."""
     gradients = step.tensors(collections=("gradients",))
     sizes = np.nan_to_num(gradients.column("l1") / np.maximum(gradients.column("size"), 1))
-    is_moving = (sizes > 0) & ~cancelled_biases(gradients, sizes, least=np.finfo(float).tiny)
+    cancelled = cancelled_biases(step, gradients, sizes, least=np.finfo(float).tiny)
+    is_moving = (sizes > 0) & ~cancelled
+    owners = parameters_of(step, gradients)
     moving = {
-        (name.removeprefix("gradient/"), worker)
-        for name, worker, is_one in zip(gradients.names, gradients.workers, is_moving, strict=True)
+        (name, worker)
+        for name, worker, is_one in zip(owners, gradients.workers, is_moving, strict=True)
         if is_one
     }
     pairs = zip(parameters.names, parameters.workers, strict=True)
     return np.array([pair in moving for pair in pairs], dtype=bool)
+
+
+def _norm_of_gradient(step: StepView, parameter: str) -> float:
+    """Return the l2 norm of a parameter's gradient, the largest of all workers."""
+    gradients = step.tensors(collections=("gradients",))
+    own = np.array([name == parameter for name in parameters_of(step, gradients)], dtype=bool)
+    return float(np.nanmax(gradients.column("l2")[own], initial=0.0))

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.called_layers import are_cut_off, count_later
+from rule_runtime.evaluation.gradient_names import UNTOLD, declared_parameters, parameters_of
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import declared, evidence, is_training, worst
+from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class MissingGradient(Rule):
 
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
-        `weights` is looked at, and `gradient/<its name>`. It fires for one that had none, or only
-        zeros, at `patience` saved steps in a row. A gradient of zeros counts, unless it is of a
+        `weights` is looked at, and its gradient. It fires for one that had none, or only zeros, at
+        `patience` saved steps in a row. A gradient of zeros counts, unless it is of a
         part of the model whose loss is multiplied by 0 at first, as an adversary's. Such a part
         ends with the layer that is called last, or with one whose output a loss compares or the
         model returns while no layer with a gradient takes it. There all gradients are zero, that of
@@ -120,11 +121,14 @@ class MissingGradient(Rule):
         if not (size > 0).any():
             unknown = why_no_gradient(gradients, ("l2",))
             return NotEvaluated(unknown or "all gradients that are known are zero")
+        owners = parameters_of(step, gradients)
+        if not any(owners):
+            return NotEvaluated(UNTOLD)
         keys = row_keys(weights.names, weights.workers)
         rows = RowMemory(memory.get("rows", ""))
         prints = fingerprints([weights.column(name) for name in _PRINTED])
         known = rows.known(keys)
-        prints[_was_trained(known, keys, weights, gradients)] = _TRAINED
+        prints[_was_trained(known, keys, weights, gradients, owners)] = _TRAINED
         excused = _moved(known, keys, prints) | (prints == _TRAINED)
         bad = self._is_bad(step, weights, gradients, excused)
         streaks = rows.update(keys, prints, bad)
@@ -134,8 +138,8 @@ class MissingGradient(Rule):
             return Passed()
         at = worst(weights, np.where(found, streaks, np.nan), largest=True)
         count = int(streaks[at])
-        its_own = (f"gradient/{weights.names[at]}", weights.workers[at])
-        has_one = its_own in zip(gradients.names, gradients.workers, strict=True)
+        its_own = (weights.names[at], weights.workers[at])
+        has_one = its_own in zip(owners, gradients.workers, strict=True)
         what = "a gradient of exactly zero" if has_one else "no gradient"
         return IssueFound(
             evidence(
@@ -162,13 +166,14 @@ class MissingGradient(Rule):
     ) -> npt.NDArray[np.bool_]:
         """Tell of each weight whether it has no gradient, or one of zero, though it should."""
         # A gradient without finite elements is there all the same: NaN is no zero.
-        pairs = list(zip(weights.names, weights.workers, strict=True))
-        of_gradients = zip(gradients.names, gradients.workers, strict=True)
+        owners = zip(parameters_of(step, gradients), gradients.workers, strict=True)
         size = np.where(count_later(step, gradients), np.nan, gradients.column("l2"))
-        sizes = dict(zip(of_gradients, size, strict=True))
-        found = [sizes.get((f"gradient/{name}", worker)) for name, worker in pairs]
+        sizes: dict[tuple[str, str], float] = {}
+        for pair, its_size in zip(owners, size.tolist(), strict=True):
+            sizes[pair] = sizes.get(pair) or its_size  # with several optimisers there are several
+        found = [sizes.get(pair) for pair in zip(weights.names, weights.workers, strict=True)]
         none = np.array([size is None for size in found], dtype=bool)
-        declares = declared(step, "gradients")
+        declares = declared_parameters(step)
         is_frozen = _is_frozen(weights, declares)
         judged = ~self._is_ignored(step, weights) & ~(weights.column("size") == 0)
         never_trained = none & is_frozen & judged & as_initialised(weights)
@@ -198,7 +203,7 @@ def _is_frozen(
     """Tell which weights are to have no gradient, where the file names those to come."""
     return np.array(
         [
-            worker in declares and f"gradient/{name}" not in declares[worker]
+            worker in declares and name not in declares[worker]
             for name, worker in zip(weights.names, weights.workers, strict=True)
         ],
         dtype=bool,
@@ -210,13 +215,13 @@ def _was_trained(
     keys: npt.NDArray[np.uint32],
     weights: TensorRows,
     gradients: TensorRows,
+    owners: tuple[str, ...],
 ) -> npt.NDArray[np.bool_]:
     """Tell which weights [R] have a gradient now, or had one at a saved step before."""
     before = [known.get(key, (None, 0))[0] == _TRAINED for key in keys.tolist()]
-    named = zip(gradients.names, gradients.workers, gradients.column("l2"), strict=True)
+    named = zip(owners, gradients.workers, gradients.column("l2"), strict=True)
     arrived = {(name, worker) for name, worker, size in named if size > 0}
-    pairs = zip(weights.names, weights.workers, strict=True)
-    now = [(f"gradient/{name}", worker) in arrived for name, worker in pairs]
+    now = [pair in arrived for pair in zip(weights.names, weights.workers, strict=True)]
     return np.array([a or b for a, b in zip(before, now, strict=True)], dtype=bool)
 
 

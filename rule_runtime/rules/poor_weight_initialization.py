@@ -230,7 +230,7 @@ class PoorWeightInitialization(Rule):
     def _of_gradients(self, step: StepView) -> _Answer:
         rows = step.tensors(collections=("gradients",))
         num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
-        is_cancelled = cancelled_biases(rows, rows.column("abs_mean"), least=0.0)
+        is_cancelled = cancelled_biases(step, rows, rows.column("abs_mean"), least=0.0)
         is_judged = (rows.column("size") > 1) & (num_bad == 0) & ~is_cancelled
         rows = rows.select(is_judged)
         distance = np.full(len(rows), np.nan)

@@ -105,7 +105,7 @@ class VanishingGradient(Rule):
             return NotEvaluated("no gradient has a finite element")
         vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
-            vanished &= ~cancelled_biases(rows, abs_mean, least=self.threshold)
+            vanished &= ~cancelled_biases(step, rows, abs_mean, least=self.threshold)
             if self.max_share < 1:
                 vanished &= ~count_later(step, rows)
         elif self.patience == 1:

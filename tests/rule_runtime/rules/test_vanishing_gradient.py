@@ -225,3 +225,12 @@ def test_it_may_have_to_last() -> None:
 class TestVanishingGradientThatLastsContract(RuleContract):
     def make_rule(self) -> VanishingGradient:
         return VanishingGradient(patience=3)
+
+
+def test_what_a_normalisation_adds_ahead_of_pointwise_convolution_and_another_one() -> None:
+    """Depthwise convolution, BatchNorm, convolution of single pixels, BatchNorm: MobileNet."""
+    small, shape = np.full(4, 1e-10), (4,)
+    weight = {"gradient__Net_norm.weight": np.full(shape, 1e-3)}
+    assert isinstance(outcome_of(**{"gradient__Net_norm.bias": small}, **weight), Passed)
+    weight = {"gradient__Net_norm.weight": np.full(shape, 1e-9)}
+    assert isinstance(outcome_of(**{"gradient__Net_norm.bias": small}, **weight), IssueFound)
