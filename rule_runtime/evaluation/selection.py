@@ -38,7 +38,7 @@ def selected_collections(
     found = [CollectionConfig(name, given) for name in names]
     if regex:
         found.append(
-            CollectionConfig(f"{rule}_tensors", {"include_regex": "|".join(regex), **given})
+            CollectionConfig(f"{rule}_tensors", {"include_regex": ",".join(regex), **given})
         )
     return tuple(found)
 

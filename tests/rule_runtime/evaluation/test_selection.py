@@ -98,7 +98,7 @@ def test_what_a_rule_was_told_to_judge_is_asked_for(rule: str, more: dict[str, s
     asked = create_rule(rule, given).requires()
     of_name = {config.name: config.parameters for config in merged(asked)}
     assert "metrics" in of_name
-    assert of_name[f"{rule}_tensors"]["include_regex"] == "relu_\\d$|^my"
+    assert of_name[f"{rule}_tensors"]["include_regex"] == "relu_\\d$,^my"
     if more.get("use_losses_collection"):
         assert "losses" not in of_name
 

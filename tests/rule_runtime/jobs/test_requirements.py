@@ -92,7 +92,7 @@ class TestWhatIsAdded:
             rule_parameters={"tensor_regex": ["relu", "tanh"], "max_threshold": 9},
         )
         (name,) = found = saved(in_folder(tmp_path, rule))
-        assert found[name]["include_regex"] == "relu|tanh"
+        assert found[name]["include_regex"] == "relu,tanh"
 
     def test_members_of_a_request_get_it_too(self, tmp_path: Path) -> None:
         assert saved(in_folder(tmp_path, OVERFIT.to_json())) == {"losses": NEEDED_BY_OVERFIT}
