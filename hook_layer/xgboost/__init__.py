@@ -24,8 +24,9 @@ The step is counted from 0, also in a training that goes on with an earlier mode
 Names and values are those of the original:
 
 * `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1]; those of the
-  object that is trained on are in the collection `training_metrics`, whatever its name in `evals`,
-  those of other data in `validation_metrics`;
+  data that is trained on, in whatever object and by whatever name in `evals`, are in the collection
+  `training_metrics`, those of other data in `validation_metrics`; if none is that data, those that
+  are called `train` are;
 * `hyperparameters/{name}`, of the argument `hyperparameters`;
 * `predictions` and `labels` of the argument `validation_data`; `input_values`, the features of its
   first rows, float32 [rows, features], a million numbers at most, where a collection asks for them;
@@ -36,8 +37,11 @@ Names and values are those of the original:
   `average_shap/{feature}`: its mean over the rows, float32 [1];
 * `trees/{column}`: the trees of this round (the original: one of them).
 
-Only `metrics` are saved without being asked for, every 10 rounds. Nothing is predicted or explained
-in a round in which it is not due: SHAP values take many times as long as the round itself.
+Only `metrics` are saved without being asked for, every 10 rounds. As each round is an evaluation,
+too, `metrics` and `losses` with an `eval.save_interval` of their own are also saved when that says
+so (`metrics` as often as `losses`): rules that compare validation with training ask for 1 there, so
+that with the rules of `stepwatch run` these numbers are saved every round. Nothing is predicted or
+explained in a round in which it is not due: SHAP values take many times as long as the round.
 
 A stop request ends training behind the round in progress: `xgboost.train` returns the model as it
 is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training goes on. In

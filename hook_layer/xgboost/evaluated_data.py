@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["collection_of_metric", "evaluated_data"]
+from hook_layer.xgboost.same_rows import SameRows
+
+__all__ = ["collection_of_metric", "evaluated_data", "trained_on"]
 
 _TRAINING_METRICS: Final = "training_metrics"
 """The collection of metrics of the data that is trained on, whatever it is called."""
 _VALIDATION_METRICS: Final = "validation_metrics"
 """The collection of metrics of other data."""
+_OF_TRAINING: Final = re.compile(r"d?train(ing)?([_ ]?(set|data|\d{1,4}))?", re.IGNORECASE)
 
 
 def evaluated_data() -> dict[str, bool]:
@@ -22,7 +26,7 @@ def evaluated_data() -> dict[str, bool]:
     `validation_0`, `validation_1`, ...; so the arguments are looked up where they are.
 
     Returns:
-        For each name whether it is the very object that is trained on; empty where nobody knows.
+        For each name whether it is what is trained on, by `trained_on`; empty where nobody knows.
     """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to it
     while frame is not None and frame.f_globals.get("__name__") != "xgboost.training":
@@ -30,7 +34,26 @@ def evaluated_data() -> dict[str, bool]:
     known = {} if frame is None else frame.f_locals
     if not {"dtrain", "evals"} <= known.keys():
         return {}
-    return {name: data is known["dtrain"] for data, name in known["evals"]}
+    evals = list(known["evals"])
+    is_training = trained_on(known["dtrain"], evals)
+    return {name: of for (_, name), of in zip(evals, is_training, strict=True)}
+
+
+def trained_on(data: Any, evals: Iterable[tuple[Any, str]]) -> list[bool]:
+    """Return which of measured data is what is trained on.
+
+    It is the same object, or one of the same rows: a `QuantileDMatrix` is often measured by a
+    `DMatrix`. If none is, it is that whose name says so, such as a part of the training data.
+
+    Args:
+        data: What is trained on.
+        evals: The data that is measured, and its names.
+    """
+    evals, same = list(evals), SameRows(data)
+    found = [each is data or same.are_in(each) for each, _ in evals]
+    if any(found):
+        return found
+    return [_OF_TRAINING.fullmatch(str(name)) is not None for _, name in evals]
 
 
 def collection_of_metric(name: str, evaluated: Mapping[str, bool]) -> str | None:
@@ -40,7 +63,7 @@ def collection_of_metric(name: str, evaluated: Mapping[str, bool]) -> str | None
         name: Name of the tensor, as `validation_0-logloss`.
         evaluated: What `evaluated_data` returned.
     """
-    is_trained_on = evaluated.get(name.partition("-")[0])
-    if is_trained_on is None:
+    of = max((data for data in evaluated if name.startswith(f"{data}-")), key=len, default=None)
+    if of is None:
         return None
-    return _TRAINING_METRICS if is_trained_on else _VALIDATION_METRICS
+    return _TRAINING_METRICS if evaluated[of] else _VALIDATION_METRICS

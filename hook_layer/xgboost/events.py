@@ -14,6 +14,7 @@ from xgboost.callback import TrainingCallback
 
 from hook_layer.capture import TensorBackend
 from hook_layer.collection_manager import TensorPlan
+from hook_layer.collections import Collection
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.guard import guarded
@@ -25,6 +26,7 @@ from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_da
 from hook_layer.xgboost.metrics import (
     EvaluationLog,
     collections_of,
+    evaluated_metrics,
     newest_metrics,
     num_evaluated_rounds,
 )
@@ -196,6 +198,13 @@ class BoosterEvents(BaseHook, TrainingCallback):
             self.failures.failed(group.name, error)
         else:
             self.failures.succeeded(group.name)
+
+    def _due_collections(self, mode_step: int) -> tuple[Collection, ...]:
+        """Return what is due; also metrics whose collection asks for this evaluation."""
+        due = super()._due_collections(mode_step)
+        evaluated = evaluated_metrics(self.collection_manager, self.mode, mode_step)
+        known = {collection.name for collection in due}
+        return (*due, *(each for each in evaluated if each.name not in known))
 
     def _wanted_groups(self, round_tensors: RoundTensors) -> Iterable[TensorGroup]:
         """Return the groups of which anything is due in this step."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.collection_manager import CollectionManager
+from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.format.modes import ModeKeys
 
-__all__ = ["EvaluationLog", "collections_of", "newest_metrics", "num_evaluated_rounds"]
+__all__ = [
+    "EvaluationLog",
+    "collections_of",
+    "evaluated_metrics",
+    "newest_metrics",
+    "num_evaluated_rounds",
+]
 
 EvaluationLog = Mapping[str, Mapping[str, list[Any]]]
 """All values of the metrics so far, by the name of the data and the name of the metric."""
 
 _GROWING_METRICS: Final = ("auc", "aucpr", "map", "ndcg", "pre")
 _STANDARD_DEVIATION: Final = "std/"
+_EACH_ROUND: Final = 100
+_OF_METRICS: Final = (CollectionKeys.METRICS, CollectionKeys.LOSSES)
 
 
 def num_evaluated_rounds(evaluations: EvaluationLog) -> int:
@@ -42,3 +52,33 @@ def collections_of(metric: str) -> tuple[str, ...]:
     if metric.partition("@")[0] in _GROWING_METRICS:
         return (CollectionKeys.METRICS,)
     return (CollectionKeys.METRICS, CollectionKeys.LOSSES)
+
+
+def evaluated_metrics(
+    manager: CollectionManager, mode: ModeKeys, mode_step: int
+) -> list[Collection]:
+    """Return collections of metrics that ask for a round since it is an evaluation, too.
+
+    These are those that are saved at other steps of evaluation by a word of their own: what is
+    said to the hook as a whole is of steps whose mode the script sets. `metrics` come with
+    `losses`, so that a round has what grows beside what falls. That is so for the first 100 rounds:
+    in a long training of quick rounds more would cost more than the training.
+
+    Args:
+        manager: The collections.
+        mode: The mode of the round.
+        mode_step: Its number in this mode.
+    """
+    if mode_step >= _EACH_ROUND:
+        return []
+    due = {each.name: each for each in manager.due(ModeKeys.EVAL, mode_step)}
+    wanted = [name for name in _OF_METRICS if name in due and _has_own_steps(due[name], mode)]
+    if CollectionKeys.LOSSES in wanted:
+        wanted = list(_OF_METRICS)
+    return [manager.get(name) for name in wanted]
+
+
+def _has_own_steps(collection: Collection, mode: ModeKeys) -> bool:
+    """Tell whether a collection asks for other steps of evaluation than of a mode."""
+    own = collection.save_config
+    return own is not None and own.mode_save_configs[ModeKeys.EVAL] != own.mode_save_configs[mode]

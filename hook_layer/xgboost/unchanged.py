@@ -20,6 +20,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.xgboost import Hook
+from hook_layer.xgboost.evaluated_data import trained_on
 
 __all__ = ["watch_unchanged"]
 
@@ -85,7 +86,9 @@ class _Trainings:
         named = dict(zip(("params", "dtrain"), args, strict=False)) | kwargs
         hook.hyperparameters = named.get("params")
         hook.train_data = named.get("dtrain")
-        data = [each for each, _ in kwargs.get("evals") or ()]
-        others = [each for each in data if each is not hook.train_data]
+        evals = list(kwargs.get("evals") or ())
+        is_training = trained_on(hook.train_data, evals)
+        data = [each for each, _ in evals]
+        others = [each for each, of in zip(data, is_training, strict=True) if not of]
         hook.validation_data = (others or data or [None])[-1]
         kwargs["callbacks"] = [*callbacks, hook]

@@ -23,8 +23,6 @@ __all__ = [
     "INPUT_VALUES",
     "LOSS_INPUTS",
     "MODEL_INPUT",
-    "NO_VALIDATION_LOSS",
-    "USE_LOSS_MODULE",
     "Input",
     "LossInputs",
     "LossKind",
@@ -50,19 +48,6 @@ INPUT_VALUES: Final = CollectionConfig(
     },
 )
 """What the hook is to save for a rule that looks at the values of inputs, and seldom."""
-
-USE_LOSS_MODULE: Final = (
-    "compute the loss with one of torch, as nn.CrossEntropyLoss or F.cross_entropy: of others, and "
-    "of sums of several, the hook sees less"
-)
-"""What to change where rules lack what modules of losses tell."""
-
-NO_VALIDATION_LOSS: Final = (
-    "there is no loss of validation to judge: compute it with one of torch, as nn.CrossEntropyLoss "
-    "or F.cross_entropy; one of your own, and a sum of several, needs a name in training and in "
-    "validation: get_hook().record_tensor_value('loss', loss)"
-)
-"""What to change where a rule compares losses of training and validation."""
 
 _OUTPUT: Final = "_output"
 _FUNCTION: Final = "Loss"

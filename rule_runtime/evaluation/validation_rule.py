@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side, usual_names
-from rule_runtime.evaluation.loss_inputs import NO_VALIDATION_LOSS
+from rule_runtime.evaluation.loss_advice import why_no_validation
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
@@ -289,4 +289,4 @@ def _training(series: NumberSeries, num_steps: int, since: int = 0) -> Training:
 
 def _reason(step: StepView, losses: Iterable[Series]) -> str:
     is_alone = is_training(step) and not any(loss_side(name, step.mode)[1] for name, _ in losses)
-    return _NO_TRAINING_LOSS if is_alone else NO_VALIDATION_LOSS
+    return _NO_TRAINING_LOSS if is_alone else why_no_validation(step)

@@ -22,7 +22,8 @@ from rule_runtime.evaluation.last_activations import (
     squeezed,
 )
 from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, USE_LOSS_MODULE
+from rule_runtime.evaluation.loss_advice import loss_inputs_advice
+from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
@@ -169,9 +170,8 @@ class DoubleActivation(Rule):
         surely = again | (streaks[0] >= self.patience * times)
         found = surely | ((streaks[1] >= max(_RANGE_STEPS, self.patience)) & at_both_ends)
         if not is_judged.any() and not found.any():
-            return NotEvaluated(
-                f"neither inputs of losses nor of activations were saved: {USE_LOSS_MODULE}"
-            )
+            lacking = "neither inputs of losses nor of activations were saved"
+            return NotEvaluated(f"{lacking}: {loss_inputs_advice(step)}")
         if not found.any():
             return Passed()
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)

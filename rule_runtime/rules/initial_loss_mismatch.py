@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_inputs import (
     LOSS_INPUTS,
-    USE_LOSS_MODULE,
     LossInputs,
     LossKind,
     size_of_error,
@@ -37,9 +37,7 @@ _NEGATIVE: Final = -1e-4
 _TABLE: Final = 2
 _FEWEST_ROWS: Final = 8
 _MOST: Final = 0.75
-_UNKNOWN_LOSS: Final = (
-    f"nobody knows what guessing gives for losses of these names: {USE_LOSS_MODULE}"
-)
+_UNKNOWN_LOSS: Final = "nobody knows what guessing gives for losses of these names"
 _UNKNOWN_CLASSES: Final = (
     "the number of classes is not known, and so not what guessing gives: save the inputs of the "
     "loss (include_regex `[Ll]oss_input_`), or the collection `biases`"
@@ -129,7 +127,7 @@ class InitialLossMismatch(Rule):
         is_first = not seen and step.mode_step == 0
         inputs = LossInputs(step)
         if not any(_is_known(name, inputs.kind(name, w)) for name, w in _pairs(rows)):
-            return NotEvaluated(_UNKNOWN_LOSS)
+            return NotEvaluated(f"{_UNKNOWN_LOSS}: {loss_inputs_advice(step)}")
         limits = self._limits(rows, inputs, num_outputs) if is_first else np.full(len(rows), np.nan)
         ratios = self._ratios(rows, losses, limits, inputs)
         if is_first:

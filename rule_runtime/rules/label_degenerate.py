@@ -15,8 +15,9 @@ from rule_runtime.evaluation.labels_elsewhere import (
     labels_elsewhere,
     remember,
 )
+from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_calls import targets_of_all_calls
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, USE_LOSS_MODULE
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.loss_targets import Beside, losses_beside
 from rule_runtime.evaluation.one_label import is_of_one_label
@@ -133,7 +134,7 @@ class LabelDegenerate(Rule):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
         rows = self._labels(step)
         if not len(rows):
-            return NotEvaluated(f"no labels were saved: {USE_LOSS_MODULE}")
+            return NotEvaluated(f"no labels were saved: {loss_inputs_advice(step)}")
         of_trees = _of_trees(step, memory)
         return of_trees or self._judge(step, rows, memory)
 

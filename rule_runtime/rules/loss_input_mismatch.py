@@ -11,10 +11,10 @@ import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.evaluation_phases import loss_side
+from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_inputs import (
     INPUT_VALUES,
     LOSS_INPUTS,
-    USE_LOSS_MODULE,
     Input,
     LossInputs,
 )
@@ -44,9 +44,7 @@ _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
 _NO_CHANCE: Final = 2
-_NO_INPUTS: Final = (
-    f"neither labels nor inputs of losses with their shapes were saved: {USE_LOSS_MODULE}"
-)
+_NO_INPUTS: Final = "neither labels nor inputs of losses with their shapes were saved"
 _NO_CLASSES: Final = (
     "the rule is for losses of modules; of boosted trees it judges labels that are the numbers of "
     "three classes or more alone, and has not seen enough of these"
@@ -157,7 +155,8 @@ class LossInputMismatch(Rule):
         pairs = list(zip(rows.names, rows.workers, strict=True))
         if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
             of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
-            return NotEvaluated(_NO_CLASSES if of_trees else _NO_INPUTS)
+            lacking = f"{_NO_INPUTS}: {loss_inputs_advice(step)}"
+            return NotEvaluated(_NO_CLASSES if of_trees else lacking)
         found = {}
         means = finite_means(rows)
         before = memory.get("streaks", {})

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import (
-    LOSS_INPUTS,
-    USE_LOSS_MODULE,
-    LossInputs,
-    size_of_error,
-)
+from rule_runtime.evaluation.loss_advice import loss_inputs_advice
+from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, size_of_error
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
@@ -37,9 +33,7 @@ _NUM_ANSWERED: Final = 20
 _DEVIATIONS: Final = -6.0
 _BELOW_CHANCE: Final = -0.1
 _PARTS: Final = ("losses", "means", "squares")
-_NO_INPUTS: Final = (
-    f"no loss was saved beside inputs that tell what a constant gives: {USE_LOSS_MODULE}"
-)
+_NO_INPUTS: Final = "no loss was saved beside inputs that tell what a constant gives"
 _REMEDY: Final = (
     "Lower the learning rate or clip gradients if the loss jumps; scale targets to mean 0 and "
     "variance 1; initialise the last layer small; check that the loss fits the targets."
@@ -181,7 +175,7 @@ class WorseThanGuessing(Rule):
             if kept is not None:
                 seen[names] = kept
         if not seen:
-            return NotEvaluated(_NO_INPUTS)
+            return NotEvaluated(f"{_NO_INPUTS}: {loss_inputs_advice(step)}")
         memory.setdefault("begin", step.mode_step)
         num_steps = step.mode_step - memory["begin"]
         found = self._judge_all(inputs, seen, num_steps, memory)

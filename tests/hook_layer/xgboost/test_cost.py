@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import xgboost
 
 from hook_layer.testing.written_trial import WrittenTrial
-from hook_layer.xgboost import SaveConfig
+from hook_layer.xgboost import Hook, SaveConfig
 from tests.hook_layer.xgboost.boosting import COMPUTED, make_hook, matrix, train
 
 
@@ -49,6 +51,72 @@ def test_nothing_is_computed_in_other_rounds(trial: WrittenTrial, calls: list[st
     assert calls.count("get_score") == 2 * 5
     assert calls.count("trees_to_dataframe") == 2
     assert len(trial.indexes()) == 10
+
+
+def of_file(trial: WrittenTrial, folder: Path, **losses: str) -> Hook:
+    """Return a hook by a file that asks for losses and predictions, each 4 rounds."""
+    collections = {"losses": losses, "predictions": {}}
+    configured = [
+        {"CollectionName": name, "CollectionParameters": given}
+        for name, given in collections.items()
+    ]
+    content = {
+        "LocalPath": trial.uri,
+        "HookParameters": {"save_interval": "4"},
+        "CollectionConfigurations": configured,
+    }
+    file = folder / "hook.json"
+    file.write_text(json.dumps({"DebugHookConfig": content}))
+    return Hook.create_from_json_file(file)
+
+
+@pytest.mark.parametrize("interval", [1, 2, 4])
+def test_each_round_is_an_evaluation_too(
+    trial: WrittenTrial, calls: list[str], tmp_path: Path, interval: int
+) -> None:
+    data = matrix("breast_cancer")
+    hook = of_file(trial, tmp_path, **{"eval.save_interval": str(interval)})
+    hook.validation_data = data
+    parameters = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"]}
+    train(hook, data=data, rounds=8, parameters=parameters)
+    metrics = {"train-logloss", "train-auc"}
+    assert sorted(trial.indexes()) == list(range(0, 8, interval))
+    for step in trial.indexes():
+        assert trial.names(step) == metrics | (set() if step % 4 else {"predictions"})
+    assert calls == ["predict"] * 2
+
+
+@pytest.mark.parametrize("given", [{}, {"eval.save_interval": "4"}, {"train.save_interval": "1"}])
+def test_without_a_word_on_evaluation_the_interval_counts(
+    trial: WrittenTrial, tmp_path: Path, given: dict[str, str]
+) -> None:
+    hook = of_file(trial, tmp_path, **given)
+    hook.validation_data = matrix()
+    train(hook, rounds=8)
+    assert sorted(trial.indexes()) == [0, 4]
+
+
+def test_a_long_training_is_saved_more_rarely_from_some_round_on(
+    trial: WrittenTrial, tmp_path: Path
+) -> None:
+    hook = of_file(trial, tmp_path, **{"eval.save_interval": "1"})
+    hook.validation_data = matrix()
+    train(hook, rounds=110)
+    assert sorted(trial.indexes()) == [*range(100), 100, 104, 108]
+
+
+def test_metrics_may_ask_for_every_round(trial: WrittenTrial, tmp_path: Path) -> None:
+    collections = [
+        {"CollectionName": "losses", "CollectionParameters": {"save_interval": "3"}},
+        {"CollectionName": "metrics", "CollectionParameters": {"eval.save_interval": "1"}},
+    ]
+    content = {"LocalPath": trial.uri, "CollectionConfigurations": collections}
+    file = tmp_path / "hook.json"
+    file.write_text(json.dumps({"DebugHookConfig": content}))
+    data = matrix("breast_cancer")
+    parameters = {"objective": "binary:logistic", "eval_metric": ["logloss", "auc"]}
+    train(Hook.create_from_json_file(file), data=data, rounds=4, parameters=parameters)
+    assert {step: len(trial.names(step)) for step in trial.indexes()} == dict.fromkeys(range(4), 2)
 
 
 def test_only_the_kinds_of_importance_that_are_asked_for(

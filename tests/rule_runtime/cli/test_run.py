@@ -121,6 +121,11 @@ def test_what_the_script_prints_is_no_json(tmp_path: Path) -> None:
     (verdict,) = json.loads(done.stdout)
     assert verdict["RuleEvaluationStatus"] == "NoIssuesFound"
     assert "trained to the end" in done.stderr
+    rule = tmp_path / "mine.py"
+    rule.write_text("from rule_runtime.rules.non_finite import *\nprint('loaded')\n")
+    done = stepwatch(tmp_path, "--rule", f"{rule}:NonFinite", "--output", "json", "--", SCRIPT, "3")
+    assert json.loads(done.stdout)[0]["RuleEvaluationStatus"] == "NoIssuesFound"
+    assert "loaded" in done.stderr
     file = tmp_path / "new" / "verdicts.json"
     done = stepwatch(tmp_path, *arguments, "--output-file", file, "--", SCRIPT, "3")
     assert done.stdout == "trained to the end\n"
