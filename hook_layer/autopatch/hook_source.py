@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import ref
 
+from hook_layer.autopatch.process_groups import is_one_of_several
 from hook_layer.autopatch.run_notes import RunNotes
 from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import (
@@ -80,13 +83,15 @@ class HookSource:
         """Return a new hook; None, with the reason logged, if there can be none.
 
         A process gets one: there is none where the script, or another framework's adapter, has made
-        one before, and where a training of the same watched command has ended before.
+        one before, and where another training of the same watched command has begun before.
 
         Args:
             hook_type: The framework's hook.
         """
         notes = RunNotes.of_environment()
-        if not self.is_needed() or not (notes is None or notes.may_train()):
+        if not self.is_needed():
+            return None
+        if notes is not None and not notes.may_train(is_one_of_several=is_one_of_several()):
             return None
         try:
             if self.out_dir is None:
@@ -97,6 +102,8 @@ class HookSource:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None
         hook.only_logs_mistakes = True
+        if notes is not None:
+            _call_when_closed(hook, notes.training_ended)
         return hook
 
     @classmethod
@@ -113,3 +120,16 @@ class HookSource:
     def of_environment(cls) -> HookSource:
         """Return the source of a process that was not told of one by its command line."""
         return cls(out_dir=os.environ.get("STEPWATCH_OUT_DIR") or None)
+
+
+def _call_when_closed(hook: OriginalApi, callback: Callable[[], None]) -> None:
+    """Call something behind each `close` of a hook."""
+    kind, owner = type(hook), ref(hook)  # a strong one would keep the hook alive by itself
+
+    def close(**options: Any) -> None:
+        closed = owner()
+        if closed is not None:
+            kind.close(closed, **options)
+        callback()
+
+    hook.close = close  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -27,6 +28,8 @@ LACKING_FILE: Final = "lacking"
 
 _IMPORTED: Final = "imported-"
 _TRAINING: Final = "training-"
+_ENDED: Final = "ended-"
+_FIRST: Final = "first"
 _TOLD: Final = "told"
 
 
@@ -71,17 +74,22 @@ class RunNotes:
         """
         self._is_first(_IMPORTED + framework)
 
-    def may_train(self) -> bool:
-        """Note that this process trains, unless a training of the command has ended before.
+    def may_train(self, *, is_one_of_several: bool = False) -> bool:
+        """Note that this process trains, unless that is a training of its own behind another one.
 
-        Workers of one training go on together. A later training would write over the first one.
+        Workers of one training go on together. Any other training would write over the first one,
+        also one at the same time, as in the processes of a search.
+
+        Args:
+            is_one_of_several: Whether this process trains in a group of processes.
         """
         name = f"{_TRAINING}{os.getpid()}"
         lock = self._locked(name)
         if lock is None:
             return True
+        is_first = self._is_first_training()
         others = [path for path in self._trainings() if path.name != name]
-        if not others or any(map(_is_held, others)):
+        if is_first or (is_one_of_several and (not others or any(map(self._goes_on, others)))):
             self._locks.append(lock)
             return True
         (self._folder / name).unlink(missing_ok=True)
@@ -92,6 +100,26 @@ class RunNotes:
                 "`stepwatch run` of its own"
             )
         return False
+
+    def training_ended(self) -> None:
+        """Note that the training of this process has ended; the process may go on."""
+        with suppress(OSError):
+            (self._folder / f"{_ENDED}{os.getpid()}").touch()
+
+    def _goes_on(self, training: Path) -> bool:
+        ended = self._folder / f"{_ENDED}{training.name[len(_TRAINING) :]}"
+        return not ended.exists() and _is_held(training)
+
+    def _is_first_training(self) -> bool:
+        """Tell whether no other process asked this before."""
+        path = self._folder / _FIRST
+        try:
+            with path.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            with suppress(OSError):
+                return path.read_text() == str(os.getpid())
+        return True
 
     def _locked(self, name: str) -> FileLock | None:
         """Return the lock on a new file, which nobody sees before it is held; None without one."""

@@ -112,12 +112,18 @@ class ResumableHook(StoppableHook):
         if session is None or timeout_s is None:
             return
         deadline = time.monotonic() + timeout_s
+        # Between steps training may have ended, as in a worker of a pool that is done.
+        is_between = self._record is None or self._is_captured
+        is_stored = False
         if self.is_active:
             self._store_open_step(session, timeout_s)
             self._look_for_checkpoint()
-        is_stored = session.interrupt(max(deadline - time.monotonic(), 0.0))
+        else:  # a `close` that this interrupts could wait for a lock that it holds itself
+            is_stored = session.writer.wait_until_idle(timeout_s)
+        is_stored = is_stored or session.interrupt(max(deadline - time.monotonic(), 0.0))
         logger.warning(
-            "SIGTERM interrupted training at step %d; %s",
+            "SIGTERM %s step %d; %s",
+            "ended this process behind" if is_between else "interrupted training at",
             self.step,
             "all is stored" if is_stored else f"not all could be stored in {timeout_s:g} s",
         )

@@ -234,6 +234,10 @@ class BoosterEvents(BaseHook, TrainingCallback):
             )
         return super()._accepts(name)
 
+    def _detach(self) -> None:
+        super()._detach()
+        self._inputs.train_data = self._inputs.validation_data = None  # they may be large
+
     def _say_once(self, message: str) -> None:
         if self._enabled and message not in self._said:
             self._said.add(message)

@@ -62,7 +62,7 @@ class _Trainings:
 
         Args:
             args: What is passed by position.
-            kwargs: What is passed by keyword; gets `callbacks`.
+            kwargs: What is passed by keyword; gets `callbacks`, and lists in place of iterators.
         """
         try:
             self._add_hook(args, kwargs)
@@ -70,7 +70,10 @@ class _Trainings:
             logger.exception("no hook could be added: the training runs as it is")
 
     def _add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        callbacks = list(kwargs.get("callbacks") or ())
+        for name in ("callbacks", "evals"):
+            if kwargs.get(name) is not None:  # an iterator can be read once
+                kwargs[name] = list(kwargs[name])
+        callbacks = kwargs.get("callbacks") or []
         if any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks):
             return
         self._num_seen += 1
@@ -86,7 +89,7 @@ class _Trainings:
         named = dict(zip(("params", "dtrain"), args, strict=False)) | kwargs
         hook.hyperparameters = named.get("params")
         hook.train_data = named.get("dtrain")
-        evals = list(kwargs.get("evals") or ())
+        evals = kwargs.get("evals") or []
         is_training = trained_on(hook.train_data, evals)
         data = [each for each, _ in evals]
         others = [each for each, of in zip(data, is_training, strict=True) if not of]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def test_everything_is_stored_and_the_process_ends_by_the_signal(tmp_path: Path)
     assert list(trial.indexes()) == [0, 1, 2, 3]
     assert trial.end_marker() is None
     assert last_step(tmp_path) == 3
+    assert "SIGTERM ended this process behind step 3; all is stored" in done.stderr
+
+
+def test_a_step_that_is_open_is_told(tmp_path: Path) -> None:
+    before = "hook._step_is_captured = lambda: None"
+    done, _ = run(tmp_path, before=before, at_step_3="terminate()")
     assert "SIGTERM interrupted training at step 3; all is stored" in done.stderr
 
 
@@ -152,6 +159,26 @@ def test_a_store_that_hangs_delays_the_end_no_longer_than_the_options_say(tmp_pa
     assert done.returncode == -signal.SIGTERM
     assert "not all could be stored in 0.3 s" in done.stderr
     assert last_step(tmp_path) == 3
+
+
+def test_a_close_that_is_under_way_is_not_waited_for_from_within(tmp_path: Path) -> None:
+    # As it comes when the signal arrives while the thread that stores is joined.
+    after = """
+writer = hook._session.writer
+close = writer.close
+def interrupted(timeout_s):
+    close(timeout_s)
+    writer.close = lambda timeout_s: time.sleep(timeout_s)
+    terminate()
+writer.close = interrupted
+hook.close()
+"""
+    started = time.monotonic()
+    done, trial = run(tmp_path, after=after)
+    assert done.returncode == -signal.SIGTERM
+    assert "SIGTERM ended this process behind step 4; all is stored" in done.stderr
+    assert len(trial.indexes()) == 5
+    assert time.monotonic() - started < 15
 
 
 def test_who_is_impatient_is_not_kept_waiting(tmp_path: Path) -> None:
