@@ -14,13 +14,16 @@ from torch.optim.optimizer import (
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call
+from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
+from hook_layer.pytorch.transforms import is_transformed
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
 
@@ -40,6 +43,7 @@ class TorchEvents(LossCapture):
         self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
         self._with_state: set[int] = set()
+        self._collected: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._is_ours: dict[int, tuple[ReferenceType[Optimizer], bool]] = {}
 
     def _watch_model(self, model: nn.Module) -> None:
@@ -65,8 +69,9 @@ class TorchEvents(LossCapture):
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        if is_recomputing():
+        if is_recomputing() or is_transformed(model):
             return
+        self._num_others = 0
         kind = self._steps.next_pass(self.mode, model, inputs)
         if kind is Pass.ASIDE:
             return
@@ -91,6 +96,8 @@ class TorchEvents(LossCapture):
     def _try_to_begin_step(self) -> None:
         if not self._has_begun:
             self._has_begun = True
+            known = self.collection_manager.collections.items()
+            self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
             self._join_the_others(" and ".join(self._registered.models.values()))
         self._prepare_collections()
         self._is_training_step = self._steps.is_training
@@ -106,6 +113,31 @@ class TorchEvents(LossCapture):
         self._num_gradients = 0
         self._losses_begin()
         self._with_state.clear()
+
+    def start_over(self) -> bool:
+        """Forget the models, and the first step, as if none had begun.
+
+        Returns:
+            Whether it could: not where that step has ended, or is not known from passes alone.
+        """
+        num_begun = self.step - self._init_step
+        is_open = self._record is not None or not self._is_writer
+        is_first = num_begun == 0 or (num_begun == 1 and is_open)
+        if not self.is_active or self._steps.knows_optimizers or not is_first:
+            return False
+        if num_begun:
+            self._begin_anew()
+            self.step = self.mode_steps[ModeKeys.GLOBAL] = self._init_step
+            if self.mode is not ModeKeys.GLOBAL:
+                self.mode_steps[self.mode] -= 1
+            self._record, self._due = None, ()
+        # Those of layers have taken some by names that others may have in the model.
+        for name, collection in self.collection_manager.collections.items() if num_begun else ():
+            patterns, names = self._collected.get(name, ((), ()))
+            collection.include_regex, collection.tensor_names = [*patterns], {*names}
+        self._forget_models()
+        self._steps, self._criteria = StepBounds(), Criteria()
+        return True
 
     @guarded("steps")
     def _begin_anew(self) -> None:
@@ -169,10 +201,21 @@ class TorchEvents(LossCapture):
             self._capture_optimizer_state(optimizer)
 
     @guarded("steps")
+    def note_optimizer(self, optimizer: Optimizer) -> None:
+        """Note that an optimiser was made: another training may begin with it.
+
+        What others compute is not captured then, until a model of this hook is called again.
+        """
+        # It may get parameters yet, so what it has now is not kept.
+        if self.is_active and self.step != INIT_STEP and not self._has_parameters_of(optimizer):
+            self._others_begin()
+
+    @guarded("steps")
     def _on_optimizer_stepped(self, optimizer: Optimizer, _: bool = False) -> None:
         self._stepping = None
         if not self._steps.knows_optimizers and not self._trains_our_parameters(optimizer):
             self._steps.others_stepped()
+            self._others_stepped()
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
             self._gradients.step_ends()
@@ -225,11 +268,14 @@ class TorchEvents(LossCapture):
         known = self._is_ours.get(key)
         is_ours = known is not None and known[1]
         if known is None or known[0]() is not optimizer:
-            ours = {id(p) for _, p in self._registered.all_named_parameters()}
-            is_ours = any(id(p) in ours for p in parameters_of(optimizer))
+            is_ours = self._has_parameters_of(optimizer)
             # By number: optimisers of scripts may have no hash.
             self._is_ours[key] = ref(optimizer), is_ours
         return is_ours
+
+    def _has_parameters_of(self, optimizer: Optimizer) -> bool:
+        ours = {id(p) for _, p in self._registered.all_named_parameters()}
+        return any(id(p) in ours for p in parameters_of(optimizer))
 
     def _forget_models(self) -> None:
         self._gradients.unwatch()

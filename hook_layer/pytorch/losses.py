@@ -25,6 +25,12 @@ from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 __all__ = ["LossCapture"]
 
 _MOST_INPUTS: Final = 4
+_MANY_LOSSES: Final = 64
+"""Losses of one step from which on its size is looked at, and not at forward passes alone."""
+_FEW_OTHERS: Final = 3
+_MANY_OTHERS: Final = 40
+"""Steps of others' optimisers without a call of a watched model, until what is computed is theirs:
+few behind a step that is complete, many in one that is not. A gradient scaler counts them twice."""
 
 
 @dataclass
@@ -51,7 +57,7 @@ class LossCapture(TorchCapture):
         self._functional = FunctionalLosses()
         self._criteria = Criteria()
         self._met_loss = self._are_unnamed_too = False
-        self._thread = 0
+        self._thread = self._num_others = 0
         self._handles: list[Any] = []
 
     def _watch_losses(self) -> None:
@@ -81,6 +87,8 @@ class LossCapture(TorchCapture):
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self._num_others and self._is_elsewhere():
+            return
         if self.is_active and not is_recomputing():
             self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
 
@@ -104,12 +112,12 @@ class LossCapture(TorchCapture):
         self._met_loss = True
         self._functional.forget_all()
         self._criteria.forget()
-        if self._due:
+        if self._due and not self._ends_full_step(name):
             self._capture_named(name, inputs, outputs)
 
     @guarded("losses")
     def _on_function(self, told: tuple[WatchedLoss, Any, Any], value: Any) -> None:
-        if not self._due or is_recomputing() or not self._is_newest():
+        if not self._due or is_recomputing() or not self._is_newest() or self._is_elsewhere():
             return
         call = told[0], told[0].arguments(*told[1:])
         if self._steps.is_training:
@@ -127,7 +135,7 @@ class LossCapture(TorchCapture):
         is_named = self._names_losses and not self._are_unnamed_too
         if not self._due or is_named or self._met_loss or not self._is_newest():
             return
-        if self._steps.leaves_losses_out(self.mode):
+        if self._is_elsewhere() or self._steps.leaves_losses_out(self.mode):
             return
         for loss in tensors_in(args[:1]):
             if loss.numel() == 1:
@@ -176,6 +184,45 @@ class LossCapture(TorchCapture):
         self._capture_all(compared, member_of=(LOSS_INPUTS,))
         losses = self._numbered(f"{name}_output_", outputs)
         self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
+
+    def _ends_full_step(self, name: str) -> bool:
+        """End the step if it holds too much, and many of these losses; tell whether it did."""
+        if self._num_met.get(f"{name}_output_", 0) < _MANY_LOSSES or not self._is_full():
+            return False
+        self._end_step()
+        self._due = ()
+        return True
+
+    def _is_elsewhere(self) -> bool:
+        """Tell whether another model is trained by now, and losses are its.
+
+        Behind the first optimiser of others that steps the loss of this model may still come: in a
+        GAN it is computed of the other's outputs.
+        """
+        is_complete = self._is_captured or self.mode in WITHOUT_TRAINING
+        return self._num_others >= (_FEW_OTHERS if is_complete else _MANY_OTHERS)
+
+    def _others_stepped(self) -> None:
+        """Note that an optimiser has stepped that trains nothing of this hook's models."""
+        self._num_others += 1
+        is_complete = self._is_captured or self.mode in WITHOUT_TRAINING
+        if self._num_others == _MANY_OTHERS and is_complete and not self._saw_late_tensors:
+            self._end_step()
+            self._due = ()
+            self._let_models_go()
+
+    def _let_models_go(self) -> None:
+        """Keep no model alive; one that is called again begins a step, and is watched as before."""
+        self._functional.forget_all()
+        self._criteria.forget()
+        self._gradients.unwatch()
+        self._modules.watch_only(frozenset())
+        for known in (self._wanted_modules, self._nothing_due, self._met_models):
+            known.clear()
+
+    def _others_begin(self) -> None:
+        """Note that the training of another model begins."""
+        self._num_others = max(self._num_others, _FEW_OTHERS)
 
     def _is_newest(self) -> bool:
         """Tell whether the model that was called last is one of this hook, or part of one.

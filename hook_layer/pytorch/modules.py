@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
@@ -17,10 +18,13 @@ from hook_layer.pytorch.unlisted import unlisted_parameters
 __all__ = ["RegisteredModules", "is_a_key", "is_wrapper"]
 
 _WRAPPED = "_orig_mod"
+_Parameters = dict[str, nn.Parameter]
 
 
 class RegisteredModules:
     """Models and losses that were registered, all without the wrappers of torch.compile.
+
+    They are known weakly: a script may train many models, one after the other.
 
     Attributes:
         models: Names of the models.
@@ -29,11 +33,11 @@ class RegisteredModules:
     """
 
     def __init__(self) -> None:
-        self.models: dict[nn.Module, str] = {}
-        self.names: dict[nn.Module, str] = {}
-        self.losses: dict[nn.Module, str] = {}
-        self._unlisted: dict[nn.Module, dict[str, nn.Parameter]] = {}
-        self._adopted: dict[nn.Module, dict[str, nn.Parameter]] = {}
+        self.models: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self.losses: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self._unlisted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
+        self._adopted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
 
     def add_model(self, module: nn.Module) -> nn.Module:
         """Add a model, and return it without its wrapper.

@@ -2,11 +2,12 @@
 
 The model is the outermost module with parameters to train whose forward pass is the first to run
 with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
-and one within the `__init__` of another module only tells it of a shape. So may be one of which no
-optimiser trains anything, where there are any, until what they train changes. Of a model
-whose methods are called in place of itself the first part that is called stands for it. Layers of
-Keras, which are modules where it computes by torch, are left to Keras's adapter; what a worker of a
-DataLoader calls is no model.
+and one within the `__init__` of another module only tells it of a shape. So does one ahead of any
+backward pass and optimiser, where an optimiser of more is made then, or a module is called that it
+is a part of. Nor is one the model of which no optimiser trains anything, where there are any, until
+what they train changes. Of a model whose methods are called in place of itself the first part that
+is called stands for it. Layers of Keras, which are modules where it computes by torch, are left to
+Keras's adapter; what a worker of a DataLoader calls is no model.
 The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
 for a hook, and is passed over. The losses are the modules of
 `torch.nn` that the script makes, any outside of the model whose class is called `...Loss`, and what
@@ -37,13 +38,17 @@ from torch.utils.data import get_worker_info
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.calls import ModuleCall, prepare_scripting, tensors_in
+from hook_layer.pytorch.calls import ModuleCall, prepare_scripting
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
+from hook_layer.pytorch.remarks import Remarks
+from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import (
     MadeOptimizers,
     has_compiled_parts,
     has_graphs,
+    is_around,
     is_being_made,
     is_called_as_part,
     is_called_within,
@@ -85,11 +90,13 @@ class _Search:
         self._losses: WeakSet[nn.Module] = WeakSet()
         self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
+        self._spare: Hook | None = None  # of a model that turned out to be none
+        self._tried: Any = None  # listens as long as the model may turn out to be none
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._entrance: Callable[[], nn.Module | None] = self._model
         """The model, or the part of it that stands for it."""
         self._num_passes = self._num_calls = 0
-        self._has_passed_over = self._has_met_another = False
+        self._remarks = Remarks()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
 
@@ -108,8 +115,8 @@ class _Search:
 
     @property
     def _is_looking(self) -> bool:
-        """Whether the model is still looked for."""
-        return self._hook is None and self._handle is not None
+        """Whether the model is still looked for, or only tried out."""
+        return (self._hook is None or self._tried is not None) and self._handle is not None
 
     def _end(self) -> None:
         if self._handle is not None:
@@ -138,7 +145,7 @@ class _Search:
             self._try(self._hook.register_loss, loss)
 
     def _on_optimizer_made(self, optimizer: Optimizer) -> None:
-        self._try(self._optimizers.add, optimizer)
+        self._try(self._note_optimizer, optimizer)
 
     def _on_mode(self, module: nn.Module) -> None:
         if self._hook is not None and module is self._model():
@@ -149,7 +156,8 @@ class _Search:
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
-        if self._hook is None and torch.is_grad_enabled() and not self._passes_by(module):
+        may_be_model = self._is_open_to(module) and torch.is_grad_enabled()
+        if may_be_model and not self._passes_by(module) and self._has_none():
             self._look_for_model(module)
             hook, model = self._found()
             if hook is not None and model is not None and module is self._entrance():
@@ -165,42 +173,41 @@ class _Search:
         elif type(module).__name__.endswith("Loss"):
             self._register_loss(module)
         elif self._is_another(module):
-            self._meet_another(module)
+            self._remarks.meet_another(module, self._model())
+
+    def _is_open_to(self, module: nn.Module) -> bool:
+        """Tell whether a module may be the model, as there is none, or a part that is tried out."""
+        is_whole = self._tried is not None and is_around(module, self._model())
+        return self._hook is None or is_whole
 
     def _look_at_compiled(self, module: nn.Module) -> None:
         if _is_tracing() or not is_a_key(module) or self._passes_by(module):
             return
         # Without gradients it may be a part of what will be called with some.
-        if torch.is_grad_enabled() or not is_called_as_part(module):
+        may_be_model = torch.is_grad_enabled() or not is_called_as_part(module)
+        if may_be_model and self._is_open_to(module) and self._has_none():
             self._look_for_model(module)
 
     def _passes_by(self, module: nn.Module) -> bool:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
-        return (not is_scripted and self._optimizers.pass_by(module)) or is_being_made()
+        is_beside = not is_scripted and self._optimizers.pass_by(module)
+        return is_beside or is_transformed(module) or is_being_made()
 
     def _found(self) -> tuple[Hook | None, nn.Module | None]:
         return self._hook, self._model()
 
     def _look_for_model(self, module: nn.Module) -> None:
-        if get_worker_info() is not None or not self._source.is_needed():
+        spare = self._spare
+        if get_worker_info() is not None or (spare is None and not self._source.is_needed()):
             self._end()
         elif isinstance(module, torch.jit.ScriptModule):
-            self._pass_over(module)
+            self._remarks.pass_over(module)
         elif is_trained(module):
-            hook = self._source.make(Hook)
+            hook = spare or self._source.make(Hook)
             if hook is None:
                 self._end()
             else:
                 self._watch(hook, without_wrapper(module))
-
-    def _pass_over(self, module: nn.Module) -> None:
-        if not self._has_passed_over:
-            self._has_passed_over = True
-            logger.warning(
-                "a %s of torch.jit has no place for a hook, and is not watched: train the module "
-                "that it was made of",
-                getattr(module, "original_name", type(module).__name__),
-            )
 
     def _watch(self, hook: Hook, entrance: nn.Module) -> None:
         model = whole_of(entrance, self._optimizers)
@@ -221,6 +228,32 @@ class _Search:
             self._end()  # the graphs shall not have us in them
         else:
             hook.look_for_losses()
+            if not self._optimizers:
+                self._tried = BACKWARD.listen(self._settle)
+
+    def _note_optimizer(self, optimizer: Optimizer) -> None:
+        self._optimizers.add(optimizer)
+        hook, model = self._found()
+        if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
+            self._has_none()
+        elif hook is not None:
+            hook.note_optimizer(optimizer)
+
+    def _settle(self, *_: object) -> None:
+        """Note that the model is the one to watch, whatever comes."""
+        if self._tried is not None:
+            self._tried.remove()
+            self._tried = None
+
+    def _has_none(self) -> bool:
+        """Tell whether there is no model, after forgetting the one that was only tried out."""
+        self._settle()
+        if self._hook is not None and self._handle is not None and self._hook.start_over():
+            self._spare, self._hook = self._hook, None
+            self._model = self._entrance = lambda: None
+            self._parts.clear()
+            self._num_passes = self._num_calls = 0
+        return self._hook is None
 
     def _on_entrance(self, _: nn.Module, inputs: Any, __: Any) -> None:
         hook, model = self._found()
@@ -229,38 +262,18 @@ class _Search:
 
     def _is_another(self, module: nn.Module) -> bool:
         """Tell whether another model is trained, for the first time that one is seen."""
-        is_to_be_told = self._hook is not None and not self._has_met_another
+        is_settled = self._hook is not None and self._tried is None
+        is_to_be_told = is_settled and not self._remarks.has_met_another
         if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
             return False
         if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
             return False
         return is_trained(module) and not self._optimizers.leave_out(module)
 
-    def _meet_another(self, module: nn.Module) -> None:
-        """Tell of another model, unless it returns a number: then it computes a loss."""
-        self._has_met_another = True  # none of its parts is one
-
-        def tell(module: nn.Module, _: Any, outputs: Any) -> None:
-            handle.remove()
-            values = tensors_in(outputs)
-            self._has_met_another = not values or any(value.numel() != 1 for value in values)
-            if self._has_met_another:
-                logger.warning(
-                    "only the first model of a process is watched, a %s; this is another one, a %s",
-                    type(self._model()).__name__,
-                    type(module).__name__,
-                )
-
-        handle = module.register_forward_hook(tell)
-
     def _tell_of_functions(self) -> None:
-        is_untold = self._is_looking and not self._has_passed_over
+        is_untold = self._is_looking and not self._remarks.has_passed_over
         if is_untold and self._optimizers and has_graphs() and self._source.is_needed():
-            logger.warning(
-                "nothing was saved: no model was seen that is trained; within a function that "
-                "torch.compile compiles none is: compile the model, and call it outside of such "
-                "functions"
-            )
+            self._remarks.tell_of_functions()
 
     def _register_loss(self, loss: nn.Module) -> None:
         if self._hook is not None:

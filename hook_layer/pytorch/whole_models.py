@@ -20,6 +20,7 @@ __all__ = [
     "MadeOptimizers",
     "has_compiled_parts",
     "has_graphs",
+    "is_around",
     "is_being_made",
     "is_called_as_part",
     "is_called_within",
@@ -78,6 +79,11 @@ class MadeOptimizers:
         least, most = _ids_in(part), _ids_in(whole)
         return least < most and any(most <= trained for trained in self._trained())
 
+    def train_beyond(self, part: nn.Module) -> bool:
+        """Tell whether one trains the whole of a module, and something else."""
+        least = _ids_in(part)
+        return any(least < trained for trained in self._trained())
+
     def _num_writes(self) -> tuple[int, ...]:
         made = (known() for known in self._made)
         return versions_of(p for one in made if one is not None for p in parameters_of(one))
@@ -110,6 +116,9 @@ def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
     Not so if it is called itself, or if no optimiser trains all of it: it may be anything that a
     script keeps its models in.
     """
+    # Up to Python 3.12 a function whose variables were read keeps them alive until it returns.
+    if not optimizers.train_beyond(part) or not _is_trained_in_another(part, optimizers):
+        return part
     whole, called = part, set[int]()
     for frame in _frames():
         owner = _owner(frame)
@@ -117,7 +126,7 @@ def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
             continue
         if frame.f_code is _CALL:
             called.add(id(owner))
-        elif _is_around(owner, part):
+        elif is_around(owner, part):
             whole = without_wrapper(owner)
     is_one = id(whole) not in called and is_trained(whole)
     return whole if is_one and optimizers.train_more_than(part, whole) else part
@@ -126,7 +135,7 @@ def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
 def is_called_as_part(module: nn.Module) -> bool:
     """Tell whether the call of a module is a part of that of another one."""
     owners = (_owner(frame) for frame in _frames() if frame.f_code is _CALL)
-    return any(owner is not None and _is_around(owner, module) for owner in owners)
+    return any(owner is not None and is_around(owner, module) for owner in owners)
 
 
 def is_being_made() -> bool:
@@ -157,17 +166,26 @@ def has_graphs() -> bool:
 
 def own_losses() -> list[nn.Module]:
     """Return all modules that there are whose class is called `...Loss`."""
-    return [
-        thing
-        for thing in gc.get_objects()
-        if type(thing).__name__.endswith("Loss") and issubclass(type(thing), nn.Module)
-    ]
+    return [module for module in _all_modules() if type(module).__name__.endswith("Loss")]
 
 
-def _is_around(module: nn.Module, part: nn.Module) -> bool:
+def is_around(module: nn.Module, part: nn.Module | None) -> bool:
+    """Tell whether a module, which may be watched, contains another one."""
     if module is part or is_wrapper(module) or isinstance(module, torch.jit.ScriptModule):
         return False
     return is_a_key(module) and any(inner is part for inner in module.modules())
+
+
+def _is_trained_in_another(part: nn.Module, optimizers: MadeOptimizers) -> bool:
+    return any(
+        is_around(module, part) and optimizers.train_more_than(part, without_wrapper(module))
+        for module in _all_modules()
+    )
+
+
+def _all_modules() -> list[nn.Module]:
+    # What a proxy says of its class may be anything.
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
 
 
 def _ids_in(module: nn.Module) -> set[int]:
@@ -185,5 +203,4 @@ def _owner(frame: FrameType) -> nn.Module | None:
     """Return the module whose method a frame is of."""
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
     owner = frame.f_locals.get(names[0]) if names else None
-    # What a proxy says of its class may be anything.
     return owner if issubclass(type(owner), nn.Module) else None

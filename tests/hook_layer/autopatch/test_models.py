@@ -71,12 +71,14 @@ def test_a_model_of_which_an_optimiser_trains_copies_is_one_from_the_second_step
     assert ANOTHER not in log
 
 
-def watched(unhooked: PlainRuns, folder: Path, kind: str) -> tuple[Trial, str]:
+def watched(
+    unhooked: PlainRuns, folder: Path, *arguments: str, script: str = SCRIPT
+) -> tuple[Trial, str]:
     """Return what a script saves, which prints the same as without us, and the log."""
     config = configuration(
         folder, folder / "tensors", {"CollectionName": "weights"}, {"CollectionName": "losses"}
     )
-    done = run(["-m", "hook_layer", "--config", config, SCRIPT, kind])
-    assert done.stdout == unhooked([SCRIPT, kind]).stdout, done.stderr
+    done = run(["-m", "hook_layer", "--config", config, script, *arguments])
+    assert done.stdout == unhooked([script, *arguments]).stdout, done.stderr
     assert not re.search("Traceback|failed", done.stderr), done.stderr
     return create_trial(str(folder / "tensors")), done.stderr

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from typing import Any
+
 import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
@@ -33,3 +37,162 @@ def test_what_others_do_with_the_loss_does_not_fill_the_last_step(
     assert sum(name.startswith("MSELoss_output") for name in names) == 5
     assert caplog.text.count("step 7 has 5 tensors MSELoss_") == 1
     assert {name for name in trial.names(3) if "Loss" in name} == {"MSELoss_output_0"}
+
+
+class Search:
+    """Trains one model after the other by one criterion; the first one is watched.
+
+    Args:
+        trial: What is written.
+    """
+
+    def __init__(self, trial: WrittenTrial, **options: Any) -> None:
+        self.trial, self.criterion = trial, nn.MSELoss()
+        self.hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), **options)
+        self.hook.follow_optimizers()
+        self.hook.register_loss(self.criterion)
+        self.models: list[nn.Module] = []
+
+    def train(self, num_steps: int) -> None:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        if not self.models:
+            self.hook.register_module(model)
+        self.hook.note_optimizer(optimizer)
+        self.models.append(model)
+        for _ in range(num_steps):
+            self.loss(model).backward()
+            optimizer.step()
+
+    def loss(self, model: nn.Module, num_rows: int = 2) -> torch.Tensor:
+        loss: torch.Tensor = self.criterion(model(torch.ones(num_rows, 4)), torch.ones(num_rows, 1))
+        return loss
+
+    def validate(self) -> None:
+        self.hook.set_mode(smd.modes.EVAL)
+        with torch.no_grad():
+            self.loss(self.models[0])
+
+    def numbers(self) -> list[int]:
+        self.hook.close()
+        assert not self.hook.report().errors
+        names = [self.trial.names(step) for step in self.trial.indexes()]
+        return [sum("MSELoss_output" in name for name in of_step) for of_step in names]
+
+
+@pytest.fixture
+def search(trial: WrittenTrial) -> Search:
+    return Search(trial)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_losses_of_later_models_are_not_those_of_the_last_validation(
+    search: Search, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+) -> None:
+    if not is_told:
+        monkeypatch.setattr(search.hook, "note_optimizer", lambda _: None)
+    search.train(4)
+    search.validate()
+    search.train(50)
+    assert not search.hook._due
+    search.train(5)
+    # Whose the first of them are is not known yet.
+    assert search.numbers() == [1, 1, 1, 1, 1 if is_told else 4]
+
+
+def test_nor_are_they_late_ones_of_the_last_step(
+    search: Search, caplog: pytest.LogCaptureFixture
+) -> None:
+    search.train(4)
+    search.train(50)
+    assert search.numbers() == [1, 1, 1, 1]
+    assert "came after their step" not in caplog.text
+    assert not search.hook.report().late_tensors
+
+
+def test_functions_of_later_models_are_left_out_as_well(
+    trial: WrittenTrial,
+) -> None:
+    torch.manual_seed(0)
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1))
+    hook.follow_optimizers()
+    for number in range(2):
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        if number == 0:
+            hook.register_module(model)
+        hook.note_optimizer(optimizer)
+        for _ in range(6):
+            outputs = model(torch.ones(2, 4))
+            (
+                nn.functional.mse_loss(outputs, torch.ones(2, 1)) + 0.1 * outputs.square().mean()
+            ).backward()
+            optimizer.step()
+        hook.set_mode(smd.modes.EVAL)
+        if number == 0:
+            with torch.no_grad():
+                nn.functional.mse_loss(model(torch.ones(2, 4)), torch.ones(2, 1))
+    hook.close()
+    for step in trial.indexes():
+        assert {name for name in trial.names(step) if "Loss" in name} == {"MSELoss_output_0"}
+
+
+def test_a_model_that_is_called_again_gets_its_losses(search: Search) -> None:
+    search.train(2)
+    search.train(5)
+    search.hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        for _ in range(2):
+            search.loss(search.models[0])
+    assert search.numbers() == [1, 1, 1, 1]
+
+
+def test_the_loss_of_a_generator_may_come_behind_some_steps_of_its_adversary(
+    trial: WrittenTrial,
+) -> None:
+    search = Search(trial)
+    generator, adversary = nn.Linear(4, 4), nn.Linear(4, 1)
+    search.hook.register_module(generator)
+    optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in (generator, adversary)]
+    for _ in range(3):
+        made = generator(torch.ones(2, 4))
+        for _ in range(5):
+            nn.functional.l1_loss(adversary(made.detach()), torch.zeros(2, 1)).backward()
+            optimizers[1].step()
+        search.criterion(adversary(made), torch.ones(2, 1)).backward()
+        optimizers[0].step()
+    assert search.numbers() == [1, 1, 1]
+
+
+def test_losses_without_another_call_of_the_model_fill_no_step_beyond_the_queue(
+    trial: WrittenTrial, caplog: pytest.LogCaptureFixture
+) -> None:
+    search = Search(trial, queue_bytes=1_000_000, include_regex="MSELoss_input")
+    search.train(2)
+    search.validate()
+    with torch.no_grad():
+        for _ in range(200):  # 50 kB each
+            search.loss(nn.Linear(4, 1), 6_000)
+    assert search.hook._record is None
+    assert search.numbers()[-1] < 100
+    assert "take up queue_bytes=1000000" in caplog.text
+
+
+def test_a_model_that_others_have_followed_is_let_go_of_or_goes_on(trial: WrittenTrial) -> None:
+    search = Search(trial, include_collections=["weights", "gradients", "losses"])
+    search.train(3)
+    first = search.models[0]
+    optimizer = torch.optim.SGD(first.parameters(), 0.1)
+    search.train(50)
+    for _ in range(2):
+        search.loss(first).backward()
+        optimizer.step()
+    known = weakref.ref(first)
+    del first, optimizer
+    search.models.clear()
+    search.models.append(nn.Linear(1, 1))
+    search.train(50)
+    gc.collect()
+    assert known() is None
+    assert search.numbers() == [1, 1, 1, 1, 1]
+    assert trial.names(3) == trial.names(1) >= {"Linear_weight", "gradient/Linear_weight"}

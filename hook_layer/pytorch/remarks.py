@@ -1,0 +1,67 @@
+"""What the log says of models in a script without a hook that are not watched; each once."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from torch import nn
+
+from hook_layer.pytorch.calls import tensors_in
+
+__all__ = ["Remarks"]
+
+logger = logging.getLogger("stepwatch")
+
+
+class Remarks:
+    """Says what is not watched.
+
+    Attributes:
+        has_passed_over: Whether it has told of a module of torch.jit.
+        has_met_another: Whether it has told of another model than the one that is watched, or may.
+    """
+
+    def __init__(self) -> None:
+        self.has_passed_over = self.has_met_another = False
+
+    def pass_over(self, module: nn.Module) -> None:
+        """Tell of a module of torch.jit."""
+        if not self.has_passed_over:
+            self.has_passed_over = True
+            logger.warning(
+                "a %s of torch.jit has no place for a hook, and is not watched: train the module "
+                "that it was made of",
+                getattr(module, "original_name", type(module).__name__),
+            )
+
+    def meet_another(self, module: nn.Module, model: nn.Module | None) -> None:
+        """Tell of another model, unless it returns a number: then it computes a loss.
+
+        Args:
+            module: The other model, which is about to be called.
+            model: The one that is watched.
+        """
+        self.has_met_another = True  # none of its parts is one
+        watched = type(model).__name__
+
+        def tell(module: nn.Module, _: Any, outputs: Any) -> None:
+            handle.remove()
+            values = tensors_in(outputs)
+            self.has_met_another = not values or any(value.numel() != 1 for value in values)
+            if self.has_met_another:
+                logger.warning(
+                    "only the first model of a process is watched, a %s; this is another one, a %s",
+                    watched,
+                    type(module).__name__,
+                )
+
+        handle = module.register_forward_hook(tell)
+
+    def tell_of_functions(self) -> None:
+        """Tell why no model was found where functions were compiled."""
+        logger.warning(
+            "nothing was saved: no model was seen that is trained; within a function that "
+            "torch.compile compiles none is: compile the model, and call it outside of such "
+            "functions"
+        )

@@ -1,0 +1,45 @@
+"""Models that are called with other parameters than their own, within torch.func's transforms.
+
+`vmap(grad(loss))` with `functional_call(model, ...)` in it calls the model with tensors that have
+no values of their own: nothing of such a pass can be saved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+import torch
+from torch import nn
+
+__all__ = ["is_transformed"]
+
+logger = logging.getLogger("stepwatch")
+
+# No public way, and none at all in old versions.
+_transform: Final[Callable[[], object]] = getattr(
+    getattr(torch._C, "_functorch", None),  # noqa: SLF001
+    "peek_interpreter_stack",
+    lambda: None,
+)
+
+
+def is_transformed(model: nn.Module) -> bool:
+    """Tell whether a transform calls a model with others' parameters, and log that once."""
+    if _transform() is None:
+        return False
+    first: object = next(model.parameters(), None)
+    if first is None or isinstance(first, nn.Parameter):
+        return False
+    _warn()
+    return True
+
+
+@cache
+def _warn() -> None:
+    logger.warning(
+        "within transforms of torch.func (vmap, grad) a model that is called by functional_call is"
+        " not watched: what is trained in that way is not saved"
+    )
