@@ -39,9 +39,10 @@ Names and values are those of the original:
 
 Only `metrics` are saved without being asked for, every 10 rounds. As each round is an evaluation,
 too, `metrics` and `losses` with an `eval.save_interval` of their own are also saved when that says
-so (`metrics` as often as `losses`): rules that compare validation with training ask for 1 there, so
-that with the rules of `stepwatch run` these numbers are saved every round. Nothing is predicted or
-explained in a round in which it is not due: SHAP values take many times as long as the round.
+so (`metrics` as often as `losses`), in the first 100 rounds: rules that compare validation with
+training ask for 1 there, so that with the rules of `stepwatch run` these numbers are saved in each
+of them. Nothing is predicted or explained in a round in which it is not due: SHAP values take many
+times as long as the round.
 
 A stop request ends training behind the round in progress: `xgboost.train` returns the model as it
 is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training goes on. In

@@ -27,6 +27,7 @@ from rule_runtime.cli.options import (
 )
 from rule_runtime.cli.output import verdicts_table
 from rule_runtime.cli.tables import harmless
+from rule_runtime.evaluation.loss_advice import OF_BOOSTING
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.evaluation.wording import counted
 
@@ -54,8 +55,6 @@ class VerdictFormat(str, Enum):
 
 
 _STDERR: Final = 2
-_OF_BOOSTING: Final = "average_shap"
-"""A collection that is in every run of XGBoost, and in no other."""
 _OF_NETWORKS: Final = frozenset(
     {"weights", "biases", "gradients", "module_io", "input_image", "input_sequence"}
     | {f"{kind}_{end}" for kind in ("relu", "tanh", "sigmoid") for end in ("input", "output")}
@@ -222,7 +221,7 @@ def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
         return unnamed  # no need to read anything
     reader = CollectionReader(open_store(path))
     files = reader.load_all(reader.workers())
-    is_of_trees = any(_OF_BOOSTING in file.collections for file in files)
+    is_of_trees = any(OF_BOOSTING in file.collections for file in files)
     return unnamed if is_of_trees else frozenset()
 
 

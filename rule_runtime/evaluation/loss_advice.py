@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["Framework", "framework_of", "loss_inputs_advice", "why_no_validation"]
+__all__ = ["OF_BOOSTING", "Framework", "framework_of", "loss_inputs_advice", "why_no_validation"]
 
 
 class Framework(Enum):
@@ -21,7 +21,7 @@ class Framework(Enum):
     XGBOOST = "xgboost"
 
 
-_OF_BOOSTING: Final = "average_shap"
+OF_BOOSTING: Final = "average_shap"
 """A collection that is in every run of XGBoost, and in no other."""
 _OF_KERAS: Final = "sm_metrics"
 """One that is in every run of Keras or of TensorFlow's sessions."""
@@ -63,7 +63,7 @@ def framework_of(step: StepView) -> Framework:
     """
     files = (step.collections_file(worker) for worker in step.workers)
     collections = next((file.collections for file in files if file is not None), {})
-    if _OF_BOOSTING in collections:
+    if OF_BOOSTING in collections:
         return Framework.XGBOOST
     losses = collections.get("losses")
     patterns = () if losses is None else losses.include_regex

@@ -8,13 +8,13 @@ from typing import Any, Final, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from rule_runtime.evaluation.told_so_far import OF_CLASSES
 from rule_runtime.numerics.class_columns import rows_shown
 from rule_runtime.numerics.class_limits import Limits, comes_near, limits_of, parting
 from rule_runtime.numerics.column_blocks import Flags
 
 __all__ = ["KeptParting", "parted_by", "parted_so_far"]
 
-_OF_CLASSES: Final = 4
 _MOST_PARTING: Final = 2
 
 
@@ -76,9 +76,9 @@ def parted_by(kept: KeptParting | None, rows: int) -> list[int]:
 
     Args:
         kept: What is kept of them.
-        rows: A quarter of the rows that must show it: a good feature may be right for long.
+        rows: How many rows must show it of a number; `OF_CLASSES` times that count here.
     """
-    if kept is None or kept["rows"] < _OF_CLASSES * rows:
+    if kept is None or kept["rows"] < OF_CLASSES * rows:
         return []
     found = parting(kept["limits"])
     return found if len(found) <= _MOST_PARTING and 2 * kept["near"] < kept["batches"] else []

@@ -7,11 +7,12 @@ from typing import Final, TypedDict
 
 from rule_runtime.numerics.telling_columns import TOGETHER, Told
 
-__all__ = ["Kept", "KeptTarget", "joined", "known_columns", "told_columns"]
+__all__ = ["OF_CLASSES", "Kept", "KeptTarget", "joined", "known_columns", "told_columns"]
 
 _MAX_COLUMNS: Final = 512
 _MAX_CLASSES: Final = 32
-_OF_CLASSES: Final = 4
+OF_CLASSES: Final = 4
+"""Times the rows that must show that classes are told: a good feature may be right for long."""
 
 
 class KeptTarget(TypedDict):
@@ -83,7 +84,7 @@ def told_columns(kept: Kept | None, rows: int) -> tuple[list[int], int, bool]:
         few rows show it.
     """
     all_kept = kept or ()
-    of_classes = rows * max(_OF_CLASSES / max(len(all_kept), 1), 1)
+    of_classes = rows * max(OF_CLASSES / max(len(all_kept), 1), 1)
     enough = [
         one
         for one in all_kept

@@ -93,10 +93,6 @@ def parting(limits: Limits) -> list[int]:
     return [*first.values()]
 
 
-def _refuted(classes: list[float]) -> Limits:
-    return {"classes": classes, "columns": [], "ranges": [], "is_lone": [], "close": [], "rows": 0}
-
-
 def comes_near(
     columns: npt.NDArray[Any], targets: npt.NDArray[np.float64], told: Sequence[int]
 ) -> bool:
@@ -130,6 +126,10 @@ def comes_near(
     return False
 
 
+def _refuted(classes: list[float]) -> Limits:
+    return {"classes": classes, "columns": [], "ranges": [], "is_lone": [], "close": [], "rows": 0}
+
+
 def _all_columns(classes: list[float], num_columns: int) -> Limits:
     unknown = [math.inf, -math.inf, math.inf, -math.inf]
     return {
@@ -151,18 +151,16 @@ def _joined(columns: npt.NDArray[Any], of_class: list[Flags], kept: Limits) -> L
         kept: What was known before.
     """
     names = np.asarray(kept["columns"], np.intp)
-    before = np.asarray(kept["ranges"], np.float64).reshape(-1, 4).T
-    was_lone = np.asarray(kept["is_lone"], np.bool_).reshape(-1, 2).T
-    ranges, is_lone = before.copy(), was_lone.copy()
+    ranges = np.asarray(kept["ranges"], np.float64).reshape(-1, 4).T
+    is_lone = np.asarray(kept["is_lone"], np.bool_).reshape(-1, 2).T
     close = np.asarray(kept["close"], np.intp)
     is_left = np.zeros(len(names), np.bool_)
     for at, block in blocks(columns[:, names], np.arange(len(columns))):
         ends, lone = ranges[:, at], is_lone[:, at]
         for side, rows in enumerate(of_class):
-            ends[2 * side] = block[rows].min(0, initial=math.inf)
-            ends[2 * side + 1] = block[rows].max(0, initial=-math.inf)
-        ends[::2] = np.minimum(ends[::2], before[::2, at])
-        ends[1::2] = np.maximum(ends[1::2], before[1::2, at])
+            low, high = ends[2 * side], ends[2 * side + 1]
+            np.minimum(low, block[rows].min(0, initial=math.inf), out=low)
+            np.maximum(high, block[rows].max(0, initial=-math.inf), out=high)
         for side, other in _SIDES:
             is_shared = (block[of_class[other]] == ends[2 * side]).any(0)
             lone[side] &= (ends[2 * side] == ends[2 * side + 1]) & ~is_shared

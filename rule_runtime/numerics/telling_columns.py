@@ -246,7 +246,7 @@ def _of_classes(
     num_single = np.count_nonzero(np.bincount(classes) == 1)
     if known is None and not len(told.alone) and num_single > _OF_FURTHER * len(classes):
         return None  # those of classes that are in other batches only are missing
-    every = np.unique(np.concatenate([*found.values()])).tolist()
+    every = {at for of in found.values() for at in of.tolist()}
     is_pair = int(classes[-1]) + 1 == _PAIR
     begins[0] = True
     numbers = targets[order][begins].tolist()
@@ -255,7 +255,7 @@ def _of_classes(
         rows_shown(classes, order, new_rows()),
         names[told.alone].tolist(),
         are_classes=True,
-        is_near=is_pair and comes_near(columns, targets, every),
+        is_near=is_pair and comes_near(columns, targets, [*every]),
     )
 
 
