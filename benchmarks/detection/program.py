@@ -25,6 +25,7 @@ PARTS: Final = (
     "tenth_held_out",
     "eleventh_held_out",
     "twelfth_held_out",
+    "thirteenth_held_out",
 )
 HEALTHY: Final = "healthy"
 
