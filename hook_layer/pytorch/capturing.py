@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import torch
@@ -13,20 +12,17 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collection_manager import TensorPlan
-from hook_layer.collections import Collection
 from hook_layer.configuration.hook_setup import HookSetup
-from hook_layer.errors import HookConfigurationError
 from hook_layer.guard import guarded
-from hook_layer.layer_collections import may_match, resolve_layers
+from hook_layer.layer_collections import resolve_layers
 from hook_layer.optimizer_collection import keep_apart
 from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
-from hook_layer.pytorch.collections import included
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.values import own_shard
-from hook_layer.pytorch.watch import GradientWatch, ModuleWatch
+from hook_layer.pytorch.watch import GradientWatch
 from hook_layer.pytorch.workers import TorchWorker
 
 __all__ = ["MAX_CALLS_A_STEP", "TorchCapture"]
@@ -51,23 +47,16 @@ class TorchCapture(TorchWorker):
         self._torch_backend = TorchBackend(BufferPool(int(setup.options.queue_bytes)))
         self._registered = RegisteredModules()
         self._gradients = GradientWatch(self._on_backward_end)
-        self._modules = ModuleWatch(self._on_module_forward)
         self._due_key: tuple[Any, ...] = ()
-        self._wanted_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
         self._nothing_due: set[tuple[Any, ...]] = set()
         self._met_models: set[nn.Module] = set()
         self._num_met: dict[str, int] = {}
-        self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
         self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
         self._warned_of_many_calls = self._warned_of_recording = False
         self._num_checked = 0
 
     def _on_backward_end(self) -> None:
         """Take gradients that arrived."""
-        raise NotImplementedError
-
-    def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        """Take inputs and outputs of a module."""
         raise NotImplementedError
 
     def _prepare_collections(self) -> None:
@@ -162,48 +151,6 @@ class TorchCapture(TorchWorker):
         if not due and not any(c.matches(name) for c in self._due for name, _ in named):
             self._nothing_due.add(key)
         return due
-
-    # Inputs and outputs of modules ---------------------------------------------------------------
-
-    @guarded("modules")
-    def _watch_modules(self) -> None:
-        if self._has_new_models:
-            # A part that torch.compile is about to see must be watched by now, due or not.
-            self._has_new_models = False
-            self._modules.watch_only(self._modules_of(included(self.collection_manager)))
-        else:
-            self._modules.watch_only(self._due_modules())
-
-    def _due_modules(self) -> set[nn.Module]:
-        due = self._wanted_modules.get(self._due_key)
-        if due is None:
-            due = self._wanted_modules[self._due_key] = self._modules_of(self._due)
-        return due
-
-    def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
-        return self._registered.named_like(lambda name: may_match(collections, name))
-
-    @guarded("modules")
-    def _on_compile(self, _: nn.Module) -> None:
-        self._has_compiled = True
-        with suppress(HookConfigurationError):  # raised again when the step begins
-            self._prepare_collections()
-        self._modules.keep(self._modules_of(included(self.collection_manager)))
-
-    @guarded("modules")
-    def _warn_of_unseen_modules(self) -> None:
-        """Log once which parts of a compiled model were not seen in a step."""
-        if not self._has_compiled or not self._due or self._warned_of_unseen_modules:
-            return
-        names = sorted(self._registered.names[module] for module in self._due_modules())
-        unseen = [name for name in names if f"{name}_output_" not in self._num_met]
-        if unseen:
-            self._warned_of_unseen_modules = True
-            logger.warning(
-                "inputs and outputs of %.500s are not saved: the compiled model does not call them,"
-                " or it was compiled before it was registered (torch.compiler.reset() helps)",
-                ", ".join(unseen),
-            )
 
     def _warn_if_unseen(self, optimizer: Optimizer) -> None:
         """Log once that a model is trained whose forward passes do not reach the hook."""

@@ -3,13 +3,15 @@
 A collection of one of the names `relu_input`, `relu_output`, `sigmoid_input`, `sigmoid_output`,
 `tanh_input` and `tanh_output` takes the inputs or outputs of all modules of that type, whatever
 they are called, besides what its user put into it. There is none unless its user makes it or asks
-for it; where it is asked for, it may stay empty. Functions such as `F.relu` are no modules, and
-their inputs and outputs are not seen.
+for it; where it is asked for, it may stay empty. It takes as well what goes into functions such as
+`F.relu` and comes out of them, as `{module}/relu_output/{i}`, of the module that calls them: in
+training, and unless the process compiles something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from torch import nn
@@ -21,13 +23,14 @@ from hook_layer.configuration.hook_setup import FrameworkDefaults
 from hook_layer.errors import HookConfigurationError
 from hook_layer.layer_collections import LayerCollection
 
-__all__ = ["DEFAULTS", "Collection", "included"]
+__all__ = ["DEFAULTS", "Collection", "included", "is_layer", "of_functions"]
 
 _LAYER_TYPES: Final[Mapping[str, tuple[type[nn.Module], ...]]] = {
     "relu": (nn.ReLU, nn.ReLU6),  # both are zero, without a gradient, for all negative inputs
     "sigmoid": (nn.Sigmoid,),
     "tanh": (nn.Tanh,),
 }
+_SIDES: Final = ("input", "output")
 
 
 class Collection(LayerCollection):
@@ -37,7 +40,7 @@ class Collection(LayerCollection):
 
     def is_of(self, layer_type: str, layer: nn.Module) -> bool:
         """Tell whether a module is one of a type."""
-        return isinstance(layer, _LAYER_TYPES[layer_type])
+        return is_layer(layer_type, layer)
 
     def add_module_tensors(
         self, module: nn.Module, inputs: bool = False, outputs: bool = True
@@ -89,3 +92,19 @@ def included(manager: CollectionManager) -> list[BaseCollection]:
     everything = CollectionKeys.ALL in manager.include
     named = manager.collections.items()
     return [collection for name, collection in named if everything or name in manager.include]
+
+
+def is_layer(layer_type: str, module: nn.Module) -> bool:
+    """Tell whether a module is one of a type.
+
+    Args:
+        layer_type: `relu`, `sigmoid` or `tanh`.
+        module: The module.
+    """
+    return isinstance(module, _LAYER_TYPES[layer_type])
+
+
+@lru_cache
+def of_functions(names: tuple[object, ...]) -> frozenset[object]:
+    """Return those of the names of collections that take what functions get or return."""
+    return frozenset(names) & {f"{kind}_{side}" for kind in _LAYER_TYPES for side in _SIDES}

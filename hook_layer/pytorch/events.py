@@ -89,6 +89,7 @@ class TorchEvents(LossCapture):
             self._watch_modules()
         if self._due:
             self._watch_parameters(model)
+            self._watch_functions(model)
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
 
@@ -149,13 +150,6 @@ class TorchEvents(LossCapture):
                 self._record.tensors.clear()
         self._torch_backend.forget_statistics()
         self._begin_capture()
-
-    @guarded("modules")
-    def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self._due and not self._steps.is_aside and not is_recomputing():
-            name = self._registered.names[module]
-            named = self._numbered(f"{name}_input_", inputs)
-            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
 
     @guarded("losses")
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
@@ -281,7 +275,7 @@ class TorchEvents(LossCapture):
         self._gradients.unwatch()
         self._functional.forget_all()
         self._criteria.stop()
-        self._modules.stop()
+        self._stop_modules()
         while self._handles:
             self._handles.pop().remove()
         self._registered = RegisteredModules()

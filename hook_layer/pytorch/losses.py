@@ -15,11 +15,11 @@ from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
-from hook_layer.pytorch.capturing import TorchCapture
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
+from hook_layer.pytorch.module_capture import ModuleCapture
 from hook_layer.pytorch.modules import is_a_key
-from hook_layer.pytorch.steps import WITHOUT_TRAINING, StepBounds, is_recomputing
+from hook_layer.pytorch.steps import WITHOUT_TRAINING, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 
 __all__ = ["LossCapture"]
@@ -43,7 +43,7 @@ class _Newest:
 _newest = _Newest()  # an attribute of the class would slow every look-up of its methods
 
 
-class LossCapture(TorchCapture):
+class LossCapture(ModuleCapture):
     """A hook that captures losses: of modules, of functions, and those that a script names.
 
     Args:
@@ -52,7 +52,6 @@ class LossCapture(TorchCapture):
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
-        self._steps = StepBounds()
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
         self._criteria = Criteria()

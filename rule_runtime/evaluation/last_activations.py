@@ -23,6 +23,8 @@ __all__ = ["ahead_of_softmax", "cuts_targets", "gives_good_answers", "is_softmax
 
 _OF_NUMBERS: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_input_0$")
 _OF_MODELS: Final = re.compile(r"^[A-Z][A-Za-z0-9]*_output_0$")
+_ANSWERS: Final = r"_(input_0|output_0)$|_output/[0-9]+$"
+_INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
 _EXACT: Final = 1e-4
@@ -92,7 +94,7 @@ def gives_good_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_
 
     Args:
         step: The step.
-        rows: Inputs of modules [R].
+        rows: Inputs of modules and of functions [R].
     """
     losses = step.tensors(collections=("losses",))
     inputs = LossInputs(step)
@@ -101,13 +103,11 @@ def gives_good_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_
         name, worker = losses.names[at], losses.workers[at]
         if loss < _of_guessing(inputs, name, worker):
             good.add((f"{name.rpartition('_output_')[0]}_input_0", worker))
-    answers = step.tensors(regex=(r"_(input_0|output_0)$",)) if good else rows.select([])
+    answers = step.tensors(regex=(_ANSWERS,)) if good else rows.select([])
     prints = fingerprints([answers.column(name) for name in _COLUMNS])
     of_tensor = dict(zip(zip(answers.names, answers.workers, strict=True), prints, strict=True))
     compared = {(of_tensor[pair], pair[1]) for pair in good if pair in of_tensor}
-    outputs = [
-        (n.replace("_input_", "_output_"), w) for n, w in zip(rows.names, rows.workers, strict=True)
-    ]
+    outputs = [(_INPUT.sub("_output", n), w) for n, w in zip(rows.names, rows.workers, strict=True)]
     return np.array([(of_tensor.get(pair), pair[1]) in compared for pair in outputs], dtype=bool)
 
 

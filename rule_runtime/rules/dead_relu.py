@@ -38,8 +38,9 @@ class DeadRelu(Rule):
 
     How it decides:
         At each training step (modes TRAIN and GLOBAL), for the outputs of all layers in the
-        collection `relu_output`, which the hook for PyTorch fills by the type of the layers, and of
-        those whose name matches `tensor_regex`, on each worker. A unit is a feature of [N, U] or a
+        collection `relu_output`, which the hook for PyTorch fills by the type of the layers and
+        with what functions such as F.relu return, and of those whose name matches `tensor_regex`,
+        on each worker. A unit is a feature of [N, U] or a
         channel of [N, U, H, W]; its activity is the share of its outputs, over the batch and the
         positions, that are not zero. Both comparisons are strict. In three dimensions the units may
         be the second axis, as in a convolution of sequences, or the last, as in a linear layer over
@@ -94,7 +95,7 @@ class DeadRelu(Rule):
             named = f" or named as {', '.join(self.tensor_regex)}" if self.tensor_regex else ""
             return NotEvaluated(
                 f"no output of a ReLU layer was saved in the collection relu_output{named}: ask "
-                "for that collection, which nn.ReLU fills and F.relu does not"
+                "for that collection, which nn.ReLU and F.relu fill"
             )
         dead = np.full(len(rows), np.nan)
         num_units = np.zeros(len(rows), dtype=np.int64)

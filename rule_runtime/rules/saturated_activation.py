@@ -27,6 +27,11 @@ __all__ = ["SaturatedActivation"]
 
 _LAYERS: Final = ("tanh", "sigmoid")
 
+_EVERY_500: Final = {"save_interval": "500"}
+_OUTPUTS: Final = tuple(
+    CollectionConfig(f"{layer}_output", {"include_regex": f".*{layer}_output", **_EVERY_500})
+    for layer in _LAYERS
+)
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
     "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
@@ -40,8 +45,7 @@ class SaturatedActivation(Rule):
     What it detects:
         A tanh or sigmoid layer of whose units more than `threshold_layer` percent are saturated:
         fewer than `threshold_inactivity` percent of their inputs at a step lie within the limits.
-        Or, with `threshold_slope`, a recurrent layer, or a tanh or sigmoid that is a function, that
-        is so before it has learned anything.
+        Or, with `threshold_slope`, a recurrent layer that is so before it has learned anything.
 
     Why it matters:
         Beyond the limits the activation is flat: its gradient is next to zero, so neither the unit
@@ -50,7 +54,8 @@ class SaturatedActivation(Rule):
     How it decides:
         At each training step (modes TRAIN and GLOBAL), for the inputs of all layers in the
         collections `tanh_input` and `sigmoid_input`, which the hook for PyTorch fills by the type
-        of the layers, and for the selected tensors, on each worker. The limits are those of the
+        of the layers and with what functions such as torch.tanh get, and for the selected tensors,
+        on each worker. The limits are those of the
         collection a tensor is in, else of the word, tanh or sigmoid, in its name; without either it
         is not judged. A unit is a feature of [N, U] or a channel of [N, U, H, W], and the
         percentage is that of its inputs, over the batch and the positions, strictly between the
@@ -63,15 +68,11 @@ class SaturatedActivation(Rule):
         a layer is left out whose output a loss compares and finds better than guessing: below ln 2
         for BCELoss, below the variance of the targets, or its root, for losses of numbers.
 
-        What goes into the tanh of a recurrent layer no module gets, nor what goes into torch.tanh
-        and torch.sigmoid. At step 0 of mode TRAIN or GLOBAL what they return is judged instead, if
-        `threshold_slope` is not 0: the slope of tanh where it returns h is 1 - h^2, and that of a
-        sigmoid 4 h (1 - h) of its largest; the mean over all of them must not be below
+        What goes into the tanh of a recurrent layer of torch nobody gets. At step 0 of mode TRAIN
+        or GLOBAL what it returns is judged instead, if `threshold_slope` is not 0: the slope of
+        tanh where it returns h is 1 - h^2, and the mean over all of them must not be below
         `threshold_slope`. Such are the outputs (`{layer}_output_...`) of each layer that has a
-        `weight_hh`, if they lie between -1 and 1. And what goes into a linear layer, if no module
-        made it, it reaches 0.99 of both ends of tanh or sigmoid (but 0 and 1 exactly are a mask),
-        and a linear layer has as many outputs, with a root mean square of 5 or more: of data that
-        are -1 and 1 by themselves nothing is said.
+        `weight_hh`, if they lie between -1 and 1.
 
     Parameters:
         collection_names: Collections to look at besides `tanh_input` and `sigmoid_input`.
@@ -85,7 +86,7 @@ class SaturatedActivation(Rule):
         threshold_layer: Share of saturated units above which a layer is an issue.
         judge_answers: Whether a last layer that is sure, and mostly right, is judged as others are.
         threshold_slope: Mean slope at step 0, as a share of the largest, below which the tanh of a
-            recurrent layer, or a function, is an issue; 0 to leave them alone.
+            recurrent layer is an issue; 0 to leave them alone.
 
     What to try:
         A Xavier initialisation, normalisation of inputs and activations, a smaller learning rate,
@@ -126,7 +127,7 @@ class SaturatedActivation(Rule):
                 f"{layer}_input",
                 {
                     "include_regex": f".*{layer}_input",
-                    "save_interval": "500",
+                    **_EVERY_500,
                     "save_raw_tensor": "True",
                 },
             )
@@ -134,9 +135,9 @@ class SaturatedActivation(Rule):
         )
         named = [n for n in self.collection_names if n not in {c.name for c in of_layers}]
         regex = () if self.tensor_regex == _REGEX else self.tensor_regex
-        values = {"save_interval": "500", "save_raw_tensor": "True"}
-        recurrent = (MODULE_IO, CollectionConfig("weights", {"save_interval": "500"}))
-        answers = (MODULE_IO, LOSS_INPUTS, CollectionConfig("losses", {"save_interval": "500"}))
+        values = {**_EVERY_500, "save_raw_tensor": "True"}
+        recurrent = (MODULE_IO, CollectionConfig("weights", _EVERY_500))
+        answers = (MODULE_IO, *_OUTPUTS, LOSS_INPUTS, CollectionConfig("losses", _EVERY_500))
         return (
             *of_layers,
             *selected_collections("SaturatedActivation", named, regex, values),
@@ -160,7 +161,7 @@ class SaturatedActivation(Rule):
         return of_signals or of_layers if isinstance(of_layers, NotEvaluated) else of_layers
 
     def _of_signals(self, step: StepView) -> Outcome | None:
-        """Judge what tanh and sigmoid of an untrained model gave; None without any."""
+        """Judge what recurrent layers of an untrained model gave; None without any."""
         if not self.threshold_slope or step.mode_step:
             return None
         rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
@@ -199,7 +200,7 @@ class SaturatedActivation(Rule):
             return NotEvaluated(
                 "no input of a tanh or sigmoid layer was saved in the collections "
                 f"{', '.join((*of_layers, *self.collection_names))}, nor by tensor_regex: ask for "
-                "these collections, which nn.Tanh and nn.Sigmoid fill and torch.tanh does not"
+                "these collections, which tanh and sigmoid fill, layers and functions"
             )
         layers = _layers_of(step, rows)
         saturated = self._percentages(step, rows, layers)

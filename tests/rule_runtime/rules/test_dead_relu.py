@@ -195,5 +195,5 @@ def test_what_to_ask_for_is_told() -> None:
     outcome = outcome_of(with_dead(9), name="act.output_0", tensor_regex=("^mine",))
     assert outcome == NotEvaluated(
         "no output of a ReLU layer was saved in the collection relu_output or named as ^mine: ask "
-        "for that collection, which nn.ReLU fills and F.relu does not"
+        "for that collection, which nn.ReLU and F.relu fill"
     )

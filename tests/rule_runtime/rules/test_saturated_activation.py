@@ -200,49 +200,6 @@ def sigmoid(values: Any) -> Any:
     return 1 / (1 + np.exp(-values))
 
 
-@pytest.mark.parametrize(
-    ("function", "scale", "is_found"),
-    [
-        (np.tanh, 30.0, True),
-        (np.tanh, 1.0, False),
-        (sigmoid, 60.0, True),
-        (sigmoid, 1.0, False),
-        (lambda x: (x > 0) * 1.0, 60.0, False),  # a mask
-        (lambda x: np.sign(x)[:, :4], 30.0, False),  # signs, but not of this layer's outputs
-    ],
-)
-def test_functions_must_not_be_saturated_before_training(
-    function: Any, scale: float, *, is_found: bool
-) -> None:
-    rng = np.random.default_rng(0)
-    taken = rng.normal(0, 1, (32, 8))
-    made = taken @ rng.normal(0, scale, (8, 8)) / 8**0.5
-    given = function(made)
-    weights = {"Net_a.weight": np.ones((8, 8)), "Net_b.weight": np.ones((2, given.shape[1]))}
-    modules = {"a_input_0": taken, "a_output_0": made, "b_input_0": given}
-    ends = {"b_output_0": given[:, :2] * 3, "Net_input_0": taken, "Net_output_0": given[:, :2] * 3}
-    trial = TrialBuilder()
-    trial.collections(weights=("weight$",))
-    trial.step(0, {**weights, **modules, **ends}, save_values=False)
-    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.07))
-    assert isinstance(outcome, IssueFound) is is_found
-    if isinstance(outcome, IssueFound):
-        assert outcome.evidence.tensor == "b_input_0"
-
-
-def test_data_between_minus_1_and_1_are_saturated_by_nothing() -> None:
-    """As what a model is given, black and white, though its first layer begins too large."""
-    rng = np.random.default_rng(0)
-    taken = np.sign(rng.normal(0, 1, (32, 8)))
-    made = taken @ rng.normal(0, 30, (8, 8))
-    trial = TrialBuilder()
-    trial.collections(weights=("weight$",))
-    modules = {"Net_a.weight": np.ones((8, 8)), "a_input_0": taken, "a_output_0": made}
-    trial.step(0, {**modules, "Net_input_0": taken, "Net_output_0": made}, save_values=False)
-    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.07))
-    assert not isinstance(outcome, IssueFound)
-
-
 def test_what_the_hook_has_to_save_depends_on_what_is_judged() -> None:
     names = {config.name for config in SaturatedActivation().requires()}
     assert names == {"tanh_input", "sigmoid_input"}
@@ -268,19 +225,20 @@ def test_what_to_ask_for_is_told() -> None:
         ("OwnLoss", 0.0, True),
     ],
 )
+@pytest.mark.parametrize("place", ["1_{}_0", "Net/sigmoid_{}/0"])
 def test_a_last_sigmoid_may_be_sure_where_it_is_right(
-    name: str, loss: float, *, is_found: bool
+    place: str, name: str, loss: float, *, is_found: bool
 ) -> None:
     answers = np.where(np.arange(32) % 2, 30.0, -30.0)[:, None]
     tensors = {
-        "1_input_0": answers,
-        "1_output_0": sigmoid(answers),
+        place.format("input"): answers,
+        place.format("output"): sigmoid(answers),
         f"{name}_input_0": sigmoid(answers)[:, 0],  # squeezed
         f"{name}_input_1": np.arange(32.0) % 2,
         f"{name}_output_0": np.float64(loss),
     }
     trial = TrialBuilder()
-    trial.collections(sigmoid_input=("^1_input_0$",), losses=("[Ll]oss_output_0$",))
+    trial.collections(sigmoid_input=("^1_input_0$", "sigmoid_input"), losses=("[Ll]oss_output_0$",))
     trial.step(0, tensors)
     assert bool(found_at(SaturatedActivation(judge_answers=False), trial)) is is_found
     assert found_at(SaturatedActivation(), trial)

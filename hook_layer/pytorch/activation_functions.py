@@ -1,0 +1,134 @@
+"""Activations that are called as functions, as `torch.relu(x)`: what goes in and comes out.
+
+No module tells of them. So in the forward pass of a step that wants them every function of torch is
+looked at, by a mode of this thread (`TorchFunctionMode`) that changes nothing, and is gone when the
+pass is over. Modules are noted meanwhile as they are called: the innermost one gives a tensor its
+name. Nothing is looked at once the process has compiled anything (compiled code is made anew under
+a mode), without gradients (layers of attention take another way then), nor in what a function of
+torch calls in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["ActivationFunctions", "FunctionCallback"]
+
+FunctionCallback = Callable[[str, "list[nn.Module]", Tensor | None, Tensor], None]
+"""Called with `relu`, `sigmoid` or `tanh`, the modules that the call is made in (the innermost one
+last), the input (None if it was overwritten) and the output."""
+
+_RELU: Final = (torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu, F.relu6)
+_SIGMOID: Final = (torch.sigmoid, torch.sigmoid_, Tensor.sigmoid, Tensor.sigmoid_)
+_TANH: Final = (torch.tanh, torch.tanh_, Tensor.tanh, Tensor.tanh_)
+_KINDS: Final[Mapping[Any, str]] = {
+    **dict.fromkeys(_RELU, "relu"),
+    **dict.fromkeys((*_SIGMOID, torch.special.expit), "sigmoid"),
+    **dict.fromkeys(_TANH, "tanh"),
+}
+_CACHE: Final = "cached_backends"
+
+
+class _Mode(TorchFunctionMode):
+    """Tells of activations; does nothing once it `is_over`, should it stay where it is."""
+
+    def __init__(self, tell: Callable[[str, Tensor | None, Tensor], None]) -> None:
+        super().__init__()
+        self._tell = tell
+        self.is_over = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(func)
+        if kind is not None and isinstance(result, Tensor):
+            given = args[0] if args else (kwargs or {}).get("input")
+            is_kept = isinstance(given, Tensor) and given is not result
+            self._tell(kind, given if is_kept else None, result)
+        return result
+
+
+class ActivationFunctions:
+    """Tells of the activations that are called as functions in one pass of a model.
+
+    Args:
+        callback: What to tell; must not raise, and its owner is known weakly.
+    """
+
+    def __init__(self, callback: FunctionCallback) -> None:
+        self._callback = WeakMethod(callback)
+        self._mode: _Mode | None = None
+        self._handles: tuple[Any, ...] = ()
+        self._called: list[nn.Module] = []
+        self._thread = 0
+
+    def look(self, model: nn.Module) -> None:
+        """Look at what this thread calls from now on, until the forward pass of a model is over.
+
+        Args:
+            model: The model, which is being called.
+        """
+        self.stop()
+        if not torch.is_grad_enabled() or _has_compiled():
+            return
+        self._called = [model]
+        self._thread = threading.get_ident()
+        self._handles = (
+            register_module_forward_pre_hook(self._begins),
+            register_module_forward_hook(self._ends),
+        )
+        self._mode = _Mode(self._tell)
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
+
+    def stop(self) -> None:
+        """Look no more; also where a forward pass ended with an exception."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = ()
+        self._called = []
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.is_over = True
+            # In another thread, or under a mode of the script that is still on, it has to stay.
+            if self._thread == threading.get_ident() and _is_innermost(mode):
+                mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def _tell(self, kind: str, given: Tensor | None, result: Tensor) -> None:
+        callback = self._callback()
+        if callback is not None and self._called:
+            callback(kind, self._called, given, result)
+
+    def _begins(self, module: nn.Module, _: Any) -> None:
+        if self._called and threading.get_ident() == self._thread:
+            self._called.append(module)
+
+    def _ends(self, module: nn.Module, _: Any, __: Any) -> None:
+        if not any(called is module for called in self._called):
+            return
+        if threading.get_ident() != self._thread:
+            return
+        while self._called.pop() is not module:
+            pass  # what ended with an exception, which the script has caught
+        if not self._called:
+            self.stop()
+
+
+def _has_compiled() -> bool:
+    """Tell whether torch.compile was used; functions that it shall leave alone do not count."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
+
+
+def _is_innermost(mode: TorchFunctionMode) -> bool:
+    depth = torch._C._len_torch_function_stack()  # noqa: SLF001 - no public way
+    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode  # noqa: SLF001

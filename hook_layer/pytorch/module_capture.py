@@ -1,0 +1,121 @@
+"""What the hook for PyTorch captures of what goes into modules and functions, and comes out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from hook_layer.collections import Collection
+from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.errors import HookConfigurationError
+from hook_layer.guard import guarded
+from hook_layer.layer_collections import may_match
+from hook_layer.pytorch.activation_functions import ActivationFunctions
+from hook_layer.pytorch.capturing import TorchCapture
+from hook_layer.pytorch.collections import included, is_layer, of_functions
+from hook_layer.pytorch.steps import StepBounds, is_recomputing
+from hook_layer.pytorch.watch import ModuleWatch
+
+__all__ = ["ModuleCapture"]
+
+logger = logging.getLogger("stepwatch")
+
+_MOST_CALLS: Final = 8
+"""Calls of a function in one module and step that are captured: cells call theirs at each time."""
+
+
+class ModuleCapture(TorchCapture):
+    """A hook that captures inputs and outputs of modules, and of activations that are functions.
+
+    Args:
+        setup: What the hook is made of.
+    """
+
+    def __init__(self, setup: HookSetup) -> None:
+        super().__init__(setup)
+        self._steps = StepBounds()
+        self._modules = ModuleWatch(self._on_module_forward)
+        self._activations = ActivationFunctions(self._on_activation)
+        self._wanted_modules: dict[tuple[Any, ...], set[nn.Module]] = {}
+        self._has_new_models = self._has_compiled = self._warned_of_unseen_modules = False
+
+    # Where the hook looks in ---------------------------------------------------------------------
+
+    @guarded("modules")
+    def _on_module_forward(self, module: nn.Module, inputs: Any, outputs: Any) -> None:
+        if self._due and not self._steps.is_aside and not is_recomputing():
+            name = self._registered.names[module]
+            named = self._numbered(f"{name}_input_", inputs)
+            self._capture_all(named | self._numbered(f"{name}_output_", outputs))
+
+    @guarded("functions")
+    def _on_activation(
+        self, kind: str, called: list[nn.Module], given: Tensor | None, result: Tensor
+    ) -> None:
+        if not self._due or is_recomputing() or is_layer(kind, called[-1]):
+            return
+        names = self._registered.names
+        module = next((names[m] for m in reversed(called) if m in names), None)
+        due = of_functions(self._due_key)
+        for side, tensor in (("input", given), ("output", result)):
+            collection = f"{kind}_{side}"
+            if module is None or tensor is None or collection not in due:
+                continue
+            prefix = f"{module}/{collection}/"
+            if self._num_met.get(prefix, 0) < _MOST_CALLS:
+                self._capture_all(self._numbered(prefix, tensor), member_of=(collection,))
+
+    # How -----------------------------------------------------------------------------------------
+
+    @guarded("functions")
+    def _watch_functions(self, model: nn.Module) -> None:
+        if of_functions(self._due_key):
+            self._activations.look(model)
+
+    def _stop_modules(self) -> None:
+        self._modules.stop()
+        self._activations.stop()
+
+    @guarded("modules")
+    def _watch_modules(self) -> None:
+        if self._has_new_models:
+            # A part that torch.compile is about to see must be watched by now, due or not.
+            self._has_new_models = False
+            self._modules.watch_only(self._modules_of(included(self.collection_manager)))
+        else:
+            self._modules.watch_only(self._due_modules())
+
+    def _due_modules(self) -> set[nn.Module]:
+        due = self._wanted_modules.get(self._due_key)
+        if due is None:
+            due = self._wanted_modules[self._due_key] = self._modules_of(self._due)
+        return due
+
+    def _modules_of(self, collections: Iterable[Collection]) -> set[nn.Module]:
+        return self._registered.named_like(lambda name: may_match(collections, name))
+
+    @guarded("modules")
+    def _on_compile(self, _: nn.Module) -> None:
+        self._has_compiled = True
+        with suppress(HookConfigurationError):  # raised again when the step begins
+            self._prepare_collections()
+        self._modules.keep(self._modules_of(included(self.collection_manager)))
+
+    @guarded("modules")
+    def _warn_of_unseen_modules(self) -> None:
+        """Log once which parts of a compiled model were not seen in a step."""
+        if not self._has_compiled or not self._due or self._warned_of_unseen_modules:
+            return
+        names = sorted(self._registered.names[module] for module in self._due_modules())
+        unseen = [name for name in names if f"{name}_output_" not in self._num_met]
+        if unseen:
+            self._warned_of_unseen_modules = True
+            logger.warning(
+                "inputs and outputs of %.500s are not saved: the compiled model does not call them,"
+                " or it was compiled before it was registered (torch.compiler.reset() helps)",
+                ", ".join(unseen),
+            )
