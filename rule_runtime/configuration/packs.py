@@ -175,7 +175,7 @@ _RECOMMENDED: Final = Pack(
             "threshold_sigmoid_max": 12.0,
             "threshold_inactivity": 50.0,
             "judge_answers": False,
-            "threshold_slope": 0.07,
+            "threshold_slope": 0.2,
         },
         "DoubleActivation": {},
         "MissingActivation": {},

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.bounded_signals import bounded_signals, slopes
 from rule_runtime.evaluation.last_activations import gives_good_answers
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.evaluation.recurrent_slopes import recurrent_slopes
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
 from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
@@ -68,11 +68,13 @@ class SaturatedActivation(Rule):
         a layer is left out whose output a loss compares and finds better than guessing: below ln 2
         for BCELoss, below the variance of the targets, or its root, for losses of numbers.
 
-        What goes into the tanh of a recurrent layer of torch nobody gets. At step 0 of mode TRAIN
-        or GLOBAL what it returns is judged instead, if `threshold_slope` is not 0: the slope of
-        tanh where it returns h is 1 - h^2, and the mean over all of them must not be below
-        `threshold_slope`. Such are the outputs (`{layer}_output_...`) of each layer that has a
-        `weight_hh`, if they lie between -1 and 1.
+        What goes into the activations of a recurrent layer of torch nobody gets. If
+        `threshold_slope` is not 0 each layer that has a `weight_hh` is judged at step 0 of mode
+        TRAIN or GLOBAL, if its outputs (`{layer}_output_...`) lie between -1 and 1. The slope of
+        tanh where it returns h is 1 - h^2; the mean over the outputs must not be below
+        `threshold_slope`. Nor must that of the gates of a GRU or LSTM, 1 / sqrt(1 + pi s^2 / 8),
+        where s^2 is the variance of what goes into them: the mean square of the inputs times that
+        of their weights times their number, and the same for states.
 
     Parameters:
         collection_names: Collections to look at besides `tanh_input` and `sigmoid_input`.
@@ -85,8 +87,8 @@ class SaturatedActivation(Rule):
             saturated.
         threshold_layer: Share of saturated units above which a layer is an issue.
         judge_answers: Whether a last layer that is sure, and mostly right, is judged as others are.
-        threshold_slope: Mean slope at step 0, as a share of the largest, below which the tanh of a
-            recurrent layer is an issue; 0 to leave them alone.
+        threshold_slope: Mean slope at step 0, as a share of the largest, below which the tanh or
+            the gates of a recurrent layer are an issue; 0 to leave them alone.
 
     What to try:
         A Xavier initialisation, normalisation of inputs and activations, a smaller learning rate,
@@ -165,25 +167,23 @@ class SaturatedActivation(Rule):
         if not self.threshold_slope or step.mode_step:
             return None
         rows = step.tensors(regex=(r"_(input|output)_[0-9]+$",))
-        layers = bounded_signals(step, rows)
-        if not layers:
+        slopes = recurrent_slopes(step, rows)
+        if not slopes:
             return None
-        of_rows = slopes(rows)
-        means = {layer: float(of_rows[at].mean()) for layer, at in layers.items()}
-        least = min(means, key=lambda layer: (means[layer], layer))
-        if means[least] >= self.threshold_slope:
+        least = min(slopes, key=lambda slope: (slope.mean, rows.names[slope.at]))
+        if least.mean >= self.threshold_slope:
             return Passed()
         told = (
-            f"the mean slope of its activation is {means[least]:.3g} of the largest before the "
+            f"the mean slope of its activations is {least.mean:.3g} of the largest before the "
             f"first step of training, less than {self.threshold_slope:g}"
         )
         return IssueFound(
             evidence(
                 step,
                 rows,
-                layers[least][0],
+                least.at,
                 measure="mean_slope",
-                value=means[least],
+                value=least.mean,
                 threshold=self.threshold_slope,
                 told=told,
                 remedy=_REMEDY,

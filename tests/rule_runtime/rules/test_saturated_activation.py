@@ -187,6 +187,43 @@ def test_a_recurrent_layer_must_not_be_saturated_before_it_is_trained() -> None:
     assert isinstance(recurrent(5.0, threshold_slope=0.0), NotEvaluated)
 
 
+def gated(num_gates: int, scale: float, suffix: str = "_l0") -> Any:
+    """Judge a GRU or LSTM whose weights have a standard deviation of `scale`."""
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(0, scale, (num_gates * 16, 16))
+    num_inputs = 16 if suffix == "_l1" else 8
+    tensors = {
+        f"Net_rnn.weight_ih{suffix}": rng.normal(0, scale, (num_gates * 16, num_inputs)),
+        f"Net_rnn.weight_hh{suffix}": hidden,
+        f"gradient/Net_rnn.weight_hh{suffix}": hidden,
+        "rnn_input_0": rng.normal(size=(32, 10, 8)),
+        "rnn_output_0": rng.uniform(-0.5, 0.5, (32, 10, 16)),
+    }
+    trial = TrialBuilder()
+    trial.step(0, tensors, save_values=False)
+    (outcome,) = trial.outcomes(SaturatedActivation(threshold_slope=0.2))
+    return outcome
+
+
+@pytest.mark.parametrize("num_gates", [3, 4])
+@pytest.mark.parametrize("suffix", ["", "_l0", "_l1", "_l0_reverse"])
+def test_gates_must_not_be_saturated_before_training(num_gates: int, suffix: str) -> None:
+    found = gated(num_gates, 9.0, suffix)
+    assert isinstance(found, IssueFound)
+    assert found.evidence.tensor == "rnn_output_0"
+    # The variance of what goes into a gate, of 8 inputs (16 above the first layer) and 16 states.
+    inputs = 16 * 0.5**2 / 3 if suffix == "_l1" else 8
+    variance = 81 * (inputs + 16 * 0.5**2 / 3)
+    assert found.evidence.value == pytest.approx((1 + np.pi * variance / 8) ** -0.5, rel=0.1)
+    assert isinstance(gated(num_gates, 0.25, suffix), Passed)
+
+
+def test_the_mean_slope_of_gates_is_that_of_sigmoids_of_normal_numbers() -> None:
+    numbers = np.random.default_rng(0).normal(0, 10.0, 100_000)
+    slope = float((4 * sigmoid(numbers) * (1 - sigmoid(numbers))).mean())
+    assert slope == pytest.approx((1 + np.pi * 100 / 8) ** -0.5, rel=0.02)
+
+
 def test_what_is_not_recurrent_or_not_bounded_has_no_slope_of_tanh() -> None:
     for name, value in (("gate_output_0", 1.0), ("rnn_output_0", 30.0)):
         trial = TrialBuilder()
