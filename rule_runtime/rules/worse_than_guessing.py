@@ -15,6 +15,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvalua
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.evaluation.validation_answers import PREDICTIONS, agreement_of
+from rule_runtime.evaluation.worse_trees import worse_trees
 from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
@@ -86,6 +87,12 @@ class WorseThanGuessing(Rule):
         what chance leaves (Cohen's kappa of -0.1): chance makes no model wrong on what it is
         trained on, but a loss that takes its targets for their opposite does.
 
+        Of boosted trees the training losses are compared whose labels tell what a constant gives:
+        `logloss` of two classes, each 30 % or more, `mlogloss`, and `rmse` and `mae` of labels of
+        more than 50 values. It fires from 20 rounds on, if the median of the latest 10 saved
+        ones is that large at 3 of them in a row, and what it fell by since the first round does not
+        lead below in 100 more. Predictions of classes that are no probabilities are not judged.
+
     Parameters:
         num_steps: Steps after which a model must be better than a constant.
         max_ratio: Times the loss of the best constant answer.
@@ -120,14 +127,16 @@ class WorseThanGuessing(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `answered`, the first step with answers, and `answers`, how right the latest 20
-                are; `begin`, the first step with a loss; of at most 32 losses `sums`, whether it is
-                a sum, and the first 3 and latest 10 of `losses`, and of the `means` and mean
-                `squares` of their targets.
+            memory: `round` and `trees`, see `worse_trees`; `answered`, the first step with answers,
+                and `answers`, how right the latest 20 are; `begin`, the first step with a loss; of
+                at most 32 losses `sums`, whether it is a sum, and the first 3 and latest 10 of
+                `losses`, and of the `means` and mean `squares` of their targets.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
-        return self._of_answers(step, memory) or self._of_losses(step, memory)
+        found = self._of_answers(step, memory)
+        of_trees = worse_trees(step, memory, self.max_ratio)
+        return found or of_trees or self._of_losses(step, memory)
 
     def _of_answers(self, step: StepView, memory: Memory) -> IssueFound | None:
         """Add the answers of a step; return what is found if they are worse than chance."""
