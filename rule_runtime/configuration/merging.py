@@ -12,6 +12,7 @@ __all__ = ["merged", "steps_of"]
 _MODES: Final = ("", "train.", "eval.", "predict.", "global.")
 _FLAGS: Final = ("save_raw_tensor", "save_shape", "save_histogram")
 _LISTS: Final = ("include_regex", "reductions")
+_OF_STEPS: Final = ("save_interval", "start_step", "end_step", "save_steps")
 _LIMIT: Final = "raw_max_elements"
 _TRUE: Final = frozenset({"true", "1", "yes", "on"})
 
@@ -94,7 +95,8 @@ def _is_true(value: str) -> bool:
 
 
 def _is_of_steps(key: str) -> bool:
-    return key.rpartition(".")[2] in ("save_interval", "start_step", "end_step", "save_steps")
+    mode, dot, name = key.rpartition(".")
+    return mode + dot in _MODES and name in _OF_STEPS
 
 
 def _steps(name: str, given: Given) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,16 +15,30 @@ if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["constant_rows"]
+__all__ = ["ConstantRow", "constant_rows"]
 
 _TABLE: Final = 2
 _FEWEST: Final = 32
 _STEPS: Final = 2
+_OF_CLASSES: Final = 2
+
+
+class ConstantRow(NamedTuple):
+    """A row that all rows so far are equal to.
+
+    Attributes:
+        num_rows: How many there were.
+        may_be_class: Whether it has as few different numbers as one class among others, or labels
+            of yes and no, have, smoothed or not.
+    """
+
+    num_rows: int
+    may_be_class: bool
 
 
 def constant_rows(
     step: StepView, targets: TensorRows, calls: AllCalls, memory: Memory
-) -> dict[int, int]:
+) -> dict[int, ConstantRow]:
     """Return which targets have been one and the same row, and in how many rows.
 
     Values are read until two rows differ, of targets [B, K] of 32 rows or more that are not all one
@@ -49,10 +63,11 @@ def constant_rows(
             continue
         if key not in known and len(known) >= MAX_SERIES:
             continue
-        known[key] = _counted(name, step.values(calls.names[at], worker), known.get(key))
-        now = known[key]
+        values = step.values(calls.names[at], worker)
+        known[key] = now = _counted(name, values, known.get(key))
         if now is not None and now[1] >= _STEPS:
-            found[at] = now[2]
+            is_class = len(np.unique(values[name][0])) <= _OF_CLASSES
+            found[at] = ConstantRow(now[2], may_be_class=is_class)
     return found
 
 

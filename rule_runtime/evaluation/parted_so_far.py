@@ -25,7 +25,7 @@ class KeptParting(TypedDict):
         limits: What is known of them; without columns where none is left.
         rows: How many rows showed it.
         seen: Numbers that stand for these rows.
-        batches: How many batches had rows of both classes.
+        batches: How many batches had rows of both classes, enough to tell what comes near.
         near: In how many of these a further column came near.
     """
 
@@ -60,12 +60,13 @@ def parted_so_far(
     if not classes.any():
         return now | {"limits": limits}
     seen, order = [*now["seen"]], np.argsort(classes, kind="stable")
+    is_near = comes_near(columns, targets, limits["columns"])
     return {
         "limits": limits,
         "rows": now["rows"] + rows_shown(classes[order], order, is_new(seen)),
         "seen": seen,
-        "batches": now["batches"] + 1,
-        "near": now["near"] + comes_near(columns, targets, limits["columns"]),
+        "batches": now["batches"] + (is_near is not None),
+        "near": now["near"] + bool(is_near),
     }
 
 
@@ -81,4 +82,5 @@ def parted_by(kept: KeptParting | None, rows: int) -> list[int]:
     if kept is None or kept["rows"] < OF_CLASSES * rows:
         return []
     found = parting(kept["limits"])
-    return found if len(found) <= _MOST_PARTING and 2 * kept["near"] < kept["batches"] else []
+    is_alone = 2 * kept["near"] < max(kept["batches"], 1)
+    return found if len(found) <= _MOST_PARTING and is_alone else []

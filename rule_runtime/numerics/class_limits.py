@@ -57,14 +57,16 @@ def limits_of(
         kept: What was known before; None at first.
 
     Returns:
-        None while no batch has had 8 rows of both of two classes; without columns where none is
-        left, or more than 128 are, or there are less than 8 in all or further classes.
+        None while no batch has had rows of both of two classes, 8 of each where more than 128
+        columns would have to be kept; without columns where none is left, or more than 128 are, or
+        there are less than 8 in all or further classes.
     """
     classes, counts = np.unique(targets, return_counts=True)
     if not len(classes):
         return kept
     if kept is None:
-        if len(classes) == 1 or (len(classes) == len(_SIDES) and counts.min() < _FEWEST_OF_CLASS):
+        fewest = _FEWEST_OF_CLASS if columns.shape[1] > _MOST_COLUMNS else 1
+        if len(classes) == 1 or (len(classes) == len(_SIDES) and counts.min() < fewest):
             return None
         if len(classes) > len(_SIDES) or columns.shape[1] < _FEWEST_COLUMNS:
             return _refuted(classes[:2].tolist())
@@ -95,7 +97,7 @@ def parting(limits: Limits) -> list[int]:
 
 def comes_near(
     columns: npt.NDArray[Any], targets: npt.NDArray[np.float64], told: Sequence[int]
-) -> bool:
+) -> bool | None:
     """Tell whether a further column nearly tells two classes, as in images and texts.
 
     Args:
@@ -105,13 +107,14 @@ def comes_near(
 
     Returns:
         True if one has a correlation with the class, of either sign, of more than 0.9, and of 1.2
-        times the most that so many columns of noise would be expected to have.
+        times the most that so many columns of noise would be expected to have; None of rows so few
+        that noise alone might.
     """
     num_rows, num_columns = columns.shape
     by_chance = math.sqrt(2 * math.log(2 * num_columns) / num_rows)
     limit = max(_NEAR, _BY_CHANCE * by_chance)
     if limit >= 1:
-        return False
+        return None
     is_other = np.ones(num_columns, np.bool_)
     is_other[[*told]] = False
     centred = (targets == targets[0]) - (targets == targets[0]).mean()

@@ -255,7 +255,7 @@ def _of_classes(
         rows_shown(classes, order, new_rows()),
         names[told.alone].tolist(),
         are_classes=True,
-        is_near=is_pair and comes_near(columns, targets, [*every]),
+        is_near=is_pair and bool(comes_near(columns, targets, [*every])),
     )
 
 

@@ -77,10 +77,10 @@ class LabelDegenerate(Rule):
         be targets: it is left alone unless 5 % or more differ from it in other modes. Targets of
         several numbers a row, of which values are saved, are one label as well if all rows, 32 or
         more, are equal in two saved steps; 5,000 rows (ten times `samples`) if all their numbers
-        lie between 0 and 1, for of classes one may be rare. Real ones, unless the loss is known to
-        be of classes, also need another smallest or largest number in other modes. Of a loss that
-        is called several times in a step the targets of all calls count. Labels with NaN or
-        infinite elements count with the finite ones. Of more than 32 tensors 32 are judged.
+        lie between 0 and 1, and are two at most: of classes one may be rare. Real ones, unless the
+        loss is known to be of classes, also need another smallest or largest number in other modes.
+        Of a loss that is called several times in a step the targets of all calls count. Labels with
+        NaN or infinite elements count with the finite ones. Of more than 32 tensors 32 are judged.
 
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
@@ -173,14 +173,15 @@ class LabelDegenerate(Rule):
             if self._is_degenerate(seen[key], besides[at], others):
                 count[at] = seen[key][2]
         alike = constant_rows(step, rows, calls, memory)
-        for at, num in alike.items():
+        for at, (num, may_be_class) in alike.items():
             # A centre, or the state that an equation begins with, is the same on purpose.
             if not (
                 besides[at].is_of_classes or has_others(elsewhere, labels[at], low[at], high[at])
             ):
                 continue
             # Between 0 and 1 they may be classes, of which another one is rare.
-            needed = self.samples * _RARE if low[at] >= 0 and high[at] <= 1 else 0
+            may_be_rare = may_be_class and low[at] >= 0 and high[at] <= 1
+            needed = self.samples * _RARE if may_be_rare else 0
             if num >= needed and not besides[at].is_own:
                 count[at] = num
         if np.isnan(count).all():

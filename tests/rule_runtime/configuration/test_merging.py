@@ -186,3 +186,8 @@ def test_the_interval_of_each_mode_is_as_small_as_anybody_asks(given: list[dict]
         assert int(of_mode) <= min(asked)
     assert together(*given, *given) == result
     assert together(*reversed(given)) == result
+
+
+def test_a_mode_that_is_none_is_kept_for_the_hook_to_refuse() -> None:
+    given = CollectionConfig("losses", {"evel.save_interval": "1"})
+    assert merged([given, given]) == (given,)

@@ -81,10 +81,22 @@ def test_a_third_class_and_fewer_columns_refute() -> None:
         assert now["columns"] == []
 
 
-def test_nothing_is_known_of_a_few_rows_of_a_class() -> None:
+def test_of_many_columns_a_few_rows_of_a_class_tell_nothing() -> None:
     labels = np.r_[np.zeros(20), np.ones(7)]
-    assert limits_of(np.random.default_rng(0).normal(size=(27, 9)), labels, None) is None
-    assert limits_of(np.ones((27, 9)), np.zeros(27), None) is None
+    assert limits_of(np.random.default_rng(0).normal(size=(27, 129)), labels, None) is None
+
+
+def test_a_rare_class_is_parted_by_what_several_batches_have() -> None:
+    """As where 5 % are ill, and a column says since when: 0 where they are not."""
+    rng = np.random.default_rng(0)
+    kept = None
+    for batch in range(40):
+        labels = (np.arange(32) < batch % 3) * 1.0  # two batches of three have one or two
+        columns = rng.normal(size=(32, 10))
+        columns[:, 4] = labels * rng.uniform(5, 35, 32)
+        kept = limits_of(columns, labels, kept)
+    assert kept is not None
+    assert parting(kept) == [4]
 
 
 @pytest.mark.parametrize(("share", "is_near"), [(0.85, False), (0.99, True)])
@@ -94,6 +106,11 @@ def test_a_further_column_that_is_nearly_always_right(share: float, *, is_near: 
     right = np.where(random.random(400) < share, labels, 1 - labels)
     columns = np.column_stack([labels, 5.0 * right + random.random(400)])
     assert comes_near(columns, labels, [0]) is is_near
+
+
+def test_of_eight_rows_nothing_is_known() -> None:
+    columns, labels = np.random.default_rng(0).normal(size=(8, 64)), np.arange(8.0) % 2
+    assert comes_near(columns, labels, []) is None
 
 
 def test_of_few_rows_and_many_columns_one_comes_near_by_chance() -> None:

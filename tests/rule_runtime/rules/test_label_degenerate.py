@@ -199,6 +199,21 @@ def test_of_classes_that_are_rows_one_may_be_rare() -> None:
     assert fires(outcomes) == [78, 79]  # 79 * 64 = 5,056 rows
 
 
+@pytest.mark.parametrize("num_values", [2, 16])
+def test_an_image_between_0_and_1_is_no_class(num_values: int) -> None:
+    """Of a picture in black and white nobody knows that it is none."""
+    picture = np.arange(16) % num_values / (num_values - 1) * 0.9
+    trial = TrialBuilder()
+    trial.collections(losses=("_output_0$",))
+    rng = np.random.default_rng(0)
+    for step in range(0, 60, 3):
+        others = {"MSELoss_input_1": rng.uniform(0, 1, (64, 16)), "MSELoss_output_0": 0.5}
+        trial.step(step, others, mode=ModeKeys.EVAL)
+        targets = {"MSELoss_input_1": np.tile(picture, (64, 1)), "MSELoss_output_0": 0.01}
+        trial.step(step + 1, targets, mode=ModeKeys.TRAIN)
+    assert bool(fires(trial.outcomes(LabelDegenerate()))) is (num_values > 2)
+
+
 def test_targets_of_a_loss_of_ones_own_are_judged_where_validation_has_others() -> None:
     def outcomes(of_validation: float) -> list[Outcome]:
         trial = TrialBuilder()
