@@ -4,8 +4,8 @@ No module tells of them. So in the forward pass of a step that wants them every 
 looked at, by a mode of this thread (`TorchFunctionMode`) that changes nothing, and is gone when the
 pass is over. Modules are noted meanwhile as they are called: the innermost one gives a tensor its
 name. Nothing is looked at once the process has compiled anything (compiled code is made anew under
-a mode), without gradients (layers of attention take another way then), nor in what a function of
-torch calls in turn.
+a mode), without gradients or where layers of attention are in evaluation (a mode keeps them from
+their fast way, which rounds otherwise), nor in what a function of torch calls in turn.
 """
 
 from __future__ import annotations
@@ -30,13 +30,18 @@ FunctionCallback = Callable[[str, "list[nn.Module]", Tensor | None, Tensor], Non
 last), the input (None if it was overwritten) and the output."""
 
 _RELU: Final = (torch.relu, torch.relu_, Tensor.relu, Tensor.relu_, F.relu, F.relu6)
-_SIGMOID: Final = (torch.sigmoid, torch.sigmoid_, Tensor.sigmoid, Tensor.sigmoid_)
+_SIGMOID: Final = (
+    *(torch.sigmoid, torch.sigmoid_, Tensor.sigmoid, Tensor.sigmoid_),
+    torch.special.expit,
+)
 _TANH: Final = (torch.tanh, torch.tanh_, Tensor.tanh, Tensor.tanh_)
-_KINDS: Final[Mapping[Any, str]] = {
-    **dict.fromkeys(_RELU, "relu"),
-    **dict.fromkeys((*_SIGMOID, torch.special.expit), "sigmoid"),
-    **dict.fromkeys(_TANH, "tanh"),
+# By number: a function of a class of tensors of somebody's own may have no hash.
+_KINDS: Final[Mapping[int, str]] = {
+    **{id(function): "relu" for function in _RELU},
+    **{id(function): "sigmoid" for function in _SIGMOID},
+    **{id(function): "tanh" for function in _TANH},
 }
+_ATTENTION: Final = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _CACHE: Final = "cached_backends"
 
 
@@ -50,7 +55,7 @@ class _Mode(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(func)
+        kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(id(func))
         if kind is not None and isinstance(result, Tensor):
             given = args[0] if args else (kwargs or {}).get("input")
             is_kept = isinstance(given, Tensor) and given is not result
@@ -79,7 +84,7 @@ class ActivationFunctions:
             model: The model, which is being called.
         """
         self.stop()
-        if not torch.is_grad_enabled() or _has_compiled():
+        if not torch.is_grad_enabled() or _has_compiled() or _has_fast_attention(model):
             return
         self._called = [model]
         self._thread = threading.get_ident()
@@ -127,6 +132,11 @@ def _has_compiled() -> bool:
     """Tell whether torch.compile was used; functions that it shall leave alone do not count."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
+
+
+def _has_fast_attention(model: nn.Module) -> bool:
+    """Tell whether layers of attention may take their fast way, which a mode keeps them from."""
+    return any(isinstance(m, _ATTENTION) and not m.training for m in model.modules())
 
 
 def _is_innermost(mode: TorchFunctionMode) -> bool:

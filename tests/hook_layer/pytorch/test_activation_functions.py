@@ -136,6 +136,40 @@ def test_the_functions_of_layers_of_torch_are_seen(trial: WrittenTrial) -> None:
     assert saved["layers.0/relu_output/0"].shape == (3, 5, 8)
 
 
+def test_attention_in_evaluation_goes_its_own_way(trial: WrittenTrial) -> None:
+    """A frozen encoder: its fast way rounds otherwise, and is not taken under a mode."""
+    encoder = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval().requires_grad_(False)
+    model = nn.Sequential(encoder, Block(torch.relu))
+    x = torch.randn(3, 5, 4)
+    before = model(x)
+    hook = hook_of(trial)
+    hook.register_module(model)
+    after = model(x)
+    after.sum().backward()
+    hook.close()
+    assert torch.equal(before, after)
+
+
+class Unhashable:
+    """A function that cannot be looked up."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if torch.overrides.has_torch_function_unary(x):
+            return torch.overrides.handle_torch_function(self, (x,), x)  # type: ignore[no-any-return]
+        return x * 2
+
+
+def test_functions_without_a_hash_are_called_as_they_are(trial: WrittenTrial) -> None:
+    hook = hook_of(trial)
+    model = Block(lambda x: torch.relu(Unhashable()(x)))
+    hook.register_module(model)
+    model(torch.randn(3, 4)).sum().backward()
+    hook.close()
+    assert "Block/relu_output/0" in of_functions(trial)
+
+
 def test_only_the_collections_that_are_asked_for_are_filled(trial: WrittenTrial) -> None:
     hook = hook_of(trial, "relu_output")
     model = nn.Sequential(Block(torch.relu), Block(torch.tanh))
