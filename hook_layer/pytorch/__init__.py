@@ -67,7 +67,8 @@ whichever ranks write. Steps of training are those whose forward pass computes g
 must have as many.
 
 **Layers of a type** are found by the collections `relu_output`, `tanh_input` and the like, whatever
-they are called; `hook_layer.pytorch.collections` has their names.
+they are called, and so is what functions get and return, as `F.relu`; the names of both are in
+`hook_layer.pytorch.collections`.
 
 **Sharded tensors** (DTensor, as of tensor parallel and FSDP2) are saved as this worker's shard.
 
