@@ -23,10 +23,11 @@ Where the hook looks in:
 The step is counted from 0, also in a training that goes on with an earlier model (`xgb_model`).
 Names and values are those of the original:
 
-* `{data}-{metric}` (collections `metrics`, `losses`), e.g. `train-rmse`, float64 [1]; those of the
-  data that is trained on, in whatever object and by whatever name in `evals`, are in the collection
-  `training_metrics`, those of other data in `validation_metrics`; if none is that data, those that
-  are called `train` are;
+* `{data}-{metric}` (collection `metrics`; `losses`, too, if it is known to fall, as
+  `hook_layer.format.metric_names` or `maximize=False` tells), e.g. `train-rmse`, float64 [1];
+  those of the data that is trained on, in whatever object and by whatever name in `evals`, are in
+  the collection `training_metrics`, those of other data in `validation_metrics`; if none is that
+  data, those that are called `train` are;
 * `hyperparameters/{name}`, of the argument `hyperparameters`;
 * `predictions` and `labels` of the argument `validation_data`; `input_values`, the features of its
   first rows, float32 [rows, features], a million numbers at most, where a collection asks for them;

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hook_layer.xgboost.same_rows import SameRows
 
-__all__ = ["collection_of_metric", "evaluated_data", "trained_on"]
+__all__ = ["arguments_of_training", "collection_of_metric", "evaluated_data", "trained_on"]
 
 _TRAINING_METRICS: Final = "training_metrics"
 """The collection of metrics of the data that is trained on, whatever it is called."""
@@ -19,19 +19,27 @@ _VALIDATION_METRICS: Final = "validation_metrics"
 _OF_TRAINING: Final = re.compile(r"d?train(ing)?([_ ]?(set|data|\d{1,4}))?", re.IGNORECASE)
 
 
-def evaluated_data() -> dict[str, bool]:
-    """Return the names in `evals` of the `xgboost.train` that calls this, and what is trained on.
+def arguments_of_training() -> Mapping[str, Any]:
+    """Return the arguments of the `xgboost.train` or `xgboost.cv` that calls this; empty if none.
 
-    A callback is told the names alone, and scikit-learn's interface calls all data
-    `validation_0`, `validation_1`, ...; so the arguments are looked up where they are.
-
-    Returns:
-        For each name whether it is what is trained on, by `trained_on`; empty where nobody knows.
+    A callback is not told them; so they are looked up where they are.
     """
     frame: FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to it
     while frame is not None and frame.f_globals.get("__name__") != "xgboost.training":
         frame = frame.f_back
-    known = {} if frame is None else frame.f_locals
+    return {} if frame is None else frame.f_locals
+
+
+def evaluated_data() -> dict[str, bool]:
+    """Return the names in `evals` of the `xgboost.train` that calls this, and what is trained on.
+
+    A callback is told the names alone, and scikit-learn's interface calls all data
+    `validation_0`, `validation_1`, ....
+
+    Returns:
+        For each name whether it is what is trained on, by `trained_on`; empty where nobody knows.
+    """
+    known = arguments_of_training()
     if not {"dtrain", "evals"} <= known.keys():
         return {}
     evals = list(known["evals"])

@@ -21,6 +21,7 @@ from hook_layer.guard import guarded
 from hook_layer.hook import BaseHook
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.xgboost.arrays import ComputedArray, ComputedArrayBackend
+from hook_layer.xgboost.directions import collection_of_direction, direction_of, said_directions
 from hook_layer.xgboost.distributed import rank_and_size, shared_text
 from hook_layer.xgboost.evaluated_data import collection_of_metric, evaluated_data
 from hook_layer.xgboost.metrics import (
@@ -63,6 +64,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._request: StopFile | None = None  # what all workers are asked, where they agree
         self._evaluations: EvaluationLog = {}
         self._evaluated: dict[str, bool] = {}
+        self._directions: dict[str, bool] = {}
         self._num_boosted: int | None = None
         self._num_evaluated = 0
         self._in_round = self._ends_with_block = False
@@ -115,8 +117,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
 
     @guarded("metrics")
     def _note_evaluated(self) -> None:
-        self._evaluated = {}
-        self._evaluated = evaluated_data()
+        self._evaluated, self._directions = {}, {}
+        self._evaluated, self._directions = evaluated_data(), said_directions()
 
     @guarded("steps")
     def _begin_round(self, evaluations: EvaluationLog) -> None:
@@ -167,12 +169,13 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _capture_metrics(self, evaluations: EvaluationLog) -> None:
         wanted: dict[str, tuple[Any, TensorPlan]] = {}
         for name, metric, value in newest_metrics(evaluations):
-            plan = self._plan(name, collections_of(metric))
+            grows = direction_of(metric, evaluations, self._directions)
+            plan = self._plan(name, collections_of(metric, grows))
             if plan is not None:
                 wanted[name] = ComputedArray(np.array([value], np.float64)), plan
-                side = collection_of_metric(name, self._evaluated)
-                if side is not None:
-                    self.collection_manager.get(side).add_tensor_name(name)
+                told = collection_of_metric(name, self._evaluated), collection_of_direction(grows)
+                for each in filter(None, told):
+                    self.collection_manager.get(each).add_tensor_name(name)
         self._capture(wanted)
 
     def _capture_group(self, group: TensorGroup, round_tensors: RoundTensors) -> None:

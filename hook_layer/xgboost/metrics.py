@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection, CollectionKeys
+from hook_layer.format.metric_names import is_known_to_fall
 from hook_layer.format.modes import ModeKeys
 
 __all__ = [
@@ -20,7 +21,6 @@ __all__ = [
 EvaluationLog = Mapping[str, Mapping[str, list[Any]]]
 """All values of the metrics so far, by the name of the data and the name of the metric."""
 
-_GROWING_METRICS: Final = ("auc", "aucpr", "map", "ndcg", "pre")
 _STANDARD_DEVIATION: Final = "std/"
 _EACH_ROUND: Final = 100
 _OF_METRICS: Final = (CollectionKeys.METRICS, CollectionKeys.LOSSES)
@@ -45,13 +45,18 @@ def newest_metrics(evaluations: EvaluationLog) -> Iterable[tuple[str, str, float
             yield name, metric, value
 
 
-def collections_of(metric: str) -> tuple[str, ...]:
-    """Return the collections of a metric, whatever the data is called."""
+def collections_of(metric: str, grows: bool | None = None) -> tuple[str, ...]:
+    """Return the collections of a metric, whatever the data is called.
+
+    Args:
+        metric: Its name without that of the data; empty for what is no metric.
+        grows: Whether it is better the larger it is; None if the script does not say, then the name
+            tells.
+    """
     if not metric:
         return ()
-    if metric.partition("@")[0] in _GROWING_METRICS:
-        return (CollectionKeys.METRICS,)
-    return (CollectionKeys.METRICS, CollectionKeys.LOSSES)
+    falls = is_known_to_fall(metric) if grows is None else not grows
+    return _OF_METRICS if falls else _OF_METRICS[:1]
 
 
 def evaluated_metrics(

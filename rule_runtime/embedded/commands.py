@@ -32,6 +32,10 @@ _NOTHING_TRAINED: Final = (
     "{} was imported, and nothing was trained with it that a hook saw; a hook that the script "
     "makes with a folder of its own saves there, and `stepwatch evaluate` judges that folder"
 )
+_OF_BOOSTING: Final = (
+    "; of XGBoost `xgboost.train` alone is watched, also behind the interface of scikit-learn: not "
+    "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"
+)
 _NOTHING_IMPORTED: Final = (
     "no Python that it started imported a framework that `stepwatch doctor` lists; those in a "
     "container, on another machine or with the switches -I, -E and -S are not seen"
@@ -108,7 +112,10 @@ def why_nothing(notes: RunNotes) -> str:
     if notes.trainings is not None:
         return "a training began; see what it printed, and what its hook told"
     names = notes.frameworks
-    return _NOTHING_TRAINED.format(" and ".join(names)) if names else _NOTHING_IMPORTED
+    if not names:
+        return _NOTHING_IMPORTED
+    told = _NOTHING_TRAINED.format(" and ".join(names))
+    return told + _OF_BOOSTING if "xgboost" in names else told
 
 
 def _is_python(program: str) -> bool:

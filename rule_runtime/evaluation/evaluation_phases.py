@@ -3,7 +3,9 @@
 Where modes are set, the losses of TRAIN steps are training losses and those of EVAL steps
 validation losses, paired by the tensor's name. XGBoost writes both at the same step; there its
 hook tells which data is trained on, and where it does not, names: `train-rmse` and
-`validation-rmse` are the two sides of `rmse`.
+`validation-rmse` are the two sides of `rmse`. Of XGBoost's metrics those are losses that are known
+to fall, by their names or by the script's `maximize=False`: `losses` of older runs, and the
+expression of the original for this collection, have others in it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from hook_layer.format.metric_names import (
+    FALLING_METRICS,
+    GROWING_METRICS,
+    is_known_to_fall,
+    is_known_to_grow,
+)
 from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.loss_advice import Framework, framework_of
 from rule_runtime.evaluation.missing_reasons import why_no_loss
 from rule_runtime.evaluation.selection import finite_means
 
@@ -29,6 +38,7 @@ __all__ = [
     "finished_phases",
     "is_share_of_errors",
     "loss_side",
+    "no_loss_saved",
     "usual_names",
 ]
 
@@ -43,8 +53,13 @@ _NAMED: Final = re.compile(
 )
 SIDES_OF_TREES: Final = ("training_metrics", "validation_metrics")
 """Collections in which the hook for XGBoost tells metrics of the data trained on from others."""
-_GROWING: Final = frozenset({"auc", "aucpr", "map", "ndcg", "pre"})
-"""Metrics of XGBoost that are better the larger they are; some of its own patterns let them in."""
+_NOT_KNOWN_TO_FALL: Final = " (not known to fall)"
+"""What stands behind a metric of XGBoost that is no loss as far as anybody knows."""
+_NO_LOSS: Final = "no loss was saved"
+_NO_LOSS_OF_TREES: Final = (
+    f"{_NO_LOSS}: of the metrics of XGBoost those are losses that are known to fall, such as "
+    "eval_metric='logloss' or 'rmse', and own ones that are called so or have maximize=False"
+)
 _SHARE_OF_ERRORS: Final = re.compile(r"-m?error(@|$)")
 
 _Mean = list[Any]
@@ -129,7 +144,7 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
     """Return the finite losses of a step by name, or the reason why there is none."""
     rows = step.tensors(collections=() if tensor_regex else ("losses",), regex=tensor_regex)
     if not len(rows):
-        return [], "no loss was saved"
+        return [], no_loss_saved(step)
     if step.mode is ModeKeys.PREDICT:
         return [], "a step of mode PREDICT is neither training nor validation"
     means = finite_means(rows)
@@ -141,8 +156,18 @@ def _losses_of(step: StepView, tensor_regex: tuple[str, ...]) -> tuple[list[_Los
             found.append(
                 _Loss(rows.names[at], rows.workers[at], key, is_training, float(means[at]))
             )
-    unlike = "is better the larger it is, and no loss"
+    is_open = any(name.endswith(_NOT_KNOWN_TO_FALL) for name in names)
+    unlike = f"is {'not known to fall' if is_open else 'better the larger it is'}, and no loss"
     return sorted(found), "" if found else why_no_loss(rows, means, unlike)
+
+
+def no_loss_saved(step: StepView) -> str:
+    """Return that no loss was saved, and of XGBoost what is one.
+
+    Args:
+        step: The step.
+    """
+    return _NO_LOSS_OF_TREES if framework_of(step) is Framework.XGBOOST else _NO_LOSS
 
 
 def is_share_of_errors(loss: str) -> bool:
@@ -158,39 +183,66 @@ def usual_names(step: StepView, rows: TensorRows) -> list[str]:
     """Return the names of losses [R], of XGBoost's as if the data trained on was called `train`.
 
     The hook tells by the collections `training_metrics` and `validation_metrics` which data that
-    is; names are as they are in runs without these.
+    is; names are as they are in runs without these. Behind a metric of XGBoost that is no loss as
+    far as its name and the script tell, that is said: `loss_side` takes it for none.
 
     Args:
         step: The step.
         rows: Its losses [R].
     """
-    trained, other = (
-        set(zip(of.names, of.workers, strict=True))
-        for of in (step.tensors(collections=(side,)) for side in SIDES_OF_TREES)
-    )
+    trained, other = (_members(step, side) for side in SIDES_OF_TREES)
     found = list(rows.names)
     for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
         if pair in trained:
             found[at] = f"train-{pair[0].partition('-')[2]}"
         elif pair in other and loss_side(pair[0], step.mode)[1]:
             found[at] = _OTHER_DATA + pair[0]
+    if any("-" in name for name in found) and framework_of(step) is Framework.XGBOOST:
+        return _marked(step, rows, found)
     return found
+
+
+def _marked(step: StepView, rows: TensorRows, names: Iterable[str]) -> list[str]:
+    """Return names [R] of XGBoost's metrics, with a mark where one is not known to fall."""
+    falling, growing = (_members(step, name) for name in (FALLING_METRICS, GROWING_METRICS))
+    marked = []
+    for name, *pair in zip(names, rows.names, rows.workers, strict=True):
+        metric = _metric(name)
+        falls = tuple(pair) in falling or is_known_to_fall(metric)
+        is_loss = falls and tuple(pair) not in growing
+        is_told = is_loss or not metric or is_known_to_grow(metric)
+        marked.append(name if is_told else name + _NOT_KNOWN_TO_FALL)
+    return marked
+
+
+def _members(step: StepView, collection: str) -> set[tuple[str, str]]:
+    """Return names and workers of the tensors of a collection."""
+    rows = step.tensors(collections=(collection,))
+    return set(zip(rows.names, rows.workers, strict=True))
+
+
+def _metric(name: str) -> str:
+    """Return the metric of a name of XGBoost; empty where there is none."""
+    named = _NAMED.fullmatch(name)
+    return name.partition("-")[2] if named is None else named[2]
 
 
 def loss_side(name: str, mode: ModeKeys) -> tuple[str | None, bool]:
     """Return what pairs a loss with others, and whether it is one of training.
 
-    The first is None for a metric of XGBoost that is better the larger it is: that is no loss.
+    The first is None for a metric of XGBoost that is better the larger it is, or that is not known
+    to fall: that is no loss.
 
     Args:
         name: Name of the tensor, as `usual_names` returns it.
         mode: Mode of its step.
     """
     named = _NAMED.fullmatch(name)
+    is_loss = not name.endswith(_NOT_KNOWN_TO_FALL)
     if named is None:
-        return name, mode is not ModeKeys.EVAL
+        return (name if is_loss else None), mode is not ModeKeys.EVAL
     training, metric = named.groups()
-    is_loss = metric.partition("@")[0] not in _GROWING
+    is_loss = is_loss and not is_known_to_grow(metric)
     return (f"-{metric}" if is_loss else None), training is not None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import loss_side, usual_names
+from rule_runtime.evaluation.evaluation_phases import loss_side, no_loss_saved, usual_names
 from rule_runtime.evaluation.missing_reasons import why_no_loss
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory, Rule
@@ -52,8 +52,8 @@ class LossRule(Rule):
 
     A subclass sets the class attributes, may have a parameter `patience`, and answers in `judge`.
     The losses of EVAL and PREDICT steps are passed over, and so are XGBoost's of other data than
-    what is trained on, and its metrics that are better the larger they are. Of more than 32 losses
-    the first that came are judged; the memory is as large however long the run.
+    what is trained on, and its metrics that are not known to fall. Of more than 32 losses the first
+    that came are judged; the memory is as large however long the run.
 
     Attributes:
         measure: Name of what is measured.
@@ -144,7 +144,7 @@ class LossRule(Rule):
         means = finite_means(rows)
         present = training_losses(step, rows, means)
         if not present:
-            return NotEvaluated(_why_none(rows, means))
+            return NotEvaluated(_why_none(step, rows, means))
         left_out = self.left_out(step, present)
         present = {names: at for names, at in present.items() if names not in left_out}
         if not present:
@@ -231,9 +231,9 @@ class LossRule(Rule):
         return f"the losses of {self.bin_steps} steps are judged together, when later ones come"
 
 
-def _why_none(rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
+def _why_none(step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]) -> str:
     if not len(rows):
-        return "no loss was saved"
+        return no_loss_saved(step)
     return why_no_loss(rows, means, "is no loss of training that should fall")
 
 

@@ -111,3 +111,13 @@ def test_it_is_told_why_nothing_was_captured(tmp_path: Path) -> None:
     assert "a training began" in why_nothing(notes)
     (tmp_path / "notes" / "lacking").write_text("/a/python")
     assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
+
+
+def test_of_xgboost_it_is_told_what_is_watched(tmp_path: Path) -> None:
+    notes = RunNotes.make(tmp_path / "notes", ["torch", "xgboost"])
+    notes.imported("torch")
+    assert "xgboost" not in why_nothing(notes)
+    notes.imported("xgboost")
+    told = why_nothing(notes)
+    assert "`xgboost.train` alone is watched, also behind the interface of scikit-learn" in told
+    assert "`xgboost.cv` only with a hook among its callbacks" in told
