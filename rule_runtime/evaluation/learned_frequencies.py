@@ -28,6 +28,8 @@ __all__ = ["Learned", "LearnedFrequencies"]
 
 _BIN_STEPS: Final = 5
 _NUM_LATEST: Final = 20
+_NUM_KEPT: Final = 40
+_FEWEST_BEFORE: Final = 5
 _MOST_CLASSES: Final = 64
 _FEWEST_ROWS: Final = 20
 _EVEN: Final = 0.6
@@ -53,6 +55,8 @@ class Learned(NamedTuple):
         error: Its standard error.
         trend: The z-score of the Mann-Kendall test of the bins.
         fall: Median of the first third of the bins, minus that of the last third.
+        fell: Of a mean square, the median of the 5 to 20 bins before these, minus that of these; 0
+            without so many.
         entropy: The entropy of the labels so far; 0 if one class has nearly all.
         share: What was right in the latest 20 saved steps, of what chance leaves; 0 if not known.
         is_of_squares: Whether the loss is a mean square, in parts of the variance of its targets.
@@ -63,6 +67,7 @@ class Learned(NamedTuple):
     error: float
     trend: float
     fall: float
+    fell: float
     entropy: float
     share: float
     is_of_squares: bool
@@ -93,6 +98,7 @@ class Learned(NamedTuple):
             and self.loss > (1 - margin) * self.entropy
             and 2 * self.error < margin * self.entropy
             and (self.trend > _FALLING or self.fall < _HARDLY * margin * self.entropy)
+            and self.fell <= margin * self.entropy
             and self.share < _NO_SHARE
         )
 
@@ -105,7 +111,7 @@ class LearnedFrequencies:
             most 64 columns of labels of yes and no was 1, and `rows`, of how many rows; `first`,
             the first loss; `plain`, whether values proved that classes have no weights; `right`,
             agreements of the latest 20 steps; `bin`, the open bin; `bins`,
-            the latest 20. `many`, if there are more classes.
+            the latest 40. `many`, if there are more classes.
     """
 
     def __init__(self, memory: dict[str, Any]) -> None:
@@ -138,17 +144,19 @@ class LearnedFrequencies:
         memory["bin"] = bins.to_json()
         if not ended:
             return None
-        memory["bins"] = [*memory.get("bins", []), *ended.values()][-_NUM_LATEST:]
+        memory["bins"] = [*memory.get("bins", []), *ended.values()][-_NUM_KEPT:]
         if len(memory["bins"]) < _NUM_LATEST:
             return None
-        means = np.array(memory["bins"])
+        before, means = np.split(np.array(memory["bins"]), [-_NUM_LATEST])
         error = math.sqrt(math.pi / 2) * noise(means) / math.sqrt(len(means))
         share = Agreement.total(memory["right"]).share if "right" in memory else 0.0
         third = len(means) // 3
         fall = float(np.median(means[:third]) - np.median(means[-third:]))
         loss = float(np.median(means))
+        is_known = is_of_squares and len(before) >= _FEWEST_BEFORE
+        fell = float(np.median(before)) - loss if is_known else 0.0
         entropy = 1.0 if is_of_squares else self._entropy()
-        return Learned(row, loss, error, trend(means), fall, entropy, share, is_of_squares)
+        return Learned(row, loss, error, trend(means), fall, fell, entropy, share, is_of_squares)
 
     def _variance(self, targets: Input | None) -> float:
         """Return the variance of numbers, without bias; NaN if it tells nothing.

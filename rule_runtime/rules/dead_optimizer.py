@@ -25,6 +25,8 @@ _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _ALL_AT_ONCE: Final = 5
 _ACCUMULATED: Final = 250
 _HALF: Final = frozenset({"float16", "bfloat16"})
+_SETTLED: Final = 1e-4
+_LARGEST: Final = float(np.finfo(np.float32).max)
 _REMEDY: Final = (
     "Give the optimiser all parameters (build it after the model is complete), check that "
     "optimizer.step() is called, that the learning rate of the parameter's group is not 0, and "
@@ -51,11 +53,14 @@ class DeadOptimizer(Rule):
         needed, and 250 steps from the first to the last of them, saved or not: with gradients that
         are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
         ones) are not judged, nor are biases whose gradient is less than a thousandth of their
-        weight's, for ahead of a normalisation it cancels out but for rounding. Nor are parameters
-        in half precision whose elements are positive and within a factor of two of each other, as
-        the scales of a normalisation are: a step smaller than half of their last digit is rounded
-        away, while among the elements of a matrix there are always some small enough to move. Of
-        more than 2,048 parameters, of all workers together, as many are followed.
+        weight's, for ahead of a normalisation it cancels out but for rounding. Nor is a parameter
+        that has changed before and whose gradient is, by the mean of its absolute elements, less
+        than 1/10,000 of the largest it had: the training has arrived, and what is left is lost in
+        rounding. One that never changed is judged however small its gradient. Nor are parameters in
+        half precision whose elements are positive and within a factor of two of each other, as the
+        scales of a normalisation are: a step smaller than half of their last digit is rounded away,
+        while among the elements of a matrix there are always some small enough to move. Of more
+        than 2,048 parameters, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -87,27 +92,27 @@ class DeadOptimizer(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`: fingerprints and streaks of at most 2,048 parameters; `still`: for how
-                many saved steps none has changed; `since`: the step before the first of them.
+                many saved steps none has changed; `since`: the step before the first of them;
+                `largest`: their largest gradients, and whether they ever changed.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
         parameters = step.tensors(collections=("weights", "biases"))
-        moves = _has_gradient(step, parameters) & ~_is_rounded_away(parameters)
+        sizes = _sizes_of_gradients(step, parameters)
+        moves = (sizes > 0) & ~_is_rounded_away(parameters)
         if not moves.any():
             return NotEvaluated(_why_none(step, parameters))
         prints = fingerprints([parameters.column(name) for name in _PRINTED])
         keys = row_keys(parameters.names, parameters.workers)
         rows = RowMemory(memory.get("rows", ""))
         known = rows.known(keys)
-        same = np.array(
-            [
-                int(key) in known and known[int(key)][0] == int(mark)
-                for key, mark in zip(keys, prints, strict=True)
-            ]
-        )
+        is_known = np.array([int(key) in known for key in keys], dtype=bool)
+        before = np.array([known.get(int(key), (0, 0))[0] for key in keys])
+        same = is_known & (prints == before)
+        moves &= ~_has_settled(memory, keys, sizes, is_known & ~same)
         streaks = rows.update(keys, prints, same & moves)
         # What layers count by themselves, as means of batches, changes without an optimiser.
-        is_all = bool(same[moves].all())
+        is_all = bool(moves.any() and same[moves].all())
         still = memory.get("still", 0) + 1 if is_all else 0
         since = memory.get("since", step.mode_step) if still else step.mode_step
         num_still = min(still, _ALL_AT_ONCE * self.patience)
@@ -159,20 +164,44 @@ def _why_none(step: StepView, parameters: TensorRows) -> str:
     return "no parameter was saved together with a gradient that is more than rounding"
 
 
-def _has_gradient(step: StepView, parameters: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell of each parameter whether its gradient is known, and more than rounding."""
+def _sizes_of_gradients(step: StepView, parameters: TensorRows) -> npt.NDArray[np.float64]:
+    """Return each parameter's mean absolute gradient [R]; 0 if not known, or but rounding."""
     gradients = step.tensors(collections=("gradients",))
     sizes = np.nan_to_num(gradients.column("l1") / np.maximum(gradients.column("size"), 1))
     cancelled = cancelled_biases(step, gradients, sizes, least=np.finfo(float).tiny)
-    is_moving = (sizes > 0) & ~cancelled
     owners = parameters_of(step, gradients)
-    moving = {
-        (name, worker)
-        for name, worker, is_one in zip(owners, gradients.workers, is_moving, strict=True)
-        if is_one
-    }
+    found: dict[tuple[str, str], float] = {}
+    for *pair, size in zip(owners, gradients.workers, np.where(cancelled, 0, sizes), strict=True):
+        place = (pair[0], pair[1])
+        found[place] = max(found.get(place, 0.0), float(size))
     pairs = zip(parameters.names, parameters.workers, strict=True)
-    return np.array([pair in moving for pair in pairs], dtype=bool)
+    return np.array([found.get(pair, 0.0) for pair in pairs])
+
+
+def _has_settled(
+    memory: Memory,
+    keys: npt.NDArray[np.uint32],
+    sizes: npt.NDArray[np.float64],
+    changes: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.bool_]:
+    """Tell of each parameter [R] whether it has changed, and its gradient is but rounding by now.
+
+    Args:
+        memory: Its `largest`: the bits of the largest gradients, and for how many steps it has been
+            known that a parameter changes.
+        keys: Keys of the parameters [R].
+        sizes: Their mean absolute gradients [R].
+        changes: Whether they changed since the step before [R].
+    """
+    rows = RowMemory(memory.get("largest", ""))
+    known = rows.known(keys)
+    before = np.array([known.get(int(key), (0, 0)) for key in keys], "<u4").reshape(-1, 2)
+    finite = np.where(sizes < _LARGEST, sizes, 0).astype("<f4")
+    largest = np.maximum(before[:, 0].copy().view("<f4"), finite)
+    has_changed = changes | (before[:, 1] > 0)
+    rows.update(keys, largest.view("<u4"), has_changed)
+    memory["largest"] = rows.to_json()
+    return np.asarray(has_changed & (sizes < _SETTLED * largest), dtype=bool)
 
 
 def _norm_of_gradient(step: StepView, parameter: str) -> float:

@@ -16,10 +16,11 @@ from rule_runtime.evaluation.constant_answers import (
 )
 from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, LossInputs, LossKind
 from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
+from rule_runtime.evaluation.validation_averages import SETTLED_STEPS, are_settling, slow_averages
 from rule_runtime.evaluation.validation_curves import gap_percent, has_turned, is_learned_by_heart
 from rule_runtime.evaluation.validation_guessing import is_guessing
 from rule_runtime.evaluation.validation_passes import keep_beside
@@ -41,6 +42,10 @@ _NO_BETTER: Final = 0.98
 _NO_MORE: Final = 1.02
 _TIMES_AS_FAR: Final = 1.25
 _NUM_NOISE: Final = 4.0
+_SETTLING: Final = (
+    "validation is measured with the moving averages of batch normalisation, which in Keras are "
+    f"right only after some {SETTLED_STEPS} steps of training"
+)
 _NOT_LEARNED: Final = (
     "Training has not learned more than that either: check that labels belong to their inputs."
 )
@@ -127,7 +132,10 @@ class GeneralisationGap(ValidationRule):
         that should grow, and shares of errors, are not judged. A loss that falls below zero is
         measured by how far it fell, and without the ratio. Losses of numbers are not judged if the
         standard deviation of their targets is five times that of training, or a fifth of it: these
-        are in other units. Of more than 32 losses the first 32 are judged.
+        are in other units. Of more than 32 losses the first 32 are judged. Nothing is judged in the
+        first 500 steps of a model of Keras with BatchNormalization: validation takes its moving
+        averages, which a step moves by 1 %, and until they are right a good model seems to have
+        learned nothing; which models have them is known by the names of their weights, if saved.
 
     Parameters:
         gap_percent: Validation minus training, in percent of the loss at the beginning.
@@ -140,7 +148,9 @@ class GeneralisationGap(ValidationRule):
 
     Known false alarms:
         Validation data that is harder on purpose; a regularised training loss that is not
-        comparable with validation; tasks with next to nothing to learn, as returns of shares.
+        comparable with validation; tasks with next to nothing to learn, as returns of shares;
+        moving averages of batch normalisation that are slower than those of Keras, or as slow in
+        another framework or in a run without saved weights, as with this rule alone.
 
     Source:
         Stepwatch, in place of the ratio of Overfit.
@@ -173,10 +183,14 @@ class GeneralisationGap(ValidationRule):
         if step.mode is ModeKeys.EVAL:
             if not memory.get("steps"):
                 memory["passed"] = {}
+                keep_beside(memory, slow_averages(step))
             found = constants_of_pass(step, memory.setdefault("passed", {}))
             keep_beside(memory, found)
         outcome = super().check(step, memory)
         memory["has_losses"] = memory.get("has_losses", False) or "validation" in memory
+        num_steps = memory.get("now", 0) - memory.get("begin", 0)
+        if are_settling(memory.get("beside", {}), num_steps):
+            return outcome if isinstance(outcome, NotEvaluated) else NotEvaluated(_SETTLING)
         if answers is None or isinstance(outcome, IssueFound):
             return outcome
         told = ""
@@ -239,7 +253,8 @@ class GeneralisationGap(ValidationRule):
             validation: The loss of validation.
             training: The losses of training.
         """
-        if is_on_another_scale(validation, training):
+        is_settling = are_settling(validation.beside, training.num_steps)
+        if is_settling or is_on_another_scale(validation, training):
             return None
         validation = validation.divided(times_as_many_rows(validation, training))
         constant = constant_answer(validation, training)

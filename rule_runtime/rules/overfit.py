@@ -43,7 +43,7 @@ class Overfit(Rule):
         XGBoost writes both losses at the same step: each saved step is a phase, and the names tell
         the sides, `train-rmse` (or `training-`) and `validation-rmse` (or `valid-`, `val-`,
         `eval-`, `evaluation-`, `test-`, `dev-`, `holdout-`, and with a number behind, as in
-        `validation_0-`). Metrics that should grow (auc, aucpr, map, ndcg, pre) are no losses.
+        `validation_0-`). Metrics of XGBoost that are not known to fall are no losses.
         A phase whose mean training loss is not above zero has no ratio and is not evaluated; losses
         that are not finite are left out of the means. A loss of several elements counts with its
         mean. Of more than 32 validation losses the first that came are judged.

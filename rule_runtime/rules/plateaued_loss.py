@@ -14,9 +14,9 @@ from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, Outcome
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
 from rule_runtime.evaluation.selection import evidence
 from rule_runtime.evaluation.unrelated_outputs import added_unrelated
+from rule_runtime.evaluation.warm_up import steps_since_warm_up
 from rule_runtime.numerics.robust import noise, trend
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
-from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
@@ -31,7 +31,6 @@ _NUM_LATEST: Final = 30
 _FALLING: Final = -1.64
 _SMOOTH: Final = 1e-3
 _BEGINNING: Final = 3
-_WARMING_UP: Final = 1.5
 _LATE: Final = 3
 _OF_TREES: Final = "train-"
 
@@ -58,10 +57,11 @@ class PlateauedLoss(LossRule):
         there is next to no noise), if the noise of neighbours makes the difference uncertain by
         half of `min_fall_percent` or more, and if the loss is below zero. After three times
         `num_steps` only the latest 30 bins need a trend if the fall is less than half of what is
-        needed: from its first scores to guessing any model falls. Where weights are
-        saved beside the loss, steps are counted from when their movement last grew by half (that
-        is a warm-up), and only those saved ones behind which weights had moved, if some had not:
-        there gradients are accumulated.
+        needed: from its first scores to guessing any model falls. Where weights are saved beside
+        the loss, steps are counted from when their movement last grew (that is a warm-up): the
+        median of 3 by a fifth, or, near the largest one, by 40 % within 20 saved steps, with an
+        upward trend of z 3 or more; and only those saved ones behind which weights had moved, if
+        some had not: there gradients are accumulated.
 
         The loss of boosted trees falls a little in each round however little there is to learn: it
         is left alone as long as it has a downward trend (see LearningRateTooLow).
@@ -79,7 +79,9 @@ class PlateauedLoss(LossRule):
         (no class has a weight), and of a loss that is the cross entropy of two classes by the
         values that were saved; where rows have several columns, and `labels` are these, each has
         its own frequency. MSELoss is compared in the same way, in parts of the variance of the 20
-        or more targets of each batch, up to 1.1 of it, unless batches are of groups.
+        or more targets of each batch, up to 1.1 of it, unless batches are of groups, or it was
+        higher by more than `min_fall_percent` in the 5 to 20 bins before the latest 20: in a short
+        stretch noise hides a steady fall.
 
         Where values of outputs and targets of an only loss were saved, it is found, too, if they
         have nothing to do with each other: in the latest 3 such steps, not the first one, their
@@ -216,38 +218,11 @@ class PlateauedLoss(LossRule):
 
         Args:
             step: What was saved at the step.
-            memory: That of the rule.
+            memory: That of the rule, and of `steps_since_warm_up`.
         """
-        memory["elapsed"] = self._elapsed(step, memory)
+        counted = steps_since_warm_up(step, memory)
+        memory["elapsed"] = super().elapsed(step, memory) if counted is None else counted
         return int(memory["elapsed"])
-
-    def _elapsed(self, step: StepView, memory: Memory) -> int:
-        """Return the steps since weights began to move more, or the updates if these are rare.
-
-        Args:
-            step: What was saved at the step.
-            memory: `begin`; `drift`, statistics of at most 64 weights; `updates`, the movement, and
-                how many pairs of saved steps there were since it grew, with it and without.
-        """
-        rows = step.tensors(collections=("weights",))
-        if not len(rows):
-            return super().elapsed(step, memory)
-        drift = WeightDrift(memory.get("drift", {}))
-        columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
-        before = drift.step
-        _, moved, _ = drift.advance(
-            step.mode_step, list(zip(rows.names, rows.workers, strict=True)), columns
-        )
-        memory["drift"] = drift.to_json()
-        if before is None or not moved.size:
-            return super().elapsed(step, memory)
-        size = float(np.median(moved[moved > 0])) if (moved > 0).any() else 0.0
-        since, largest, num_moved, num_still = memory.get("updates", (before, size, 0, 0))
-        if size > _WARMING_UP * largest:
-            since, largest, num_moved = before, size, 0
-        num_moved, num_still = num_moved + (size > 0), num_still + (size == 0)
-        memory["updates"] = [since, largest, num_moved, num_still]
-        return int(num_moved if num_still else step.mode_step - since)
 
     def judge_named(self, name: str, series: NumberSeries, num_steps: int) -> Finding | None:
         """Judge a loss, but leave boosted trees alone as long as theirs falls.

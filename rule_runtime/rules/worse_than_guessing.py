@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["WorseThanGuessing"]
 
 _WINDOW: Final = 10
+_LONGER: Final = 40
+_FAR: Final = 3.0
+_STILL: Final = 0.9
 _NUM_FIRST: Final = 3
 _SURELY_MEAN: Final = 3.0
 _FASTER: Final = 1.3
@@ -61,8 +64,7 @@ class WorseThanGuessing(Rule):
 
     Why it matters:
         Whatever such a model learned is worth less than nothing: a learning rate that throws it
-        about, targets so far from its outputs that it spends the training on the way, a loss that
-        does not fit.
+        about, targets so far from its outputs that it never gets there, a loss that does not fit.
 
     How it decides:
         Of each training loss the median of the latest 10 saved ones is compared with what the best
@@ -74,12 +76,14 @@ class WorseThanGuessing(Rule):
         that, `patience` saved steps in a row, and has not fallen so far since the beginning that,
         going on like this, it would be below within `num_steps` more; nor does it fall ever faster
         (in the latter half of the 10 by 1.3 times as much as on average, and by more than 1.6 times
-        the noise). A loss of another name is taken for a cross entropy if its targets are whole
-        numbers, one for each row of its scores; those of a loss that is no module are what the only
-        model returns, and the only `labels`. Losses that are sums over the batch, and those of yes
-        and no (whose classes may be weighted), are not judged: what is larger than a mean can be,
-        by the sizes of outputs and targets, is a sum; nor are targets that do not vary. Of more
-        than 32 losses the first 32 are judged.
+        the noise). Targets whose mean is more than 3 standard deviations from 0, as logarithms of
+        prices, are far from where outputs begin: there the median must also be more than 0.9 times
+        that of the at most 30 saved ones before. A loss of another name is taken for a cross
+        entropy if its targets are whole numbers, one for each row of its scores; those of a loss
+        that is no module are what the only model returns, and the only `labels`. Losses that are
+        sums over the batch, and those of yes and no (whose classes may be weighted), are not
+        judged: what is larger than a mean can be, by the sizes of outputs and targets, is a sum;
+        nor are targets that do not vary. Of more than 32 losses the first 32 are judged.
 
         Where `labels` and `predictions` of classes were saved with values, it fires as well if,
         from `num_steps` steps on, the answers of the latest 20 saved steps of training are right
@@ -129,8 +133,8 @@ class WorseThanGuessing(Rule):
             step: What was saved at the step.
             memory: `round` and `trees`, see `worse_trees`; `answered`, the first step with answers,
                 and `answers`, how right the latest 20 are; `begin`, the first step with a loss; of
-                at most 32 losses `sums`, whether it is a sum, and the first 3 and latest 10 of
-                `losses`, and of the `means` and mean `squares` of their targets.
+                at most 32 losses `sums`, whether it is a sum, the first 3 and latest 10 of
+                `losses`, and of the `means` and mean `squares` of targets, the latest 40 `longer`.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
@@ -217,6 +221,8 @@ class WorseThanGuessing(Rule):
         for number, part in enumerate(parts):
             added = part.add({names: kept[number] for names, kept in seen.items()})
         losses = parts[0]
+        longer = SeriesMemory(memory.get("longer", {}), num_first=0, num_latest=_LONGER)
+        longer.add({names: seen[names].loss for names in added})
         found = {}
         for names in added:
             series = losses.of(names)
@@ -225,9 +231,11 @@ class WorseThanGuessing(Rule):
             now = float(np.median(series.latest))
             is_bad = num_steps >= self.num_steps and series.count >= _WINDOW and now > limit
             is_bad = is_bad and not self._will_fall(series, limit, num_steps)
+            is_bad = is_bad and not _is_on_a_long_way(longer.of(names), *moments)
             if losses.streak(names, is_bad=is_bad) >= self.patience and is_bad:
                 found[names] = (now, limit)
         memory.update(zip(_PARTS, (part.to_json() for part in parts), strict=True))
+        memory["longer"] = longer.to_json()
         return found
 
     def _will_fall(self, series: NumberSeries, limit: float, num_steps: int) -> bool:
@@ -243,6 +251,13 @@ class WorseThanGuessing(Rule):
         share = _WINDOW / 2 / max(series.count - 1, 1)
         least = max(_FASTER * fall * share, _SURELY * noise(np.log(series.latest)))
         return math.log(halves[0] / halves[1]) > least
+
+
+def _is_on_a_long_way(longer: NumberSeries, mean: float, square: float) -> bool:
+    """Tell whether a loss falls clearly, of targets far from 0, where outputs begin."""
+    before, latest = np.split(longer.latest, [-_WINDOW])
+    is_far = mean * mean > _FAR**2 * (square - mean * mean)
+    return is_far and len(before) > 0 and bool(np.median(latest) < _STILL * np.median(before))
 
 
 def _is_sum(inputs: LossInputs, names: Series, loss: float, *, is_first: bool) -> bool | None:

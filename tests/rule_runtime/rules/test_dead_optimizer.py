@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.testing import TrialBuilder
@@ -146,3 +146,58 @@ def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, to
     (outcome,) = trial.outcomes(DeadOptimizer())
     assert isinstance(outcome, NotEvaluated)
     assert outcome.reason.startswith(told)
+
+
+def converging(sizes: Iterable[float], *, num_moving: int) -> TrialBuilder:
+    """Return a run in which one of two parameters moves only in the first steps."""
+    trial = TrialBuilder()
+    for step, size in enumerate(sizes):
+        tensors: dict[str, Any] = {"Net_a.weight": [float(step)], "gradient/Net_a.weight": [1.0]}
+        tensors["Net_b.weight"] = np.arange(4.0) + min(step, num_moving)
+        tensors["gradient/Net_b.weight"] = np.full(4, size)
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize(("left", "fires"), [(0.9e-4, False), (1.1e-4, True)])
+def test_what_has_arrived_stands_still_for_rounding(left: float, *, fires: bool) -> None:
+    trial = converging([3.0, 1.0, 0.1, *[3.0 * left] * 12], num_moving=2)
+    assert bool(found_at(DeadOptimizer(), trial)) is fires
+
+
+def test_a_parameter_that_never_moved_has_not_arrived() -> None:
+    # The rest of the model learns without it, which may leave next to no gradient.
+    trial = converging([3.0, *[1e-6] * 12], num_moving=0)
+    assert found_at(DeadOptimizer(), trial)[0] == 5
+
+
+def test_a_gradient_that_comes_back_is_judged_anew() -> None:
+    trial = converging([3.0, 1.0, 0.1, *[1e-6] * 6, *[0.1] * 6], num_moving=2)
+    assert found_at(DeadOptimizer(), trial)[0] == 13
+
+
+def test_a_model_that_has_arrived_is_no_issue() -> None:
+    trial = TrialBuilder()
+    for step in range(0, 3000, 10):
+        size = max(3.0 * 0.9 ** (step / 10), 3e-7)
+        weight = {"Net_a.weight": [max(size, 1e-5)], "gradient/Net_a.weight": [size]}
+        trial.step(step, weight, mode_step=step)
+    outcomes = trial.outcomes(DeadOptimizer())
+    assert not any(isinstance(o, IssueFound) for o in outcomes)
+    assert isinstance(outcomes[-1], Passed)
+
+
+def test_a_gradient_out_of_all_bounds_hides_none_behind_it() -> None:
+    trial = converging([3.0, 1e300, 0.1, *[0.1] * 12], num_moving=2)
+    assert found_at(DeadOptimizer(), trial)[0] == 7
+
+
+def test_a_memory_from_before_largest_gradients_were_kept_goes_on() -> None:
+    rule, memory = DeadOptimizer(), dict[str, Any]()
+    trial = converging([3.0] * 12, num_moving=2)
+    found = []
+    for view in trial.views():
+        memory.pop("largest", None)
+        if isinstance(rule.check(view, memory), IssueFound):
+            found.append(view.step)
+    assert found[0] == 7

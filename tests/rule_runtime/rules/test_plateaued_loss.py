@@ -103,3 +103,30 @@ def test_of_a_loss_below_zero_nobody_knows_how_far_it_should_fall() -> None:
             loss = np.float64(level + 0.02 * random.normal())
             trial.step(step, {"Loss_output_0": loss}, mode_step=step)
         assert bool(found_at(PlateauedLoss(), trial)) is is_found
+
+
+def warming_up(num_steps: int, *, jitter: float = 0.2) -> TrialBuilder:
+    """Return a run whose rate grows for some steps, and with it what the loss falls by in each.
+
+    So noise hides its fall for long: by the square of the steps, 1 % after 160 of 1,000.
+    """
+    random, trial = np.random.default_rng(0), TrialBuilder()
+    weight = np.linspace(-1, 1, 64)
+    trial.collections(losses=("^Loss",), weights=("weight$",))
+    for step in range(0, 600, 5):
+        warm = min(step, num_steps)
+        rate = warm / num_steps * (1 + jitter * random.uniform(-1, 1))
+        weight = weight * (1 + 0.005 * rate)
+        gone = (warm**2 / 2 / num_steps + (step - warm)) / num_steps
+        loss = 2.3 * (1 - 0.8 * gone) if num_steps > 1 else 2.3
+        tensors = {"layer.weight": weight, "Loss_output_0": np.float64(loss)}
+        tensors["Loss_output_0"] += 0.03 * random.normal()
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize(("num_steps", "is_found"), [(1000, False), (1, True)])
+def test_a_linear_warm_up_is_waited_for_but_no_jitter(num_steps: int, *, is_found: bool) -> None:
+    found = found_at(PlateauedLoss(), warming_up(num_steps))
+    assert bool(found) is is_found
+    assert not found or min(found) <= 120

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import NotEvaluated
+from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
 from rule_runtime.testing import TrialBuilder
@@ -28,9 +28,10 @@ def run(
     targets: Any,
     *,
     mode: ModeKeys = ModeKeys.TRAIN,
+    steps: int = 300,
 ) -> TrialBuilder:
     trial = TrialBuilder()
-    for step in range(0, 300, 10):
+    for step in range(0, steps, 10):
         given = targets(step) if callable(targets) else targets
         inputs = {f"{name}_input_0": scores, f"{name}_input_1": given}
         loss = np.float64(loss_of(step))
@@ -94,6 +95,48 @@ def test_a_loss_that_is_about_to_fall_below_is_left_alone() -> None:
     assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", ever_faster, SCORES, CLASSES))
     assert not found_at(WorseThanGuessing(), run("CrossEntropyLoss", soon, SCORES, CLASSES))
     assert found_at(WorseThanGuessing(), run("CrossEntropyLoss", late, SCORES, CLASSES))
+
+
+@pytest.mark.parametrize(
+    ("rate", "far", "is_found"),
+    [(0.8, 3.1, False), (0.93, 3.1, True), (0.8, 2.9, True), (1.0, 100.0, True)],
+)
+def test_the_way_to_targets_far_from_0_is_long(rate: float, far: float, *, is_found: bool) -> None:
+    """As to logarithms of prices: the last layer moves there first, and only then learns more."""
+    targets = SCORES[:, :1] + far * SCORES[:, :1].std() - SCORES[:, :1].mean()
+    limit = 1.5 * SCORES[:, :1].var()
+
+    def on_the_way(step: int) -> float:
+        return limit * (3 * math.exp(-step / 20) + 3 * rate ** (step / 200))
+
+    trial = run("MSELoss", on_the_way, SCORES[:, :1], targets, steps=600)
+    assert bool(found_at(WorseThanGuessing(), trial)) is is_found
+
+
+def test_what_fell_on_its_way_is_found_once_it_stands_still() -> None:
+    targets = 12 + SCORES[:, :1] / SCORES[:, :1].std()
+    steps = 1000
+
+    def stands_still(step: int) -> float:
+        return max(100 * math.exp(-step / 50), 3.0)
+
+    trial = run("MSELoss", stands_still, SCORES[:, :1], targets, steps=steps)
+    found = found_at(WorseThanGuessing(), trial)
+    assert found
+    assert 250 <= min(found) <= 500
+    assert max(found) == steps - 10
+
+
+def test_an_older_checkpoint_goes_on() -> None:
+    targets = 12 + SCORES[:, :1] / SCORES[:, :1].std()
+    rule, memory = WorseThanGuessing(), dict[str, Any]()
+    trial = run("MSELoss", lambda _: 3.0, SCORES[:, :1], targets)
+    outcomes = []
+    for view in trial.views():
+        outcomes.append(rule.check(view, memory))
+        if view.step == 150:
+            del memory["longer"]
+    assert isinstance(outcomes[-1], IssueFound)
 
 
 @pytest.mark.parametrize(
