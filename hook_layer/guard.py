@@ -20,8 +20,8 @@ __all__ = ["FailureLog", "Guarded", "Stopwatch", "guarded"]
 logger = logging.getLogger("stepwatch")
 
 _MAX_FAILURES_IN_A_ROW: Final = 3
-_MAX_NAMES: Final = 100
-"""Tensors whose failing is logged."""
+_MAX_REASONS: Final = 100
+"""Mistakes, and reasons why tensors fail, that are logged."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Self = TypeVar("_Self", bound="Guarded")
@@ -40,7 +40,7 @@ class FailureLog:
         self.errors: Counter[str] = Counter()
         self.in_a_row: Counter[tuple[str, str]] = Counter()
         self.off: set[str] = set()
-        self._tensors: set[str] = set()
+        self._tensors: dict[str, list[str]] = {}  # names, by the reason
         self._mistakes: set[str] = set()
 
     def is_off(self, part: str) -> bool:
@@ -76,17 +76,25 @@ class FailureLog:
     def mistaken(self, error: HookConfigurationError) -> None:
         """Count a mistake in the configuration that was made while training runs; logged once."""
         message = str(error)
-        if message not in self._mistakes and len(self._mistakes) < _MAX_NAMES:
+        if message not in self._mistakes and len(self._mistakes) < _MAX_REASONS:
             self._mistakes.add(message)
             self.errors["configuration"] += 1
             logger.error("this has no effect; training goes on: %s", message)
 
     def tensor_failed(self, name: str, error: BaseException) -> None:
-        """Count a tensor that could not be captured; logged once for each name."""
+        """Count a tensor that could not be captured; two are logged for each reason."""
         self.errors["tensors"] += 1
-        if name not in self._tensors and len(self._tensors) < _MAX_NAMES:
-            self._tensors.add(name)
-            logger.warning("%.200r cannot be saved and is left out: %s", name, error)
+        reason = str(error)
+        if reason not in self._tensors and len(self._tensors) >= _MAX_REASONS:
+            return
+        known = self._tensors.setdefault(reason, [])
+        if name in known or len(known) > 1:
+            return
+        known.append(name)
+        if len(known) == 1:
+            logger.warning("%.200r cannot be saved and is left out: %s", name, reason)
+        else:
+            logger.warning("%.200r and others cannot be saved and are left out: %s", name, reason)
 
 
 class Stopwatch:

@@ -192,10 +192,12 @@ def is_capturable(tensor: Tensor) -> bool:
     """Tell whether a tensor has elements that can be read.
 
     Parameters of lazy modules have none yet, meta and fake tensors never; those within a transform
-    of torch.func belong to the transform.
+    of torch.func belong to the transform. Nested ones, which torch's own layers of attention make
+    of padded ones in evaluation, have rows of several lengths.
     """
     return not (
         tensor.is_meta
+        or tensor.is_nested
         or is_lazy(tensor)
         or isinstance(tensor, FakeTensor)
         or torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # noqa: SLF001 - no public way

@@ -23,7 +23,7 @@ from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
-from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.transforms import is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
 
@@ -88,7 +88,8 @@ class TorchEvents(LossCapture):
         if kind is Pass.BEGINS or self._has_new_models:
             self._watch_modules()
         if self._due:
-            self._watch_parameters(model)
+            with outside_of_transforms():
+                self._watch_parameters(model)
             self._watch_functions(model)
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
@@ -195,14 +196,21 @@ class TorchEvents(LossCapture):
             self._capture_optimizer_state(optimizer)
 
     @guarded("steps")
-    def note_optimizer(self, optimizer: Optimizer) -> None:
+    def note_optimizer(self, optimizer: Optimizer) -> bool:
         """Note that an optimiser was made: another training may begin with it.
 
         What others compute is not captured then, until a model of this hook is called again.
+
+        Returns:
+            Whether another training begins: it trains parameters, none of them of this hook's
+            models, which have been trained before.
         """
         # It may get parameters yet, so what it has now is not kept.
-        if self.is_active and self.step != INIT_STEP and not self._has_parameters_of(optimizer):
-            self._others_begin()
+        if not self.is_active or self.step == INIT_STEP or self._has_parameters_of(optimizer):
+            return False
+        self._others_begin()
+        is_of_modules = any(isinstance(p, nn.Parameter) for p in parameters_of(optimizer))
+        return self._has_optimizer and is_of_modules
 
     @guarded("steps")
     def _on_optimizer_stepped(self, optimizer: Optimizer, _: bool = False) -> None:

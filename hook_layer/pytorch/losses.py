@@ -55,7 +55,7 @@ class LossCapture(ModuleCapture):
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
         self._criteria = Criteria()
-        self._met_loss = self._are_unnamed_too = False
+        self._met_loss = self._are_unnamed_too = self._has_graph = False
         self._thread = self._num_others = 0
         self._handles: list[Any] = []
 
@@ -71,6 +71,7 @@ class LossCapture(ModuleCapture):
         """Note that a model is called: losses that follow in this thread are its."""
         _newest.model = ref(model)
         self._thread = threading.get_ident()
+        self._has_graph = torch.is_grad_enabled()
         self._functional.pass_begins()
         self._criteria.forget()
 
@@ -86,7 +87,9 @@ class LossCapture(ModuleCapture):
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
-        if self._num_others and self._is_elsewhere():
+        if not self._is_in_thread() or (self._num_others and self._is_elsewhere()):
+            return
+        if self._is_trained_elsewhere(outputs):
             return
         if self.is_active and not is_recomputing():
             self._capture_loss(self._registered.loss_name(loss), inputs, outputs)
@@ -118,6 +121,8 @@ class LossCapture(ModuleCapture):
     def _on_function(self, told: tuple[WatchedLoss, Any, Any], value: Any) -> None:
         if not self._due or is_recomputing() or not self._is_newest() or self._is_elsewhere():
             return
+        if self._is_trained_elsewhere(value):
+            return
         call = told[0], told[0].arguments(*told[1:])
         if self._steps.is_training:
             with_inputs = self._asks_for_inputs(call[0].class_name, UNNAMED)
@@ -135,6 +140,8 @@ class LossCapture(ModuleCapture):
         if not self._due or is_named or self._met_loss or not self._is_newest():
             return
         if self._is_elsewhere() or self._steps.leaves_losses_out(self.mode):
+            return
+        if self._is_trained_elsewhere(args[:1]):
             return
         for loss in tensors_in(args[:1]):
             if loss.numel() == 1:
@@ -201,6 +208,18 @@ class LossCapture(ModuleCapture):
         is_complete = self._is_captured or self.mode in WITHOUT_TRAINING
         return self._num_others >= (_FEW_OTHERS if is_complete else _MANY_OTHERS)
 
+    def _is_trained_elsewhere(self, outputs: Any) -> bool:
+        """Tell whether a loss trains another model while this one is validated.
+
+        Whatever is computed of a pass without gradients has none either. Not where somebody tells
+        of steps: a trainer's may begin without any pass.
+        """
+        if self._has_graph or self.mode not in WITHOUT_TRAINING or not torch.is_grad_enabled():
+            return False
+        if self._steps.knows_optimizers:
+            return False
+        return any(value.requires_grad for value in tensors_in(outputs))
+
     def _others_stepped(self) -> None:
         """Note that an optimiser has stepped that trains nothing of this hook's models."""
         self._num_others += 1
@@ -222,6 +241,10 @@ class LossCapture(ModuleCapture):
     def _others_begin(self) -> None:
         """Note that the training of another model begins."""
         self._num_others = max(self._num_others, _FEW_OTHERS)
+
+    def _is_in_thread(self) -> bool:
+        """Tell whether this thread has called a model last; others may train something else."""
+        return self._thread in (0, threading.get_ident())
 
     def _is_newest(self) -> bool:
         """Tell whether the model that was called last is one of this hook, or part of one.

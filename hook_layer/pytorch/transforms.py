@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Final
 
 import torch
 from torch import nn
 
-__all__ = ["is_transformed"]
+__all__ = ["is_transformed", "outside_of_transforms"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -24,6 +25,13 @@ _transform: Final[Callable[[], object]] = getattr(
     "peek_interpreter_stack",
     lambda: None,
 )
+
+_Suspended: Final[Callable[[], AbstractContextManager[object]]] = getattr(
+    torch._C,  # noqa: SLF001
+    "_DisableFuncTorch",
+    nullcontext,
+)
+_ALWAYS: Final = nullcontext()
 
 
 def is_transformed(model: nn.Module) -> bool:
@@ -35,6 +43,15 @@ def is_transformed(model: nn.Module) -> bool:
         return False
     _warn()
     return True
+
+
+def outside_of_transforms() -> AbstractContextManager[object]:
+    """Return a context in which no transform is active.
+
+    Within one, whatever is computed of a model's own parameters belongs to the transform as well,
+    and has no values.
+    """
+    return _ALWAYS if _transform() is None else _Suspended()
 
 
 @cache

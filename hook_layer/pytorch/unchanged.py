@@ -7,26 +7,27 @@ backward pass and optimiser, where an optimiser of more is made then, or a modul
 is a part of. Nor is one the model of which no optimiser trains anything, where there are any, until
 what they train changes. Of a model whose methods are called in place of itself the first part that
 is called stands for it. Layers of Keras, which are modules where it computes by torch, are left to
-Keras's adapter; what a worker of a DataLoader calls is no model.
-The hook is made, and registers it, right ahead of that pass. A module of `torch.jit` has no place
-for a hook, and is passed over. The losses are the modules of
-`torch.nn` that the script makes, any outside of the model whose class is called `...Loss`, and what
-`Hook.look_for_losses` finds; one without a module is known from the backward pass, as always. Where
-parts of the model are compiled nothing looks at other modules: each graph would be made twice. A
-step is one of the optimisers, if any was made ahead of that pass: so several passes of one step, as
-of two inputs that are compared, or of accumulated gradients, are one. The mode is the model's own:
-TRAIN after `model.train()`, EVAL after `model.eval()`. Once training goes on, nothing looks at
-other modules any more.
+Keras's adapter; what a worker of a DataLoader calls is no model. The hook is made, and registers
+it, right ahead of that pass. A module of `torch.jit` has no place for a hook, and is passed over.
+The losses are the modules of `torch.nn` that the script makes, any outside of the model whose class
+is called `...Loss`, and what `Hook.look_for_losses` finds; one without a module is known from the
+backward pass, as always. Where parts of the model are compiled nothing looks at other modules: each
+graph would be made twice. A step is one of the optimisers, if any was made ahead of that pass: so
+several passes of one step, as of two inputs that are compared, or of accumulated gradients, are
+one. The mode is the model's own: TRAIN after `model.train()`, EVAL after `model.eval()`. Once
+training goes on, nothing looks at other modules any more.
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
-from weakref import WeakSet, ref
+from weakref import WeakSet, WeakValueDictionary, ref
 
 import torch
 from torch import nn
@@ -87,7 +88,8 @@ class _Search:
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
-        self._losses: WeakSet[nn.Module] = WeakSet()
+        # By number: what other threads add meanwhile must not disturb who goes through them.
+        self._losses: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
         self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
         self._spare: Hook | None = None  # of a model that turned out to be none
@@ -99,6 +101,7 @@ class _Search:
         self._remarks = Remarks()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
+        self._lock = threading.RLock()
 
     def begin(self) -> None:
         """Look at every module that is called, and at what tells of losses and modes."""
@@ -107,7 +110,7 @@ class _Search:
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by its name
         call_after(_Loss, "__init__", self._on_loss_made)
-        call_after(Optimizer, "__init__", self._on_optimizer_made)
+        call_after(Optimizer, "__init__", partial(self._try, self._note_optimizer))
         call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
         call_after(nn.Module, "compile", self._on_compiled)
@@ -139,13 +142,10 @@ class _Search:
         return self._is_looking
 
     def _on_loss_made(self, loss: nn.Module) -> None:
-        self._try(self._losses.add, loss)
+        self._try(self._losses.__setitem__, id(loss), loss)
         # One that is made once training goes on is another training's, as in the next fold.
         if self._hook is not None and self._hook.is_active and self._handle is not None:
             self._try(self._hook.register_loss, loss)
-
-    def _on_optimizer_made(self, optimizer: Optimizer) -> None:
-        self._try(self._note_optimizer, optimizer)
 
     def _on_mode(self, module: nn.Module) -> None:
         if self._hook is not None and module is self._model():
@@ -157,9 +157,8 @@ class _Search:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
         may_be_model = self._is_open_to(module) and torch.is_grad_enabled()
-        if may_be_model and not self._passes_by(module) and self._has_none():
-            self._look_for_model(module)
-            hook, model = self._found()
+        if may_be_model and not self._passes_by(module) and self._is_found_in(module):
+            hook, model = self._hook, self._model()
             if hook is not None and model is not None and module is self._entrance():
                 # torch listed the hooks of this call before this one was among them.
                 hook.forward_pre_hook(model, inputs)
@@ -168,10 +167,10 @@ class _Search:
             self._num_calls += torch.is_grad_enabled()
             if self._num_passes > _MAX_PASSES or self._num_calls > _MAX_CALLS:
                 self._end()
-        elif self._is_in_model(module):
+        elif module in self._parts:
             return
-        elif type(module).__name__.endswith("Loss"):
-            self._register_loss(module)
+        elif self._hook is not None and type(module).__name__.endswith("Loss"):
+            self._hook.register_loss(module)
         elif self._is_another(module):
             self._remarks.meet_another(module, self._model())
 
@@ -185,16 +184,25 @@ class _Search:
             return
         # Without gradients it may be a part of what will be called with some.
         may_be_model = torch.is_grad_enabled() or not is_called_as_part(module)
-        if may_be_model and self._is_open_to(module) and self._has_none():
-            self._look_for_model(module)
+        if may_be_model and self._is_open_to(module):
+            self._is_found_in(module)
 
     def _passes_by(self, module: nn.Module) -> bool:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
         is_beside = not is_scripted and self._optimizers.pass_by(module)
         return is_beside or is_transformed(module) or is_being_made()
 
-    def _found(self) -> tuple[Hook | None, nn.Module | None]:
-        return self._hook, self._model()
+    def _is_found_in(self, module: nn.Module) -> bool:
+        """Look whether a module is the model, and tell whether it is now, or a part of it."""
+        if not self._lock.acquire(blocking=False):
+            return False  # while another thread looks: there are further calls of this one
+        try:
+            if not (self._is_open_to(module) and self._has_none()):
+                return False
+            self._look_for_model(module)
+            return self._hook is not None
+        finally:
+            self._lock.release()
 
     def _look_for_model(self, module: nn.Module) -> None:
         spare = self._spare
@@ -221,8 +229,9 @@ class _Search:
             hook.follow_optimizers()
         self._set_mode(model)
         is_compiled = has_compiled_parts(model)
-        for loss in (*self._losses, *(own_losses() if is_compiled else ())):
-            if is_a_key(loss) and not self._is_in_model(loss):
+        made = (known() for known in self._losses.valuerefs())
+        for loss in (*made, *(own_losses() if is_compiled else ())):
+            if loss is not None and is_a_key(loss) and loss not in self._parts:
                 hook.register_loss(loss)
         if is_compiled:
             self._end()  # the graphs shall not have us in them
@@ -233,11 +242,11 @@ class _Search:
 
     def _note_optimizer(self, optimizer: Optimizer) -> None:
         self._optimizers.add(optimizer)
-        hook, model = self._found()
+        hook, model = self._hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
             self._has_none()
-        elif hook is not None:
-            hook.note_optimizer(optimizer)
+        elif hook is not None and hook.note_optimizer(optimizer):
+            self._remarks.meet_another_training()
 
     def _settle(self, *_: object) -> None:
         """Note that the model is the one to watch, whatever comes."""
@@ -256,7 +265,7 @@ class _Search:
         return self._hook is None
 
     def _on_entrance(self, _: nn.Module, inputs: Any, __: Any) -> None:
-        hook, model = self._found()
+        hook, model = self._hook, self._model()
         if hook is not None and model is not None and not is_called_within(model):
             hook.forward_pre_hook(model, inputs)
 
@@ -275,17 +284,10 @@ class _Search:
         if is_untold and self._optimizers and has_graphs() and self._source.is_needed():
             self._remarks.tell_of_functions()
 
-    def _register_loss(self, loss: nn.Module) -> None:
-        if self._hook is not None:
-            self._hook.register_loss(loss)
-
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL
         if self._hook is not None and self._hook.mode is not mode:
             self._hook.set_mode(mode)
-
-    def _is_in_model(self, module: nn.Module) -> bool:
-        return module in self._parts
 
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
         try:

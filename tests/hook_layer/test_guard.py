@@ -74,13 +74,26 @@ def test_a_late_mistake_is_counted_and_logged_once(caplog: pytest.LogCaptureFixt
     assert part.work() == "done"
 
 
-def test_bad_tensors_are_counted_and_logged_once_for_each_name(
+def test_bad_tensors_are_counted_and_two_are_logged_for_each_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     failures = FailureLog()
     for _ in range(3):
         for number in range(150):
             failures.tensor_failed(f"t{number}", ValueError("bad"))
-    assert failures.errors == {"tensors": 450}
-    assert len(caplog.records) == 100
+    failures.tensor_failed("u", ValueError("worse"))
+    assert failures.errors == {"tensors": 451}
+    assert [record.getMessage() for record in caplog.records] == [
+        "'t0' cannot be saved and is left out: bad",
+        "'t1' and others cannot be saved and are left out: bad",
+        "'u' cannot be saved and is left out: worse",
+    ]
     assert not failures.is_off("tensors")
+
+
+def test_reasons_of_bad_tensors_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    failures = FailureLog()
+    for number in range(150):
+        failures.tensor_failed(f"t{number}", ValueError(f"bad at {number}"))
+    assert failures.errors == {"tensors": 150}
+    assert len(caplog.records) == 100

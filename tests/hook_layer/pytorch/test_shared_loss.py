@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -68,9 +69,9 @@ class Search:
         loss: torch.Tensor = self.criterion(model(torch.ones(num_rows, 4)), torch.ones(num_rows, 1))
         return loss
 
-    def validate(self) -> None:
+    def validate(self, *, has_graph: bool = False) -> None:
         self.hook.set_mode(smd.modes.EVAL)
-        with torch.no_grad():
+        with torch.set_grad_enabled(has_graph):
             self.loss(self.models[0])
 
     def numbers(self) -> list[int]:
@@ -85,19 +86,56 @@ def search(trial: WrittenTrial) -> Search:
     return Search(trial)
 
 
+@pytest.mark.parametrize("has_graph", [True, False])
 @pytest.mark.parametrize("is_told", [True, False])
 def test_losses_of_later_models_are_not_those_of_the_last_validation(
-    search: Search, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
+    search: Search, monkeypatch: pytest.MonkeyPatch, *, is_told: bool, has_graph: bool
 ) -> None:
     if not is_told:
         monkeypatch.setattr(search.hook, "note_optimizer", lambda _: None)
     search.train(4)
-    search.validate()
+    search.validate(has_graph=has_graph)
     search.train(50)
     assert not search.hook._due
     search.train(5)
-    # Whose the first of them are is not known yet.
-    assert search.numbers() == [1, 1, 1, 1, 1 if is_told else 4]
+    # Where the validation has gradients, too, it is not known yet whose the first of them are.
+    assert search.numbers() == [1, 1, 1, 1, 4 if has_graph and not is_told else 1]
+
+
+LOSSES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "module": nn.MSELoss(),
+    "function": lambda outputs: nn.functional.mse_loss(outputs, torch.ones(2, 1)),
+    "no name": lambda outputs: outputs.square().mean(),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_what_trains_on_the_outputs_of_a_validated_model_is_another_one(
+    trial: WrittenTrial, kind: str
+) -> None:
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1))
+    hook.follow_optimizers()
+    model, head, criterion = nn.Linear(4, 3), nn.Linear(3, 1), LOSSES[kind]
+    hook.register_module(model)
+    compared = (torch.ones(2, 1),) if isinstance(criterion, nn.Module) else ()
+    if isinstance(criterion, nn.Module):
+        hook.register_loss(criterion)
+    hook.set_mode(smd.modes.EVAL)
+    for _ in range(2):
+        with torch.no_grad():
+            features = model(torch.ones(2, 4))
+        criterion(head(features), *compared).backward()
+    hook.close()
+    assert not any("Loss" in name for step in trial.indexes() for name in trial.names(step))
+
+
+def test_a_loss_that_follows_a_validation_without_gradients_is_of_it(search: Search) -> None:
+    search.train(2)
+    search.hook.set_mode(smd.modes.EVAL)
+    with torch.no_grad():
+        outputs = search.models[0](torch.ones(2, 4))
+    search.criterion(outputs, torch.ones(2, 1))
+    assert search.numbers() == [1, 1, 1]
 
 
 def test_nor_are_they_late_ones_of_the_last_step(

@@ -40,19 +40,26 @@ def test_per_sample_gradients_make_no_steps_and_the_log_says_so_once(
     assert caplog.text.count("functional_call") == 1
 
 
+@pytest.mark.parametrize("norms", [None, ["l2"]])
 def test_derivatives_by_inputs_of_a_model_with_its_own_parameters_are_of_its_steps(
-    trial: WrittenTrial,
+    trial: WrittenTrial, norms: list[str] | None
 ) -> None:
     model = nn.Linear(4, 1)
     hook = smd.Hook(
         trial.uri,
         save_config=smd.SaveConfig(save_interval=1),
         include_collections=["weights", "gradients"],
+        reduction_config=None if norms is None else smd.ReductionConfig(norms=norms),
     )
     hook.register_module(model)
     for _ in range(3):
         slopes = vmap(grad(lambda row: model(row).square().sum()))(torch.ones(5, 4))
         slopes.square().mean().backward()
     hook.close()
+    assert not hook.report().errors
     assert list(trial.indexes()) == [0, 1, 2]
-    assert trial.names(1) >= {"Linear_weight", "gradient/Linear_weight", "Loss_output_0"}
+    saved = {"Linear_weight", "gradient/Linear_weight", "Loss_output_0"}
+    statistics = trial.indexes()[1].statistics
+    assert statistics is not None
+    assert set(statistics.tensors) >= saved
+    assert norms is not None or trial.names(1) >= saved

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.watched_script import watch_process
+from rule_runtime.evaluation.outcome import Outcome, Passed
 from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_view import StepView
 
 
 def test_a_process_that_does_not_heed_the_request_gets_a_signal(tmp_path: Path) -> None:
@@ -98,6 +102,33 @@ def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
     assert status.value.code == 128 + signal.SIGTERM
     assert ended.exists()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+class Terminating(Rule):
+    """A rule during whose judging this process is sent SIGTERM."""
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+        os.kill(os.getpid(), signal.SIGTERM)
+        return Passed()
+
+
+def test_a_signal_that_comes_while_a_rule_judges_is_no_fault_of_the_rule(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "out")
+    trial = TrialBuilder(store)
+    store.put(JOB_FILE, JobFile("job", trial.run or "", "unknown", "").encode())
+    trial.step(0, {"gradient/a": [1.0]})
+    judge = LiveJudge(store, [("Terminating", Terminating())], stops=lambda _: False)
+    ended = tmp_path / "ended"
+    script = (
+        "import pathlib, signal, sys, threading\n"
+        f"ended = pathlib.Path({str(ended)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(ended.write_text('')))\n"
+        "threading.Event().wait(20)\n"
+    )
+    with pytest.raises(SystemExit) as status:
+        watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert status.value.code == 128 + signal.SIGTERM
+    assert ended.exists()
 
 
 @pytest.fixture
