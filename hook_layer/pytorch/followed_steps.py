@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from weakref import ref
 
 import torch
 from torch import nn
@@ -86,13 +87,13 @@ class FollowedSteps(StepBounds):
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
         """Note that an optimiser of our parameters has stepped; does that complete the step?"""
         key = id(optimizer)
-        self._stepped.add(key)
+        self._stepped[key] = ref(optimizer)
         self._were_for_others = False
         if not (self._is_open or self._is_lost):
             return False
         is_again = self._stepped_at.get(key, self._num_since) < self._num_since
         self._stepped_at[key] = self._num_since
-        is_complete = is_again or self._is_lost or self._stepped_before <= self._stepped
+        is_complete = is_again or self._is_lost or self._have_all_stepped()
         if is_complete:
             self._longest = max(self._longest, self._num_since)
             self._num_since = 0

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
 
 import torch
 from torch import nn
@@ -68,8 +68,9 @@ class StepBounds:
         # By each of them, as numbers: torch swaps no parameter that has weak references.
         self._trained: dict[int, frozenset[int]] = {}
         self._by_optimizer = False
-        self._stepped: set[int] = set()  # in this step, and in the last one that any did in
-        self._stepped_before: set[int] = set()
+        # In this step, and in the last one that any did in. By number: some may have no hash.
+        self._stepped: dict[int, ReferenceType[Optimizer]] = {}
+        self._stepped_before: dict[int, ReferenceType[Optimizer]] = {}
         self._num_optimizer_steps = self._num_passes = self._num_shared = 0
         self._is_open = self._trains_in_evaluation = self._was_in_evaluation = False
 
@@ -125,7 +126,7 @@ class StepBounds:
     def step_begins(self) -> None:
         """Note that a step began."""
         if self._stepped:
-            self._stepped_before, self._stepped = self._stepped, set()
+            self._stepped_before, self._stepped = self._stepped, {}
         self._num_optimizer_steps = 0
         self._is_open = True
 
@@ -150,8 +151,8 @@ class StepBounds:
         """
         if not self._by_optimizer:
             self._advise()
-            self._stepped.add(id(optimizer))
-            return self._stepped_before <= self._stepped
+            self._stepped[id(optimizer)] = ref(optimizer)
+            return self._have_all_stepped()
         if not self._is_open:
             return False
         is_registered = optimizer in self._optimizers
@@ -162,13 +163,18 @@ class StepBounds:
         is_patient = self._num_optimizer_steps < _PATIENCE * len(self._trained)
         if not is_registered and not self._takes_over(optimizer, sharing, is_patient=is_patient):
             return False
-        self._stepped.add(id(optimizer))
+        self._stepped[id(optimizer)] = ref(optimizer)
         missing = [other for other in self._optimizers if id(other) not in self._stepped]
         if missing and not is_patient:
             self._give_up(missing)
             missing = []
         self._is_open = bool(missing)
         return not missing
+
+    def _have_all_stepped(self) -> bool:
+        """Tell whether all have that did in the step before, but for those that are gone."""
+        before = self._stepped_before.items()
+        return all(key in self._stepped or known() is None for key, known in before)
 
     def _advise(self) -> None:
         """Log once that the script's idea of a step is likely to be another one."""

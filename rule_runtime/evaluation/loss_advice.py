@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["OF_BOOSTING", "Framework", "framework_of", "loss_inputs_advice", "why_no_validation"]
+__all__ = [
+    "OF_BOOSTING",
+    "Framework",
+    "framework_of",
+    "input_values_advice",
+    "loss_inputs_advice",
+    "why_no_validation",
+]
 
 
 class Framework(Enum):
@@ -39,11 +46,16 @@ _LOSS_INPUTS: Final = {
     Framework.XGBOOST: "boosted trees have none; their labels and predictions are those of the "
     "data in `evals` (`eval_set` of `fit`)",
 }
+_INPUT_VALUES: Final = _LOSS_INPUTS | {
+    Framework.KERAS: "the hook for Keras saves them where `fit` trains the model with labels",
+    Framework.TENSORFLOW: "the hook for sessions of TensorFlow saves none",
+    Framework.MXNET: "the hook for MXNet is asked for none",
+}
 _NO_VALIDATION: Final = {
-    Framework.TORCH: "compute it with one of torch, as nn.CrossEntropyLoss or F.cross_entropy; one "
-    "of your own, and a sum of several, needs a name in training and in validation: "
-    "get_hook().record_tensor_value('loss', loss); and call the model that is trained, as copies "
-    "of it (a moving average) are not watched",
+    Framework.TORCH: "call model.eval() ahead of it, and model.train() behind; compute it with one "
+    "of torch, as nn.CrossEntropyLoss or F.cross_entropy; one of your own, and a sum of several, "
+    "needs a name in training and in validation: get_hook().record_tensor_value('loss', loss); and "
+    "call the model that is trained, as copies of it (a moving average) are not watched",
     Framework.KERAS: "give `fit` validation_data= or validation_split=, or call `evaluate` between "
     "epochs",
     Framework.TENSORFLOW: "run it with other data, too, behind hook.set_mode(modes.EVAL)",
@@ -79,6 +91,15 @@ def loss_inputs_advice(step: StepView) -> str:
         step: The step.
     """
     return _LOSS_INPUTS[framework_of(step)]
+
+
+def input_values_advice(step: StepView) -> str:
+    """Return what to change where a rule lacks values of the model's inputs beside targets.
+
+    Args:
+        step: The step.
+    """
+    return _INPUT_VALUES[framework_of(step)]
 
 
 def why_no_validation(step: StepView) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "INPUT_VALUES",
     "LOSS_INPUTS",
-    "MODEL_INPUT",
     "Input",
     "LossInputs",
     "LossKind",
@@ -35,13 +34,10 @@ LOSS_INPUTS: Final = CollectionConfig(
 )
 """What the hook is to save for a rule that looks at the inputs of losses."""
 
-MODEL_INPUT: Final = r"^([A-Z]\w*_input_[0-9]+|input_values)$"
-"""Names of inputs of models and losses, and of the features that boosted trees are judged by."""
-
 INPUT_VALUES: Final = CollectionConfig(
     "input_values",
     {
-        "include_regex": MODEL_INPUT,
+        "include_regex": r"^([A-Z]\w*_input_[0-9]+|input_values)$",
         "save_interval": "100",
         "end_step": "301",
         "save_raw_tensor": "True",

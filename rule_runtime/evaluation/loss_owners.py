@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from rule_runtime.evaluation.model_inputs import is_of_keras
+
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
@@ -49,9 +51,14 @@ def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int
     """
     of_losses = loss_owners(step)
     labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
+    of_keras = step.tensors(regex=(f"^{_LABELS}(_[0-9]+)?$",))
     weights = step.tensors(collections=("weights",)).names
     for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
         name, worker = inputs.names[at], inputs.workers[at]
+        if is_of_keras(name):
+            pairs = zip(of_keras.names, of_keras.workers, strict=True)
+            yield from ((at, of_targets) for of_targets, of in sorted(pairs) if of == worker)
+            continue
         owner = name.rpartition("_input_")[0]
         is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
         is_model &= (owner, worker) not in of_losses

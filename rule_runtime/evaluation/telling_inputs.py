@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs
+from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.evaluation.loss_owners import input_target_pairs
+from rule_runtime.evaluation.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.evaluation.parted_so_far import KeptParting, parted_by, parted_so_far
 from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
 from rule_runtime.numerics.column_blocks import Flags
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ToldTargets", "told_targets"]
 
-_OF_LAYERS: Final = r"_input_[0-9]+$"
 _OF_TIMES: Final = "/times"
 _TABLE: Final = 2
 _SERIES: Final = 3
@@ -92,7 +92,8 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
         step: The step.
         memory: Of at most 8 pairs of an input and targets, `kept`: what `joined` keeps of each;
             `seen`: numbers that stand for the rows of each that counted; `parted`: what
-            `parted_so_far` keeps of each, None where no two classes are parted.
+            `parted_so_far` keeps of each, None where no two classes are parted; `met`: whether
+            there ever were values of an input beside targets, and `judged`, whether any told.
         rows: How many rows must show it.
 
     Returns:
@@ -101,6 +102,7 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
     is_judged, found = False, None
     inputs = step.tensors(regex=(MODEL_INPUT,))
     for at, view in _looked_at(step, inputs, memory):
+        memory["met"] = True
         table = _as_table(view)
         if table is None:
             continue
@@ -112,6 +114,7 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
             if told is not None and told[0] and found is None:
                 columns, num_rows, is_together = told
                 found = ToldTargets(at, columns, view.of_targets, num_rows, is_together)
+    memory["judged"] = is_judged or memory.get("judged", False)
     return is_judged, found
 
 
@@ -198,7 +201,7 @@ def _parted(
 
 def _narrowest(step: StepView, worker: str, num_rows: int) -> float:
     """Return the fewest numbers in a row [B, ...] that a module is given; infinite if not known."""
-    rows = step.tensors(regex=(_OF_LAYERS,))
+    rows = step.tensors(regex=(OF_LAYERS,))
     return min(
         (
             math.prod(shape[1:])

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy.typing as npt
 
-from rule_runtime.evaluation.loss_inputs import MODEL_INPUT, LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.loss_owners import input_target_pairs, loss_owners
+from rule_runtime.evaluation.model_inputs import MODEL_INPUT
 from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 if TYPE_CHECKING:

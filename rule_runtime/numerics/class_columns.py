@@ -18,6 +18,7 @@ TOGETHER: Final = ""
 _PAIR: Final = 2
 _IN_RUNS: Final = 2
 _MOST_OF_FREQUENT: Final = 4
+_WHOLE: Final = "iu"
 _KEPT_APART: Final = 0.8
 _MOST_CLASSES: Final = 32
 _FEWEST_OF_CLASS: Final = 4
@@ -80,7 +81,7 @@ def columns_of_classes(
         classes: The class of each row in this order, 0 to K - 1 [B].
         is_again: Whether they told them before: then four fifths of the classes must differ, and a
             column need not vary.
-        may_part: Whether a gap counts.
+        may_part: Whether a gap counts; those of whole numbers do not, for they may be names.
 
     Returns:
         None if too few rows are of the classes to look for gaps, and no columns tell them together.
@@ -88,6 +89,7 @@ def columns_of_classes(
     counts = np.bincount(classes)
     starts = np.cumsum(counts) - counts
     may_part &= columns.shape[1] >= _FEWEST_COLUMNS and len(counts) <= _MOST_CLASSES
+    may_part &= columns.dtype.kind not in _WHOLE
     judged = _judged(counts) if may_part else np.empty(0, np.intp)
     same = np.zeros(columns.shape[1], np.bool_)
     parting = np.zeros((len(judged), columns.shape[1]), np.bool_)

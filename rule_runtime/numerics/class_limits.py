@@ -21,6 +21,7 @@ _FEWEST_COLUMNS: Final = 8
 _MOST_COLUMNS: Final = 128
 _CLOSE: Final = 16
 _WITHIN: Final = 0.25
+_WHOLE: Final = "iu"
 _SIDES: Final = ((0, 1), (1, 0))
 """Each of the two classes, and the other one."""
 
@@ -52,7 +53,7 @@ def limits_of(
     """Return what is known of the columns behind a further batch.
 
     Args:
-        columns: The columns [B, C].
+        columns: The columns [B, C]; a limit of whole numbers says nothing, for they may be names.
         targets: The class of each row [B].
         kept: What was known before; None at first.
 
@@ -167,7 +168,9 @@ def _joined(columns: npt.NDArray[Any], of_class: list[Flags], kept: Limits) -> L
         for side, other in _SIDES:
             is_shared = (block[of_class[other]] == ends[2 * side]).any(0)
             lone[side] &= (ends[2 * side] == ends[2 * side + 1]) & ~is_shared
-        is_left[at] = _are_apart(ends) | lone.any(0)
+        is_left[at] = lone.any(0)
+        if columns.dtype.kind not in _WHOLE:
+            is_left[at] |= _are_apart(ends)
         is_left[at] &= np.isfinite(block).all(0)
         limit = (np.minimum(ends[1], ends[3]) + np.maximum(ends[0], ends[2])) / 2
         close[at] += (np.abs(block - limit) <= _WITHIN * block.std(0)).sum(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -13,24 +12,25 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.large_targets import targets_out_of_reach
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
+from rule_runtime.evaluation.model_inputs import (
+    FIRST_INPUTS,
+    LAYER_INPUTS,
+    OF_CALLS,
+    are_given_to_layers,
+    is_of_keras,
+)
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
-from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
+from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["InputStatistics"]
 
-_FLOATS: Final = ("float", "bfloat")
-_COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
-_OF_PIECES: Final = ("size", "min", "max", "l2")
-_OF_CALLS: Final = r"_input_[0-9]+$"
 _CLOSE: Final = 1e-6
-_MATRIX: Final = 2
-_OF_LAYERS: Final = frozenset(("weight", "bias", "gamma", "beta"))
-"""Parameters behind the name of a layer and an underscore, in frameworks that number layers."""
+_NONE: Final = "no input of real numbers, that a layer of the model gets as it is, was saved"
 _REMEDY: Final = (
     "Scale each input to mean 0 and variance 1 with numbers of the training data, or divide pixels "
     "by 255; look at a batch of what the data loader returns."
@@ -66,6 +66,10 @@ class InputStatistics(Rule):
         first inputs of all calls together. The model is recognised by its parameters,
         `{model}_...`; `dense0_weight` is that of a layer, as MXNet numbers them.
 
+        Of Keras all of `inputs` are judged, where inputs of layers were saved beside them (by
+        default every 10th of the first 100 steps), whole numbers too: those that a layer with a
+        matrix of more than one weight gets as they are (to 1e-6), other than an Embedding.
+
         Targets, `..._input_1` of MSELoss, L1Loss, SmoothL1Loss and HuberLoss, are too large if from
         the 50th training step on, at `patience` saved steps in a row, their root mean square is
         more than ten times `max_rms`, and more than ten times that of the outputs, `..._input_0`.
@@ -91,7 +95,8 @@ class InputStatistics(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
-        CollectionConfig("model_inputs", {"include_regex": _OF_CALLS, "save_interval": "10"}),
+        CollectionConfig("model_inputs", {"include_regex": OF_CALLS, "save_interval": "10"}),
+        LAYER_INPUTS,
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),
         LOSS_INPUTS,
@@ -136,11 +141,11 @@ class InputStatistics(Rule):
 
     def _judge_inputs(self, step: StepView, memory: Memory) -> Outcome:
         """Look at the inputs of models."""
-        rows = step.tensors(regex=(r"_input_0$",))
+        rows = step.tensors(regex=FIRST_INPUTS)
         mean, std, size = (rows.column(name) for name in ("mean", "std", "size"))
-        is_judged = _of_models(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)
+        is_judged = are_given_to_layers(step, rows) & ~np.isnan(std) & (size > 1) & ~_of_bits(rows)
         if not is_judged.any():
-            return NotEvaluated("no input of the model, of floating-point numbers, was saved")
+            return NotEvaluated(_NONE)
         rms = _rms(mean, std)
         bad = is_judged & self._is_bad(mean, std).any(axis=0)
         for place in np.flatnonzero(bad):
@@ -191,6 +196,8 @@ def _of_all_calls(step: StepView, rows: TensorRows, at: int) -> tuple[float, flo
     Inputs are numbered on in a step. Of a model that returns several tensors, or whose outputs were
     not saved, further inputs of that shape count as the first one of a later call.
     """
+    if is_of_keras(rows.names[at]):  # which has them once in a step, and all of them
+        return float(rows.column("mean")[at]), float(rows.column("std")[at])
     model, worker = rows.names[at].removesuffix("_input_0"), rows.workers[at]
     inputs, outputs = (
         step.tensors(regex=(f"^{re.escape(model)}_{kind}_[0-9]+$",)) for kind in ("input", "output")
@@ -221,65 +228,3 @@ def _of_bits(rows: TensorRows) -> npt.NDArray[np.bool_]:
     mean, std = (np.where(may_be, column, 0.0) for column in (mean, std))
     # Of numbers between 0 and 1 only these are equal to their squares, and so in the mean.
     return may_be & np.isclose(mean, mean**2 + std**2, rtol=_CLOSE, atol=0.0)
-
-
-def _is_of(weight: str, model: str) -> bool:
-    """Tell whether a weight is of a model, and not a layer's own, as in MXNet's `dense0_weight`."""
-    below = weight.removeprefix(f"{model}_")
-    return below != weight and (below not in _OF_LAYERS or model[-1:] not in "0123456789")
-
-
-def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are real numbers that a registered model gets, and does not scale."""
-    weights = step.tensors(collections=("weights",))
-    names = [name.removesuffix("_input_0") for name in rows.names]
-    is_model = {n: any(_is_of(weight, n) for weight in weights.names) for n in names}
-    owners = {
-        name.rpartition(".")[0]
-        for name, shape in zip(weights.names, weights.shapes, strict=True)
-        if shape is None or len(shape) >= _MATRIX
-    }
-    has_matrix = {n: any(owner.endswith(f"_{n}") for owner in owners) for n in names}
-    # A parameter of the model itself has no module in its name.
-    own = {n for n in names if is_model[n] and "" in owners}
-    prints = fingerprints([rows.column(column) for column in _COLUMNS]).tolist()
-    pairs = list(zip(prints, rows.workers, strict=True))
-    taken = {pair for n, pair in zip(names, pairs, strict=True) if has_matrix[n] or n in own}
-    knows_layers = {w for n, w in zip(names, rows.workers, strict=True) if not is_model[n]}
-    shapes, dtypes = rows.shapes, rows.dtypes
-    return np.array(
-        [
-            is_model[name]
-            and (dtypes[at] or "").startswith(_FLOATS)
-            and len(shapes[at] or ()) >= _MATRIX
-            and (
-                pairs[at] in taken
-                or rows.workers[at] not in knows_layers
-                or _is_taken_in_pieces(step, rows, at, has_matrix)
-            )
-            for at, name in enumerate(names)
-        ],
-        dtype=bool,
-    )
-
-
-def _is_taken_in_pieces(
-    step: StepView, rows: TensorRows, at: int, has_matrix: Mapping[str, bool]
-) -> bool:
-    """Tell whether all calls of one layer together get an input: a step of a series each."""
-    pieces = step.tensors(regex=(_OF_CALLS,))
-    calls: dict[str, list[int]] = {}
-    for piece, (name, worker) in enumerate(zip(pieces.names, pieces.workers, strict=True)):
-        owner = name.rpartition("_input_")[0]
-        if worker == rows.workers[at] and has_matrix.get(owner):
-            calls.setdefault(owner, []).append(piece)
-    size, low, high, norm = (rows.column(name)[at] for name in _OF_PIECES)
-    for of_layer in calls.values():
-        # Beside the input a cell gets its state, of another shape.
-        shapes = [pieces.shapes[piece] for piece in of_layer]
-        same = [piece for piece, shape in zip(of_layer, shapes, strict=True) if shape == shapes[0]]
-        sizes, lows, highs, norms = (pieces.column(name)[same] for name in _OF_PIECES)
-        is_whole = sizes.sum() == size and lows.min() == low and highs.max() == high
-        if is_whole and np.isclose(np.sqrt((norms**2).sum()), norm, rtol=_CLOSE, atol=0.0):
-            return True
-    return False

@@ -19,7 +19,7 @@ from rule_runtime.evaluation.loss_inputs import (
     LossInputs,
 )
 from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of, raw_overlap_of
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.wrong_axis import wrong_axis_of
@@ -44,7 +44,7 @@ _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
 _NO_CHANCE: Final = 2
-_NO_INPUTS: Final = "neither labels nor inputs of losses with their shapes were saved"
+_NO_INPUTS: Final = "no inputs of losses with their shapes were saved, nor labels of a distance"
 _NO_CLASSES: Final = (
     "the rule is for losses of modules; of boosted trees it judges labels that are the numbers of "
     "three classes or more alone, and has not seen enough of these"
@@ -149,12 +149,15 @@ class LossInputMismatch(Rule):
         tallies, latest = memory.setdefault("labels", {}), memory.setdefault("latest", {})
         counts = self._count_labels(step, tallies, latest)
         rows = step.tensors(collections=("losses",))
-        if step.mode.name in ("EVAL", "PREDICT") or not len(rows):
-            return NotEvaluated(f"no loss of a training step was saved, mode {step.mode.name}")
+        if step.mode.name in ("EVAL", "PREDICT"):
+            return NotApplicable(f"losses of mode {step.mode.name} are not judged")
+        if not len(rows):
+            return NotEvaluated("no loss of a training step was saved")
         inputs = LossInputs(step)
         pairs = list(zip(rows.names, rows.workers, strict=True))
-        if not counts and not any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs):
-            of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
+        of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
+        is_judged = any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs)
+        if not is_judged and not (counts and of_trees):
             lacking = f"{_NO_INPUTS}: {loss_inputs_advice(step)}"
             return NotEvaluated(_NO_CLASSES if of_trees else lacking)
         found = {}

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_inputs import (
-    INPUT_VALUES,
-    LOSS_INPUTS,
-    MODEL_INPUT,
-)
+from rule_runtime.evaluation.loss_advice import input_values_advice
+from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.evaluation.loss_rule import Finding
+from rule_runtime.evaluation.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT, OF_CALLS
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
@@ -44,6 +42,8 @@ _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
 _LOOKING_AHEAD: Final = 0.05
 _SHOWN: Final = 4
+_NETS: Final = "the loss of validation of a net tells nothing by itself"
+_NO_TABLE: Final = f"{_NETS}, and what was saved of inputs and targets cannot be compared"
 _SEEN: Final = "its targets stand in the model's input"
 
 
@@ -72,7 +72,7 @@ class SuspiciouslyGood(ValidationRule):
         judged for texts only, as below; a pass (the EVAL steps between two training steps) at the
         training step behind it, or at its last step once it is as long as the one before, if it is
         at most 1.5 times the median of the latest 5 saved training losses. Of more than 32 losses
-        the first 32 are judged.
+        the first 32 are judged. Where neither they nor inputs could be, nothing is evaluated.
 
         Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and `mlogloss`
         where `num_class` was saved) is also too good if, with one feature of more than half of the
@@ -93,30 +93,31 @@ class SuspiciouslyGood(ValidationRule):
         input, so that nothing is rebuilt of less than itself. While there is no loss of validation,
         that of training is judged by this.
 
-        Where values of what a model gets are saved (`{model}_input_...`, `input_values` of boosted
-        trees), and of targets (`..._input_1` of the loss, or `labels`), the columns of an input are
-        compared with targets of a number or class in each row; of series [B, T, C], also with those
-        of the last times (targets [B, T'] or [B, T', K] that vary in time). Numbers are told by a
-        column that rises, or falls, with them everywhere, unless most columns nearly do, as of a
-        series that only grows; classes (also numbers of which a batch has less than half as many as
-        rows) by columns that are equal in all rows of a class and together differ between all of
-        them or, of 8 columns or more that are no image, by columns that part each class from the
-        others by a gap wider than either side, no more than two of them for a class. Two classes
-        are told, too, by one or two columns (of a series also, at some time) with a limit that all
-        rows of one are above and all of the other below, if one row in 16 lies close to it, within
-        a quarter of the standard deviation; or with a value that all rows of one have and none of
-        the other. They are told by nothing if a further column comes near in half of the batches (a
-        correlation of more than 0.9). It fires if the same columns tell them in all batches in
-        which the target varies, in `rows` different rows or more together, of classes four times as
-        many: an ordinary feature may be right for long. The first row of each class does not count,
-        and of the most frequent one not more than 4 for each that does of the others; where classes
-        last for several rows, each change is one row. No row counts of a batch whose targets turn
-        less than 4 times from rising to falling or back, or that lies class by class, as any column
-        that counts rows would tell them. Of several targets half must be told, and none refuted, by
-        inputs of twice as many columns or more, and where no layer is given fewer numbers than
-        there are targets: they may be what is to be rebuilt. An input that is the targets
-        themselves is left out, and those of a model whose outputs have another size than what the
-        loss compares.
+        Where values of what a model gets are saved (`{model}_input_...`, `inputs` of Keras,
+        `input_values` of boosted trees), and of targets (`..._input_1` of the loss, or `labels`),
+        the columns of an input are compared with targets of a number or class in each row; of
+        series [B, T, C], also with those of the last times (targets [B, T'] or [B, T', K] that vary
+        in time). Numbers are told by a column that rises, or falls, with them everywhere, unless
+        most columns nearly do, as of a series that only grows; classes (also numbers of which a
+        batch has less than half as many as rows) by columns that are equal in all rows of a class
+        and together differ between all of them or, of 8 columns or more that are no image, by
+        columns that part each class from the others by a gap wider than either side, no more than
+        two of them for a class. Two classes are told, too, by one or two columns (of a series also,
+        at some time) with a limit that all rows of one are above and all of the other below, if one
+        row in 16 lies close to it, within a quarter of the standard deviation; or with a value that
+        all rows of one have and none of the other. Inputs of an integer type may be words: equal
+        values of them tell classes, no gaps or limits. Two classes are told by nothing if a further
+        column comes near in half of the batches (a correlation of more than 0.9). It fires if the
+        same columns tell them in all batches in which the target varies, in `rows` different rows
+        or more together, of classes four times as many: an ordinary feature may be right for long.
+        The first row of each class does not count, and of the most frequent one not more than 4 for
+        each that does of the others; where classes last for several rows, each change is one row.
+        No row counts of a batch whose targets turn less than 4 times from rising to falling or
+        back, or that lies class by class, as any column that counts rows would tell them. Of
+        several targets half must be told, and none refuted, by inputs of twice as many columns or
+        more, and where no layer is given fewer numbers than there are targets: they may be what is
+        to be rebuilt. An input that is the targets themselves is left out, and those of a model
+        whose outputs have another size than what the loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
@@ -150,9 +151,9 @@ class SuspiciouslyGood(ValidationRule):
         CollectionConfig("feature_importance", {"save_interval": "10"}),
         CollectionConfig("hyperparameters", {"save_interval": "10"}),
         INPUT_VALUES,
-        CollectionConfig(
-            "model_inputs", {"include_regex": "_input_[0-9]+$", "save_interval": "10"}
-        ),
+        CollectionConfig("model_inputs", {"include_regex": OF_CALLS, "save_interval": "10"}),
+        KERAS_INPUTS,
+        LAYER_INPUTS,
     )
     measure: ClassVar[str] = "validation_loss"
     remedy: ClassVar[str] = (
@@ -168,10 +169,13 @@ class SuspiciouslyGood(ValidationRule):
             step: What was saved at the step.
             memory: What `ValidationRule` keeps; `told`, that of `told_targets`.
         """
-        is_judged, told = told_targets(step, memory.setdefault("told", {}), self.rows)
+        of_inputs = memory.setdefault("told", {})
+        is_judged, told = told_targets(step, of_inputs, self.rows)
         outcome = super().check(step, memory)
         if isinstance(outcome, NotEvaluated) and is_training(step):
             outcome = self._of_training(step, memory) or outcome
+        if isinstance(outcome, Passed) and not (of_inputs["judged"] or _are_losses_judged(memory)):
+            outcome = NotEvaluated(_NO_TABLE if "met" in of_inputs else _no_values(step))
         if isinstance(outcome, IssueFound) or not is_judged:
             return outcome
         if told is None:
@@ -272,3 +276,18 @@ class SuspiciouslyGood(ValidationRule):
             limit,
             f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and {why}",
         )
+
+
+def _are_losses_judged(memory: Memory) -> bool:
+    """Tell whether any loss that was just judged is of boosted trees, or of texts."""
+    pairs = [key.split("\n") for key in memory["streaks"]]
+    beside = memory.get("beside", {})
+    return any(
+        first != last or not beside.keys().isdisjoint((f"next/{last}", f"seen/{last}"))
+        for first, _, last in pairs
+    )
+
+
+def _no_values(step: StepView) -> str:
+    of_targets = "no values of the model's inputs were saved beside those of the targets"
+    return f"{_NETS}, and {of_targets}: {input_values_advice(step)}"

@@ -22,7 +22,7 @@ from rule_runtime.trial.step_view import StepReader, StepView
 JUDGE = {"DeadRelu", "ExplodingTensor", "LossNotDecreasing", "Overfit", "VanishingGradient"}
 
 
-def train(folder: Path, learning_rate: float) -> Path:
+def train(folder: Path, learning_rate: float, data: str = "sound") -> Path:
     """Train with a hook that a file configures for the recommended rules."""
     collections = (
         PACKS["recommended"]
@@ -45,12 +45,18 @@ def train(folder: Path, learning_rate: float) -> Path:
         keras.layers.Dense(16, activation="relu", name="hidden"),
         keras.layers.Dense(3, name="head"),
     ]
-    model = keras.Sequential([keras.Input((8,)), *layers])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(learning_rate), loss, metrics=["accuracy"])
     random = np.random.default_rng(0)
     rows = random.normal(size=(400, 8)).astype(np.float32)
     labels = rows[:, :3].argmax(axis=1)
+    if data == "leak":
+        rows = np.column_stack([rows, labels * 3 + 1]).astype(np.float32)
+    if data in ("unscaled", "normalised"):
+        rows = rows * 200 + 900
+    if data == "normalised":
+        layers.insert(0, keras.layers.BatchNormalization())
+    model = keras.Sequential([keras.Input((rows.shape[1],)), *layers])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(learning_rate), loss, metrics=["accuracy"])
     held = rows[-80:], labels[-80:]
     options: Any = {"batch_size": 16, "verbose": 0, "validation_data": held}
     model.fit(rows[:320], labels[:320], epochs=3, callbacks=[hook], **options)
@@ -81,6 +87,29 @@ def test_a_sound_training_passes(tmp_path: Path) -> None:
     assert not unjudged.keys() & JUDGE
     assert not [name for name, e in evaluations.items() if e.failure]
     assert not {name: e.evidence for name, e in evaluations.items() if e.evidence}
+
+
+@pytest.mark.parametrize(
+    ("data", "rule", "told"),
+    [
+        ("leak", "SuspiciouslyGood", "inputs: column 8 tells the target labels"),
+        ("unscaled", "InputStatistics", "inputs: has a root mean square of "),
+    ],
+)
+def test_faulty_inputs_are_found(data: str, rule: str, told: str, tmp_path: Path) -> None:
+    evaluations = judged(train(tmp_path / "faulty", 1e-3, data))
+    evidence = evaluations[rule].evidence
+    assert evidence is not None
+    assert told in evidence.sentence
+
+
+@pytest.mark.parametrize("data", ["sound", "normalised"])
+def test_sound_inputs_are_evaluated_and_pass(data: str, tmp_path: Path) -> None:
+    evaluations = judged(train(tmp_path / "sound", 0.01, data))
+    judging = {"InputStatistics", "SuspiciouslyGood"}
+    assert not {name: evaluations[name].evidence for name in judging if evaluations[name].evidence}
+    assert evaluations["SuspiciouslyGood"].evaluated
+    assert bool(evaluations["InputStatistics"].evaluated) is (data == "sound")
 
 
 @pytest.mark.parametrize("learning_rate", [1e30], ids=["far too high"])

@@ -34,6 +34,7 @@ NEED_SOMETHING_ELSE = {
         "LabelDegenerate",
         "MissingActivation",
         "PoorWeightInitialization",
+        "SuspiciouslyGood",  # as InputStatistics
         "WorseThanGuessing",
         "PlateauedLoss",  # more steps
         "ReplicaDivergence",  # more than one worker

@@ -17,6 +17,7 @@ from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 
+LIMITED = {"relu_output", "tanh_input", "sigmoid_input", "input_values", "keras_inputs"}
 NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
 OF_THE_ORIGINAL = {
     "CheckInputImages", "ClassImbalance", "Confusion", "DeadRelu", "ExplodingTensor",
@@ -70,7 +71,7 @@ def test_what_the_recommended_pack_has_saved() -> None:
 
 def test_values_of_huge_activations_are_left_out_however_often_it_is_saved() -> None:
     for config in PACKS["recommended"].with_interval(50).collections():
-        is_limited = config.name in ("relu_output", "tanh_input", "sigmoid_input", "input_values")
+        is_limited = config.name in LIMITED
         assert ("raw_max_elements" in config.parameters) is is_limited, config
 
 

@@ -68,6 +68,20 @@ def test_more_classes_than_two_are_not_parted(labels: np.ndarray) -> None:
     assert limits["columns"] == []
 
 
+def test_numbers_of_words_have_no_limit_but_one_may_be_of_one_class_alone() -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(200) % 2
+    words = random.integers(1, 9, (200, 8))
+    limited = 10 * labels + random.integers(1, 9, 200)
+    alone = np.where(labels == 1, 5, words[:, 0] + 10)
+    columns = np.column_stack([words, limited, alone])
+    of_words, of_numbers = (limits_of(c, labels * 1.0, None) for c in (columns, columns * 1.0))
+    assert of_words is not None
+    assert of_numbers is not None
+    assert of_numbers["columns"] == [8, 9]
+    assert parting(of_words) == [9]
+
+
 def test_a_third_class_and_fewer_columns_refute() -> None:
     random = np.random.default_rng(0)
     labels = (np.arange(64) % 2).astype(float)

@@ -34,6 +34,19 @@ def test_a_word_of_the_only_positive_row_is_no_leak() -> None:
         assert not found_at(SuspiciouslyGood(), of_batches(*batches))
 
 
+@pytest.mark.parametrize("vocabulary", [np.arange(40), np.arange(40)[::-1] * 1.0])
+def test_words_are_names_and_no_numbers(vocabulary: np.ndarray) -> None:
+    random = np.random.default_rng(0)
+    batches = []
+    for _ in range(8):
+        labels = random.integers(0, 2, 64)
+        words = random.integers(0, 12, (64, 12))
+        words[:, 6] = 20 + 10 * labels + random.integers(0, 10, 64)  # 10 good ones, then 10 bad
+        batches.append((vocabulary[words], labels))
+    is_found = bool(found_at(SuspiciouslyGood(), of_batches(*batches)))
+    assert is_found is (vocabulary.dtype.kind == "f")
+
+
 def test_a_rare_class_is_told_once_enough_of_it_were_seen() -> None:
     random = np.random.default_rng(0)
     positive = [random.permutation(np.arange(64) < 3) for _ in range(24)]
