@@ -84,29 +84,35 @@ class ActivationFunctions:
             model: The model, which is being called.
         """
         self.stop()
-        if not torch.is_grad_enabled() or _has_compiled() or _has_fast_attention(model):
+        if self._mode is not None or not torch.is_grad_enabled():
+            return
+        if _has_compiled() or _has_fast_attention(model):
             return
         self._called = [model]
         self._thread = threading.get_ident()
         self._handles = (
             register_module_forward_pre_hook(self._begins),
-            register_module_forward_hook(self._ends),
+            register_module_forward_hook(self._ends, always_call=True),
         )
         self._mode = _Mode(self._tell)
         self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
-        """Look no more; also where a forward pass ended with an exception."""
+        """Look no more."""
         for handle in self._handles:
             handle.remove()
         self._handles = ()
+        self._leave()
+
+    def _leave(self) -> None:
         self._called = []
-        mode, self._mode = self._mode, None
-        if mode is not None:
-            mode.is_over = True
-            # In another thread, or under a mode of the script that is still on, it has to stay.
-            if self._thread == threading.get_ident() and _is_innermost(mode):
-                mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        if self._mode is None:
+            return
+        self._mode.is_over = True
+        # In another thread, or under a mode of the script that is still on, it has to stay.
+        if self._thread == threading.get_ident() and _is_innermost(self._mode):
+            self._mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            self._mode = None
 
     def _tell(self, kind: str, given: Tensor | None, result: Tensor) -> None:
         callback = self._callback()
@@ -117,15 +123,17 @@ class ActivationFunctions:
         if self._called and threading.get_ident() == self._thread:
             self._called.append(module)
 
-    def _ends(self, module: nn.Module, _: Any, __: Any) -> None:
+    def _ends(self, module: nn.Module, _: Any, outputs: Any) -> None:
         if not any(called is module for called in self._called):
             return
         if threading.get_ident() != self._thread:
             return
         while self._called.pop() is not module:
             pass  # what ended with an exception, which the script has caught
-        if not self._called:
+        if not self._called and outputs is not None:
             self.stop()
+        elif not self._called:
+            self._leave()  # torch goes through its hooks where an exception ends a pass
 
 
 def _has_compiled() -> bool:

@@ -231,6 +231,7 @@ class TestNothingIsLeftBehind:
         hook.register_module(model)
         with pytest.raises(MemoryError):
             model(torch.randn(1, 4))
+        assert depth() == 0
         model(torch.randn(3, 4)).sum().backward()
         assert depth() == 0
         with pytest.raises(MemoryError):
@@ -278,6 +279,7 @@ class TestNothingIsLeftBehind:
         outside = torch.relu(torch.randn(3, 4))
         mode.__exit__(None, None, None)
         hook.close()
+        assert depth() == 0
         assert outside.shape == (3, 4)
         assert set(of_functions(trial)) == {"Block/relu_input/0", "Block/relu_output/0"}
 
