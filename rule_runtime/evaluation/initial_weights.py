@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from itertools import permutations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -96,7 +97,8 @@ def weights_too_much_alike(step: StepView, memory: Memory, remedy: str) -> Evide
     """Return a finding if a worker's weights make all units of their layers the same.
 
     That is so if at least half of those with several inputs and outputs are constant, and the model
-    has more than one layer: a single one learns from any start.
+    has more than one layer: a single one learns from any start. Some are zero on purpose, but not
+    all, from one layer to the next.
 
     Args:
         step: The step; only step 0 of its mode is judged.
@@ -112,7 +114,8 @@ def weights_too_much_alike(step: StepView, memory: Memory, remedy: str) -> Evide
         return _why_none(step, weights, memory)
     memory[_AT_START] = _JUDGED
     units = [weight for weight in judged if weight.has_units]
-    alike = _at_least_half(units, lambda weight: weight.is_constant)
+    alike = _at_least_half(units, lambda weight: weight.is_constant and not weight.is_zero)
+    alike = alike or _all_alike(units)
     if not alike or len({weight.at for weight in judged}) == 1:
         return None
     at = alike[0].at
@@ -169,7 +172,9 @@ class _InitialWeight(NamedTuple):
             outputs. Initialisations that keep the size of signals have one of 0.5 to 2.
         growth: Root mean square of the layer's output divided by that of its input; NaN if these
             were not saved.
-        is_constant: Whether all elements are the same, and not 0.
+        shape: Its numbers of outputs and of inputs.
+        is_constant: Whether all elements are the same.
+        is_zero: Whether they are all 0.
         has_units: Whether it has several inputs and outputs.
         is_recurrent: Whether it takes the state of a recurrent layer to the next one.
     """
@@ -178,7 +183,9 @@ class _InitialWeight(NamedTuple):
     worker: str
     gain: float
     growth: float
+    shape: tuple[int, int]
     is_constant: bool
+    is_zero: bool
     has_units: bool
     is_recurrent: bool
 
@@ -193,6 +200,13 @@ def _at_least_half(
         if bad and len(bad) >= _HALF * len(own):
             return bad
     return []
+
+
+def _all_alike(weights: list[_InitialWeight]) -> list[_InitialWeight]:
+    """Return the weights of the first worker if all are constant, and one goes into another."""
+    own = [weight for weight in weights if weight.worker == min(w.worker for w in weights)]
+    are_layered = any(a.shape[1] == b.shape[0] for a, b in permutations(own, 2))
+    return own if are_layered and all(weight.is_constant for weight in own) else []
 
 
 def _initial_weights(step: StepView, weights: TensorRows) -> list[_InitialWeight]:
@@ -217,7 +231,9 @@ def _initial_weights(step: StepView, weights: TensorRows) -> list[_InitialWeight
                 worker,
                 float(rms[at]) * math.sqrt(fan),
                 growths.get((name, worker), math.nan),
-                is_constant=bool(low[at] == high[at] != 0),
+                (outputs, inputs),
+                is_constant=bool(low[at] == high[at]),
+                is_zero=bool(low[at] == high[at] == 0),
                 has_units=outputs > 1 and inputs > 1,
                 is_recurrent=".weight_hh_l" in name,
             )

@@ -15,7 +15,7 @@ from rule_runtime.numerics.overlap import overlap_of
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["LossMismatch", "mismatch_of", "raw_overlap_of"]
+__all__ = ["REMEDY_OF", "LossMismatch", "mismatch_of", "raw_overlap_of"]
 
 _ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
 _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
@@ -34,6 +34,25 @@ _MATRIX: Final = 2
 _MORE_THAN_ROUNDING: Final = 0.01
 _EXACT: Final = 2e-5
 _SURELY: Final = 100.0
+
+REMEDY_OF: Final = {
+    "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
+    "targets.unsqueeze(-1).",
+    "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
+    "inside.",
+    "target": "Map the targets to the numbers that this loss is made for.",
+    "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
+    "probability": "Put a sigmoid (or softmax) ahead of this loss.",
+    "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
+    "one class.",
+    "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
+    "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
+    "zero": "Look at what the loss is of: the softmax of a single score, or a mask of nothing.",
+    "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
+    "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
+    "class; if the numbers are amounts in truth, switch this rule off.",
+}
+"""What to try, by what was measured."""
 
 
 class LossMismatch(NamedTuple):

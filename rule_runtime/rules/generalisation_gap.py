@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
@@ -40,6 +41,7 @@ __all__ = ["GeneralisationGap"]
 
 _NO_BETTER: Final = 0.98
 _NO_MORE: Final = 1.02
+_OF_SMALL_SQUARES: Final = re.compile(r"^(SmoothL1|Huber)Loss_output")
 _TIMES_AS_FAR: Final = 1.25
 _NUM_NOISE: Final = 4.0
 _SETTLING: Final = (
@@ -70,7 +72,7 @@ class GeneralisationGap(ValidationRule):
         `gap_percent` of the loss at the beginning (the first training loss, or the median of the
         first 5, or what guessing gives where that is known, whichever is largest) and by more than
         four times the noise of the latest 20, and is more than `ratio` times as large. Squares, of
-        MSELoss, are also compared by their roots, the typical errors. Measured by the beginning,
+        MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured by the beginning,
         and not by the training loss of now as Overfit does: that goes towards zero in many a good
         training. Boosted trees always fit their training data better: 1.25 times the gap is allowed
         while validation is within 2 % of its best. It fires as well if nothing is learned but by
@@ -234,7 +236,7 @@ class GeneralisationGap(ValidationRule):
             targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
             if targets is not None and kind.is_of_numbers:
                 found[f"scale {side}/{name}"] = targets.std
-            if kind is LossKind.SQUARES:
+            if kind is LossKind.SQUARES or _OF_SMALL_SQUARES.match(name):
                 found[f"squares/{name}"] = 1.0
             is_of_classes = kind.is_of_classes or kind is LossKind.BINARY
             if is_of_classes and math.isfinite(guess):

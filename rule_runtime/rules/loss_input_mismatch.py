@@ -18,11 +18,17 @@ from rule_runtime.evaluation.loss_inputs import (
     Input,
     LossInputs,
 )
-from rule_runtime.evaluation.loss_mismatches import LossMismatch, mismatch_of, raw_overlap_of
+from rule_runtime.evaluation.loss_mismatches import (
+    REMEDY_OF,
+    LossMismatch,
+    mismatch_of,
+    raw_overlap_of,
+)
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.wrong_axis import wrong_axis_of
+from rule_runtime.evaluation.zero_losses import zero_losses
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -49,22 +55,6 @@ _NO_CLASSES: Final = (
     "the rule is for losses of modules; of boosted trees it judges labels that are the numbers of "
     "three classes or more alone, and has not seen enough of these"
 )
-_REMEDY_OF: Final = {
-    "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
-    "targets.unsqueeze(-1).",
-    "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
-    "inside.",
-    "target": "Map the targets to the numbers that this loss is made for.",
-    "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
-    "probability": "Put a sigmoid (or softmax) ahead of this loss.",
-    "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
-    "one class.",
-    "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
-    "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
-    "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
-    "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
-    "class; if the numbers are amounts in truth, switch this rule off.",
-}
 
 
 class LossInputMismatch(Rule):
@@ -106,9 +96,10 @@ class LossInputMismatch(Rule):
         the values of the targets of a distance that were saved are such numbers. Axis: at two steps
         whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are
         probabilities (or logarithms) that sum to 1, to 0.001, along another dimension than that of
-        the classes, 1, and not, to 0.01, along that. Each is judged at
-        training steps, labels in all, and found at the `patience`-th saved step in a row. Of more
-        than 32 losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
+        the classes, 1, and not, to 0.01, along that. Zero: all losses are exactly 0 in the first 10
+        saved steps, and what they get varies. Each is judged at training steps, labels in all, and
+        found at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are
+        judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -142,9 +133,10 @@ class LossInputMismatch(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `labels`,
-                how often each of at most 32 classes came in at most 4 tensors of labels or targets,
-                None if they are no classes; `latest`, a number that stands for the latest of each.
+            memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `zeros`, see
+                `zero_losses`; `labels`, how often each of at most 32 classes came in at most 4
+                tensors of labels or targets, None if they are no classes; `latest`, a number that
+                stands for the latest of each.
         """
         tallies, latest = memory.setdefault("labels", {}), memory.setdefault("latest", {})
         counts = self._count_labels(step, tallies, latest)
@@ -179,6 +171,7 @@ class LossInputMismatch(Rule):
                 if certain[key] >= _NO_CHANCE:
                     found[at] = by_values
         memory["streaks"] = streaks
+        found |= zero_losses(inputs, pairs, means, memory)
         return _finding(step, rows, found) if found else Passed()
 
     def _count_labels(
@@ -296,6 +289,6 @@ def _finding(step: StepView, rows: TensorRows, found: dict[int, LossMismatch]) -
             value=found[at].value,
             threshold=found[at].threshold,
             told=found[at].told,
-            remedy=_REMEDY_OF[found[at].measure],
+            remedy=REMEDY_OF[found[at].measure],
         )
     )

@@ -87,9 +87,9 @@ class PoorWeightInitialization(Rule):
         square of the layer's output is more than half of `max_gain` times that of its input, where
         these were saved.
         5. `symmetry`. Of the same weights that have several inputs and outputs, at the same step:
-        in at least half all elements are equal, and not 0, and there is another layer. Then all
-        units of such a layer are the same, get the same gradients and remain the same. Zeros are
-        left to MissingGradient: in some layers they are on purpose.
+        in at least half all elements are equal, and not 0, or in all, if one of them goes into
+        another; and there is another layer. Then all units of such a layer are the same, get the
+        same gradients and remain the same. In some layers zeros are on purpose.
         Saved steps are counted: `requires()` has the first `steps` of them saved one by one, of
         gradients and losses by a collection of its own, `first_steps`.
 

@@ -67,6 +67,8 @@ def test_and_must_be_a_part_of_the_loss(validation: float, fires: bool) -> None:
     [
         ("MSELoss", 0.09, 0.0004, True),  # errors of 0.3 and 0.02, of 1.1 at the beginning
         ("MSELoss", 0.05, 0.0004, False),
+        ("SmoothL1Loss", 0.09, 0.0004, True),  # half of the square of a small error
+        ("HuberLoss", 0.05, 0.0004, False),
         ("MSELoss", 0.30, 0.1, False),  # not twice the error
         ("CrossEntropyLoss", 0.09, 0.0004, False),
         ("L1Loss", 0.09, 0.0004, False),

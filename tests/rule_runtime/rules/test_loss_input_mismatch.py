@@ -332,3 +332,24 @@ def test_of_boosted_trees_it_is_not_asked_for_modules() -> None:
     assert isinstance(outcome, NotEvaluated)
     assert "boosted trees" in outcome.reason
     assert "nn.CrossEntropyLoss" not in outcome.reason
+
+
+def _of_nothing(*losses: float, beside: float | None = None, outputs: Any = None) -> TrialBuilder:
+    trial, rng = TrialBuilder(), np.random.default_rng(0)
+    trial.collections(losses=("_output_0$",))
+    given = rng.normal(size=(16, 1)) if outputs is None else outputs
+    for step, loss in enumerate(losses):
+        tensors = {"LogLoss_input_0": given, "LogLoss_input_1": rng.normal(size=(16, 1))}
+        tensors["LogLoss_output_0"] = np.float64(loss)
+        if beside is not None:
+            tensors["PriorLoss_output_0"] = np.float64(beside)
+        trial.step(step, tensors)
+    return trial
+
+
+def test_a_loss_that_is_0_from_the_first_step_on_tells_nothing() -> None:
+    """As F.cross_entropy of one output for each row, in a module of one's own."""
+    assert found_at(LossInputMismatch(), _of_nothing(*[0.0] * 12)) == [9, 10, 11]
+    assert not found_at(LossInputMismatch(), _of_nothing(0.1, *[0.0] * 12))
+    assert not found_at(LossInputMismatch(), _of_nothing(*[0.0] * 12, beside=1.0))
+    assert not found_at(LossInputMismatch(), _of_nothing(*[0.0] * 12, outputs=np.zeros((16, 1))))
