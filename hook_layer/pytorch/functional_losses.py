@@ -34,6 +34,7 @@ UNNAMED: Final = "Loss"
 _MOST_CALLS: Final = 16
 _ROUNDING: Final = 1e-3
 _MAIN_PART: Final = 1 / 5
+_OF_ALL_ROWS: Final = ("mean", "sum")
 _Call = tuple[WatchedLoss, Mapping[str, Any]]
 
 
@@ -71,12 +72,15 @@ class _Manner:
     num_rows: int
 
     def is_comparable(self, other: _Manner) -> bool:
-        """Tell whether the value of another call is of the same kind, reduced in the same way."""
+        """Tell whether the value of another call is of the same kind, reduced in the same way.
+
+        Sums are of as many rows as their inputs have, and whoever compares them sees these.
+        """
         own, others = self.options, other.options
         is_same = (self.function, self.place) == (other.function, other.place) and all(
             own[name] is others[name] or _is_number_of(own[name], others[name]) for name in own
         )
-        return is_same and (self.reduction == "mean" or self.num_rows == other.num_rows)
+        return is_same and (self.reduction in _OF_ALL_ROWS or self.num_rows == other.num_rows)
 
 
 class FunctionalLosses:
@@ -160,7 +164,8 @@ class FunctionalLosses:
         Returns:
             The call. It is `UNNAMED`, and its value not that of the loss, where the script makes an
             average of its own of what the function returned: of a mean that is divided for
-            accumulation the value is the function's, of a sum that is divided it is not. None if
+            accumulation the value is the function's, of a sum that is divided it is not, unless
+            the loss has other parts, too, as of a variational autoencoder. None if
             it starts from no call of this step, or what that compared was written to since.
         """
         self._trained_by = []
@@ -182,7 +187,8 @@ class FunctionalLosses:
         (part,), (term,) = parts, terms
         if not self._may_multiply(part.manner, term.constant):
             return None
-        if not part.is_number or (part.manner.reduction != "mean" and term.is_multiplied):
+        is_average = part.manner.reduction != "mean" and term.is_multiplied and not term.is_partial
+        if not part.is_number or is_average:
             return LossCall(UNNAMED, part.loss.inputs, part.loss.value)
         self._trained_by = [(part.manner, 1.0)]
         return part.loss
@@ -203,7 +209,8 @@ class FunctionalLosses:
     ) -> bool:
         """Tell whether one number of one call stands for a loss that has other parts, too."""
         (part, *others), (term, *_) = parts, terms
-        if others or not part.is_number or (part.manner.reduction != "mean" and term.is_multiplied):
+        is_own = part.manner.reduction not in _OF_ALL_ROWS and term.is_multiplied
+        if others or not part.is_number or is_own:
             return False
         key = part.manner.function, part.manner.place
         own, whole = float(part.loss.value) * term.constant, _whole(loss, scale)

@@ -182,7 +182,7 @@ OTHERS = [
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS),
     lambda o: F.cross_entropy(o, CLASSES) + 100 * o.square().mean(),
     lambda o: F.cross_entropy(o, CLASSES) + F.mse_loss(o, NUMBERS) + o.square().mean(),
-    lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4 + 0.01 * o.square().mean(),
+    lambda o: F.cross_entropy(o, CLASSES, reduction="none").sum() / 4 + 0.01 * o.square().mean(),
     lambda o: o.square().mean() - F.cross_entropy(o, CLASSES),
     lambda o: F.cross_entropy(o, CLASSES) - 0.1 * o.exp().mean(),  # as the gain of a policy
     lambda o: F.cross_entropy(o, CLASSES) / torch.tensor(0.0),

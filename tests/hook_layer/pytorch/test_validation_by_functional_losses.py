@@ -70,6 +70,26 @@ def test_the_loss_of_validation_is_comparable_with_that_of_training(
     np.testing.assert_array_equal(values["CrossEntropyLoss_input_0"], outputs.detach().numpy())
 
 
+@pytest.mark.parametrize("divisor", [1, 4])
+def test_a_sum_is_one_of_the_rows_that_are_saved_beside_it(
+    trial: WrittenTrial, divisor: int
+) -> None:
+    """As in a variational autoencoder: validation has other rows, and rules divide by them."""
+
+    def training(outputs: torch.Tensor) -> torch.Tensor:
+        own = F.cross_entropy(outputs, CLASSES, reduction="sum")
+        return own / divisor + 0.01 * outputs.square().sum() / divisor
+
+    def validation(outputs: torch.Tensor) -> torch.Tensor:
+        own = F.cross_entropy(outputs[:2], CLASSES[:2], reduction="sum")
+        return own / 2 + 0.01 * outputs[:2].square().sum() / 2
+
+    values = validated(trial, training, validation)
+    expected = F.cross_entropy(make_net(None)(X + 1)[:2], CLASSES[:2], reduction="sum")
+    assert float(values[VALUE]) == pytest.approx(float(expected.detach()), rel=1e-6)
+    assert len(values["CrossEntropyLoss_input_0"]) == 2
+
+
 def test_validation_computes_the_same_with_a_hook(trial: WrittenTrial) -> None:
     got: list[torch.Tensor] = []
     validated(
@@ -108,7 +128,7 @@ def test_validation_computes_the_same_with_a_hook(trial: WrittenTrial) -> None:
         ),
         (
             lambda o: F.cross_entropy(o, CLASSES, reduction="sum"),
-            lambda o: F.cross_entropy(o[:2], CLASSES[:2], reduction="sum"),
+            lambda o: F.cross_entropy(o[:2], CLASSES[:2], reduction="none"),
         ),
         (
             lambda o: F.cross_entropy(o, CLASSES, reduction="sum") / 4,
