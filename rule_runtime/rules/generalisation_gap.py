@@ -72,17 +72,18 @@ class GeneralisationGap(ValidationRule):
         `gap_percent` of the loss at the beginning (the first training loss, or the median of the
         first 5, or what guessing gives where that is known, whichever is largest) and by more than
         four times the noise of the latest 20, and is more than `ratio` times as large. Squares, of
-        MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured by the beginning,
-        and not by the training loss of now as Overfit does: that goes towards zero in many a good
-        training. Boosted trees always fit their training data better: 1.25 times the gap is allowed
-        while validation is within 2 % of its best. It fires as well if nothing is learned but by
-        heart, after 4 passes or more: the training loss fell by more than 3 % and 1.6 times the
-        noise (0.8 times it where the median of the latest 3 passes is 5 % above the first, and of
-        the latest 8 the later is larger in 20 of 28 pairs); no pass of validation was ever below 98
-        % of the first one (99.8 % with XGBoost, where it is the first round), or below 90 % of the
-        loss at the beginning; the median of the latest 3 is not below the first, and 0.5 % above
-        the smallest; and the last one lies above the training loss by a third of what that fell.
-        From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are enough for boosted trees.
+        MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors.
+        Measured by the beginning, and not by the training loss of now as Overfit does: that goes
+        towards zero in many a good training. Boosted trees always fit their training data better:
+        1.25 times the gap is allowed while validation is within 2 % of its best. It fires as well
+        if nothing is learned but by heart, after 4 passes or more: the training loss fell by more
+        than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is 5
+        % above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass of
+        validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first
+        round), or below 90 % of the loss at the beginning; the median of the latest 3 is not below
+        the first, and 0.5 % above the smallest; and the last one lies above the training loss by a
+        third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are
+        enough for boosted trees.
 
         And it fires, `patience` passes in a row, if validation has turned: if the latest 3 passes
         rise, the last one lies above the smallest by a tenth of what the gap is measured by, and
