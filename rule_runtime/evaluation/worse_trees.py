@@ -40,8 +40,7 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
     """Compare training losses of boosted trees with those of a constant; None if there are none.
 
     Those are compared whose labels tell what a constant gives: `logloss` of two classes that are
-    both frequent, `mlogloss`, and `rmse` and `mae` of labels of more
-    than 50 values.
+    both frequent, `mlogloss`, and `rmse` and `mae` of labels of more than 50 values.
 
     Args:
         step: The step.
@@ -50,19 +49,23 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
     """
     rows = step.tensors(collections=("losses",))
     means = finite_means(rows)
-    constants = _constants(step)
+    of_trees = {
+        names: at
+        for names, at in training_losses(step, rows, means).items()
+        if names[0].startswith(OF_TREES)
+    }
+    constants = _constants(step) if of_trees else {}  # reads all labels
     limits: dict[Series, float] = {}
-    at_row = training_losses(step, rows, means) if constants else {}
-    for name, worker in at_row:
+    for name, worker in of_trees:
         constant = constants.get(name.removeprefix(OF_TREES), 0.0)
-        if name.startswith(OF_TREES) and constant > 0:
+        if constant > 0:
             limits[name, worker] = max_ratio * constant
     if not limits:
         return None
     begin = memory.setdefault("round", step.mode_step)
     losses = SeriesMemory(memory.get("trees", {}), num_first=_NUM_FIRST, num_latest=_WINDOW)
     rounds, bad = step.mode_step - begin, {}
-    for names in losses.add({names: float(means[at_row[names]]) for names in limits}):
+    for names in losses.add({names: float(means[of_trees[names]]) for names in limits}):
         series = losses.of(names)
         start, now = float(series.first[0]), float(np.median(series.latest))
         is_bad = rounds >= _ROUNDS and series.count >= _WINDOW and now > limits[names]
@@ -78,7 +81,7 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
         evidence(
             step,
             rows,
-            at_row[names],
+            of_trees[names],
             measure="loss",
             value=bad[names],
             threshold=limits[names],
