@@ -26,6 +26,7 @@ PARTS: Final = (
     "eleventh_held_out",
     "twelfth_held_out",
     "thirteenth_held_out",
+    "fourteenth_held_out",
 )
 HEALTHY: Final = "healthy"
 

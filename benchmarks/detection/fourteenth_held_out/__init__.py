@@ -1,0 +1,1 @@
+"""Trainings by two more authors, who read neither rules nor results."""
