@@ -46,6 +46,9 @@ REMEDY_OF: Final = {
     "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
     "one class.",
     "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
+    "order": "Move the dimension of the classes by transpose or permute, [B, T, C] to [B, C, T]; "
+    "view and reshape leave the elements where they are.",
+    "places": "Give scores and targets one order: both row by row, or both column by column.",
     "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
     "zero": "Look at what the loss is of: the softmax of a single score, or a mask of nothing.",
     "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",

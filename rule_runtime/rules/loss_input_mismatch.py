@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.class_numbers import ClassNumbers
 from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_inputs import (
@@ -26,11 +23,10 @@ from rule_runtime.evaluation.loss_mismatches import (
 )
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.evaluation.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.wrong_axis import wrong_axis_of
 from rule_runtime.evaluation.zero_losses import zero_losses
-from rule_runtime.numerics.class_pairs import true_classes
-from rule_runtime.numerics.repeated_rows import is_repeated
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
@@ -39,16 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["LossInputMismatch"]
 
 _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
-_NO_DISTANCE: Final = re.compile(
-    r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
-)
-_TARGETS: Final = r"^(MSE|L1|SmoothL1|Huber)Loss_input_1$"
-_AMOUNTS: Final = re.compile(_TARGETS)
-_DISTANCES_OF_TREES: Final = re.compile(r"^train-(rmse|mae|mphe|rmsle)$")
-_MAX_TENSORS: Final = 4
-_FEWEST_CLASSES: Final = 3
-_MOST_CLASSES: Final = 32
-_BALANCED: Final = 3.0
 _NO_CHANCE: Final = 2
 _NO_INPUTS: Final = "no inputs of losses with their shapes were saved, nor labels of a distance"
 _NO_CLASSES: Final = (
@@ -96,10 +82,14 @@ class LossInputMismatch(Rule):
         the values of the targets of a distance that were saved are such numbers. Axis: at two steps
         whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are
         probabilities (or logarithms) that sum to 1, to 0.001, along another dimension than that of
-        the classes, 1, and not, to 0.01, along that. Zero: all losses are exactly 0 in the first 10
-        saved steps, and what they get varies. Each is judged at training steps, labels in all, and
-        found at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are
-        judged, and of more than 4 tensors of labels the first 4.
+        the classes, 1, and not, to 0.01, along that. Order: at two such steps, what
+        CrossEntropyLoss or a function gets has the elements that the model returned in three
+        dimensions or more, in another shape, and its vectors over the classes are none of the
+        model's; or they are, row by row, and the targets of a text, the tokens that follow, column
+        by column (or the other way round). Zero: all losses are exactly 0 in the first 10 saved
+        steps, and what they get varies. Each is judged at training steps, labels in all, and found
+        at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged,
+        and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -125,6 +115,7 @@ class LossInputMismatch(Rule):
         CollectionConfig("losses", {"save_interval": "10"}),
         LOSS_INPUTS,
         INPUT_VALUES,
+        MODEL_OUTPUT_VALUES,
         CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
     )
 
@@ -134,12 +125,10 @@ class LossInputMismatch(Rule):
         Args:
             step: What was saved at the step.
             memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `zeros`, see
-                `zero_losses`; `labels`, how often each of at most 32 classes came in at most 4
-                tensors of labels or targets, None if they are no classes; `latest`, a number that
-                stands for the latest of each.
+                `zero_losses`; `labels` and `latest`, see `ClassNumbers`.
         """
-        tallies, latest = memory.setdefault("labels", {}), memory.setdefault("latest", {})
-        counts = self._count_labels(step, tallies, latest)
+        classes = ClassNumbers(memory, self.samples)
+        classes.add(step, self.labels_regex)
         rows = step.tensors(collections=("losses",))
         if step.mode.name in ("EVAL", "PREDICT"):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
@@ -149,7 +138,7 @@ class LossInputMismatch(Rule):
         pairs = list(zip(rows.names, rows.workers, strict=True))
         of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
         is_judged = any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs)
-        if not is_judged and not (counts and of_trees):
+        if not is_judged and not (classes.are_known and of_trees):
             lacking = f"{_NO_INPUTS}: {loss_inputs_advice(step)}"
             return NotEvaluated(_NO_CLASSES if of_trees else lacking)
         found = {}
@@ -158,14 +147,14 @@ class LossInputMismatch(Rule):
         streaks, certain = {}, memory.setdefault("certain", {})
         for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
             mismatch = mismatch_of(step, inputs, name, worker, float(means[at]))
-            mismatch = mismatch or self._of_classes(name, worker, inputs, counts)
-            mismatch = mismatch or self._of_targets(name, worker, inputs, tallies)
+            mismatch = mismatch or classes.mismatch_of(inputs, name, worker)
             key = f"{worker}/{name}"
             streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
             if mismatch is not None and streaks[key] >= self.patience:
                 found[at] = mismatch
             by_values = raw_overlap_of(step, inputs, name, worker, float(means[at]))
             by_values = by_values or wrong_axis_of(step, inputs, name, worker)
+            by_values = by_values or scrambled_scores_of(step, inputs, name, worker)
             if by_values is not None:
                 certain[key] = min(certain.get(key, 0) + 1, _NO_CHANCE)
                 if certain[key] >= _NO_CHANCE:
@@ -173,102 +162,6 @@ class LossInputMismatch(Rule):
         memory["streaks"] = streaks
         found |= zero_losses(inputs, pairs, means, memory)
         return _finding(step, rows, found) if found else Passed()
-
-    def _count_labels(
-        self, step: StepView, tallies: dict[str, Any], latest: dict[str, int]
-    ) -> dict[str, _Labels]:
-        """Add the labels of a step; return those that look like classes, by worker."""
-        rows = step.tensors(regex=(*self.labels_regex, _TARGETS))
-        found = {}
-        for at in sorted(range(len(rows)), key=lambda at: (rows.workers[at], rows.names[at])):
-            worker, name = rows.workers[at], rows.names[at]
-            key = f"{worker}/{name}"
-            if key not in tallies and len(tallies) >= _MAX_TENSORS:
-                continue
-            tally = tallies.setdefault(key, [0] * _MOST_CLASSES)
-            values = step.values((name,), worker).get(name) if tally is not None else None
-            if values is None or tally is None:
-                continue
-            if not is_repeated(values, latest, key):
-                tallies[key] = tally = _added(tally, values)
-            if tally is not None and not _AMOUNTS.match(name) and self._are_classes(tally):
-                columns = [float(rows.column(of)[at]) for of in ("size", "min", "max", "mean")]
-                found[worker] = _Labels(sum(n > 0 for n in tally), columns)
-        return found
-
-    def _of_targets(
-        self, name: str, worker: str, inputs: LossInputs, tallies: Mapping[str, list[int] | None]
-    ) -> LossMismatch | None:
-        """Return what is wrong if the targets of a distance are numbers of classes, by values."""
-        outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
-        tally = tallies.get(f"{worker}/{name.removesuffix('_output_0')}_input_1")
-        if outputs is None or targets is None or tally is None or not self._are_classes(tally):
-            return None
-        num_classes = sum(count > 0 for count in tally)
-        if outputs.size != targets.size or targets.low < 0 or targets.high >= num_classes:
-            return None
-        told = f"is a distance to targets that look like numbers of {num_classes} classes"
-        return LossMismatch("classes", num_classes, 2.0, told)
-
-    def _are_classes(self, tally: list[int]) -> bool:
-        """Tell whether these are the numbers from 0 on, each about as often as the others."""
-        seen = [count for count in tally if count]
-        return (
-            sum(seen) >= self.samples
-            and len(seen) >= _FEWEST_CLASSES
-            and all(tally[: len(seen)])
-            and max(seen) <= _BALANCED * min(seen)
-        )
-
-    def _of_classes(
-        self, name: str, worker: str, inputs: LossInputs, counts: dict[str, _Labels]
-    ) -> LossMismatch | None:
-        """Return what is wrong if a loss compares single numbers with numbers of classes."""
-        labels = counts.get(worker)
-        if labels is None:
-            return None
-        outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
-        if outputs is None or targets is None:
-            is_distance = _DISTANCES_OF_TREES.match(name) is not None
-        else:
-            is_distance = not _NO_DISTANCE.match(name) and labels.are(targets)
-            is_distance &= outputs.size == targets.size
-        if not is_distance:
-            return None
-        return LossMismatch(
-            "classes",
-            labels.num_classes,
-            2.0,
-            f"is a distance to labels that look like numbers of {labels.num_classes} classes",
-        )
-
-
-class _Labels(NamedTuple):
-    """Labels of a step that look like classes: of how many; size, smallest, largest and mean."""
-
-    num_classes: int
-    columns: list[float]
-
-    def are(self, targets: Input) -> bool:
-        """Tell whether targets of a loss are these labels."""
-        given = (targets.size, targets.low, targets.high, targets.mean)
-        return all(
-            math.isclose(a, b, rel_tol=1e-5) for a, b in zip(self.columns, given, strict=True)
-        )
-
-
-def _added(tally: list[int], values: Any) -> list[int] | None:
-    """Return a tally with labels added; None if these are no classes, or too many."""
-    try:
-        classes = true_classes(values)
-    except ValueError:
-        return None
-    if not len(classes):
-        return tally
-    if len(classes) != np.size(values) or classes.max() >= _MOST_CLASSES:
-        return None
-    added = np.bincount(classes, minlength=_MOST_CLASSES)
-    return [min(int(a + b), 1 << 40) for a, b in zip(tally, added, strict=True)]
 
 
 def _tells(outputs: Input | None, name: str) -> bool:

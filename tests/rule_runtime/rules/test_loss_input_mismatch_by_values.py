@@ -100,3 +100,59 @@ def test_targets_that_are_numbers_of_classes_are_no_amounts(
 def test_empty_batches_are_passed_over(name: str) -> None:
     trial = run(name, lambda: np.zeros((0, 5), np.float32), lambda: np.zeros(0, np.int64))
     assert not found_at(LossInputMismatch(), trial)
+
+
+def run_of_text(read: Any, *, places: tuple[int, int] = (8, 5), columns: bool = False) -> Any:
+    """Return a run whose model writes scores [B, T, 6] of tokens [B, T], read in some way."""
+    trial = TrialBuilder()
+    for step in STEPS:
+        text = RANDOM.integers(0, 6, (places[0], places[1] + 1))
+        written, targets = scores(*places, 6), text[:, 1:]
+        if columns:
+            targets = targets.T
+        given = read(written)
+        tensors = {
+            "Writer_input_0": text[:, :-1],
+            "Writer_output_0": written,
+            "CrossEntropyLoss_input_0": np.ascontiguousarray(given),
+            "CrossEntropyLoss_input_1": targets if given.ndim == 3 else targets.reshape(-1),
+            "CrossEntropyLoss_output_0": np.float64(2),
+        }
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (lambda written: written.transpose(0, 2, 1), None),
+        (lambda written: written.reshape(-1, 6), None),
+        (lambda written: written.transpose(0, 2, 1)[::-1], None),
+        (lambda written: 2 * written.reshape(-1, 6, 5), None),
+        (lambda written: written.reshape(8, 6, 5), "[8, 6, 5], which the model returns as"),
+        (lambda written: written.transpose(0, 2, 1).reshape(-1, 6), "mixes classes and places"),
+        (lambda written: written.transpose(1, 0, 2).reshape(-1, 6), "row by row and column by"),
+    ],
+)
+def test_scores_that_are_read_in_another_order_than_they_were_written(read: Any, told: Any) -> None:
+    trial = run_of_text(read)
+    assert found_at(LossInputMismatch(), trial) == ([] if told is None else [100, 200, 300])
+    outcome = trial.outcomes(LossInputMismatch())[-1]
+    if told is not None:
+        assert isinstance(outcome, IssueFound)
+        assert told in outcome.evidence.sentence
+
+
+@pytest.mark.parametrize("places", [(8, 5), (5, 5)])
+def test_scores_and_targets_of_one_order_are_right(places: tuple[int, int]) -> None:
+    def by_columns(written: Any) -> Any:
+        return written.transpose(1, 0, 2).reshape(-1, 6)
+
+    assert not found_at(LossInputMismatch(), run_of_text(by_columns, places=places, columns=True))
+    by_rows = run_of_text(lambda written: written.reshape(-1, 6), places=places, columns=True)
+    assert found_at(LossInputMismatch(), by_rows)
+
+
+def test_a_model_that_says_one_thing_is_not_judged_by_the_order() -> None:
+    trial = run_of_text(lambda written: np.zeros_like(written).reshape(8, 6, 5))
+    assert not found_at(LossInputMismatch(), trial)
