@@ -57,8 +57,9 @@ class VanishingGradient(Rule):
         called last, or with one whose output a loss compares or the model returns while no layer
         with a gradient takes it. There all gradients are zero, that of the bias, or of a weight
         whose input is not zero; and what is made of its output is not all one number, as behind
-        dead units. From training step 100,000 on zeros count there, too. With a `patience` above 1
-        it fires at the last of as many saved steps in a row of one tensor; of more than 2,048
+        dead units. From training step 100,000 on zeros count there, too; and from the first step on
+        where all gradients of a worker have been zero since the beginning. With a `patience` above
+        1 it fires at the last of as many saved steps in a row of one tensor; of more than 2,048
         tensors, of all workers together, as many are followed.
 
     Parameters:
@@ -94,8 +95,8 @@ class VanishingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: With a patience `rows`: for how many saved steps each of at most 2,048 gradients
-                had vanished.
+            memory: `began`: workers that ever had a gradient that was not zero. With a patience
+                `rows`: for how many saved steps each of at most 2,048 gradients had vanished.
         """
         rows = step.tensors(collections=("gradients",))
         if not len(rows):
@@ -103,11 +104,12 @@ class VanishingGradient(Rule):
         abs_mean = rows.column("abs_mean")
         if not float(np.fmin.reduce(abs_mean)) < np.inf:
             return NotEvaluated("no gradient has a finite element")
+        never_began = _never_began(rows, abs_mean, memory)
         vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
             vanished &= ~cancelled_biases(step, rows, abs_mean, least=self.threshold)
             if self.max_share < 1:
-                vanished &= ~count_later(step, rows)
+                vanished &= ~count_later(step, rows) | never_began
         elif self.patience == 1:
             return Passed()
         streaks = self._streaks(rows, vanished, memory)
@@ -156,6 +158,15 @@ class VanishingGradient(Rule):
         streaks = known.update(keys, np.zeros(len(keys), np.uint32), vanished)
         memory["rows"] = known.to_json()
         return streaks
+
+
+def _never_began(
+    rows: TensorRows, abs_mean: npt.NDArray[np.float64], memory: Memory
+) -> npt.NDArray[np.bool_]:
+    """Tell which rows [R] are of workers whose gradients have all been zero since the beginning."""
+    has_any = {rows.workers[at] for at in np.flatnonzero(abs_mean != 0)}
+    memory["began"] = sorted(has_any.union(memory.get("began", ())))
+    return ~np.isin(rows.workers, memory["began"])
 
 
 def _has_loss(step: StepView, worker: str) -> bool:

@@ -210,6 +210,25 @@ def test_gradients_that_are_all_zero_are_none_where_the_loss_is_zero(
     assert found_at(rule, trial) == ([2, 3] if is_found else [])
 
 
+def test_a_model_that_never_had_a_gradient_is_no_part_whose_loss_counts_later() -> None:
+    """As of `criterion(model(x), y).clamp(max=0.5)`, or of a mask that leaves nothing."""
+    layers = {"0_input_0": np.ones((4, 3)), "0_output_0": np.ones((4, 2)) * [1, 2]}
+    last = {"1_input_0": np.ones((4, 2)) * [1, 2], "1_output_0": np.ones((4, 2)) * [3, 4]}
+
+    def run_with(later: float) -> TrialBuilder:
+        trial = TrialBuilder()
+        trial.collections(gradients=("^gradient",), losses=("Loss_output",))
+        for step in range(6):
+            size = later if step == 0 else 0.0
+            gradients = {f"gradient/Net_{at}.weight": np.full((2, 2), size) for at in (0, 1)}
+            trial.step(step, {**layers, **last, **gradients, "Loss_output_0": np.float64(0.5)})
+        return trial
+
+    rule = VanishingGradient(max_share=1e-6, patience=3)
+    assert found_at(rule, run_with(0.0)) == [2, 3, 4, 5]
+    assert found_at(rule, run_with(1.0)) == []
+
+
 def test_it_may_have_to_last() -> None:
     rule = VanishingGradient(patience=10)
     assert found_at(rule, run_of(1e-9, 1.0)) == [9, 10, 11]
