@@ -25,6 +25,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvalua
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
 from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.evaluation.soft_targets import no_shares_of
 from rule_runtime.evaluation.wrong_axis import wrong_axis_of
 from rule_runtime.evaluation.zero_losses import zero_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
@@ -66,25 +67,26 @@ class LossInputMismatch(Rule):
         the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1 in
         BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
         CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
-        whose rows sum to more than 1.01 in the mean. Overlap: a loss of another name that is, to
-        0.01 % and at two steps whose values were saved, one minus Dice or Jaccard, or minus that,
-        of outputs below 0 or above 1 and targets within. Signs, of losses of other names: scores of
-        classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
-        cross entropy that is no module what the only model returns is taken for scores, and its
-        targets, or else the only `labels`, for classes); or as many outputs as targets, ten times
-        as large, and a loss that is minus their distance or minus its square, by what that can be
-        with such sizes (and not below 0.3 of the least). Classes: the values of `labels` are the
-        whole numbers from 0 to some number from 2 to 31, all of them seen and none more than three
-        times as often as another, among `samples` labels or more (the same rows again, as boosted
-        trees are validated by, count once), and the loss compares one number with each of them: its
-        targets have their mean, smallest and largest element, its outputs are as many, and its name
-        is that of a distance or unknown; with XGBoost `train-rmse` and its like; without labels,
-        the values of the targets of a distance that were saved are such numbers. Axis: at two steps
-        whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are
-        probabilities (or logarithms) that sum to 1, to 0.001, along another dimension than that of
-        the classes, 1, and not, to 0.01, along that. Order: at two such steps, what
-        CrossEntropyLoss or a function gets has the elements that the model returned in three
-        dimensions or more, in another shape, and its vectors over the classes are none of the
+        whose rows sum to more than 1.01 in the mean, or, by values at two steps, 9 in 10 of which
+        are not zero while the sums of rows scatter by more than 0.05. Overlap: a loss of another
+        name that is, to 0.01 % and at two steps whose values were saved, one minus Dice or Jaccard,
+        or minus that, of outputs below 0 or above 1 and targets within. Signs, of losses of other
+        names: scores of classes and no third input, and a loss below -2 times that of guessing (-2
+        at least; of a cross entropy that is no module what the only model returns is taken for
+        scores, and its targets, or else the only `labels`, for classes); or as many outputs as
+        targets, ten times as large, and a loss that is minus their distance or minus its square, by
+        what that can be with such sizes (and not below 0.3 of the least). Classes: the values of
+        `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
+        more than three times as often as another, among `samples` labels or more (the same rows
+        again, as boosted trees are validated by, count once), and the loss compares one number with
+        each of them: its targets have their mean, smallest and largest element, its outputs are as
+        many, and its name is that of a distance or unknown; with XGBoost `train-rmse` and its like;
+        without labels, the values of the targets of a distance that were saved are such numbers.
+        Axis: at two steps whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a
+        function gets are probabilities (or logarithms) that sum to 1, to 0.001, along another
+        dimension than that of the classes, 1, and not, to 0.01, along that. Order: at two such
+        steps, what CrossEntropyLoss or a function gets has the elements that the model returned in
+        three dimensions or more, in another shape, and its vectors over the classes are none of the
         model's; or they are, row by row, and the targets of a text, the tokens that follow, column
         by column (or the other way round). Zero: all losses are exactly 0 in the first 10 saved
         steps, and what they get varies. Each is judged at training steps, labels in all, and found
@@ -155,6 +157,7 @@ class LossInputMismatch(Rule):
             by_values = raw_overlap_of(step, inputs, name, worker, float(means[at]))
             by_values = by_values or wrong_axis_of(step, inputs, name, worker)
             by_values = by_values or scrambled_scores_of(step, inputs, name, worker)
+            by_values = by_values or no_shares_of(step, inputs, name, worker)
             if by_values is not None:
                 certain[key] = min(certain.get(key, 0) + 1, _NO_CHANCE)
                 if certain[key] >= _NO_CHANCE:

@@ -156,3 +156,22 @@ def test_scores_and_targets_of_one_order_are_right(places: tuple[int, int]) -> N
 def test_a_model_that_says_one_thing_is_not_judged_by_the_order() -> None:
     trial = run_of_text(lambda written: np.zeros_like(written).reshape(8, 6, 5))
     assert not found_at(LossInputMismatch(), trial)
+
+
+@pytest.mark.parametrize(
+    ("targets", "is_found"),
+    [
+        (lambda: RANDOM.uniform(0, 0.7, (32, 2)), True),  # places
+        (lambda: RANDOM.normal(0, 1, (32, 3)), True),
+        (lambda: softmax(scores(32, 3), 1), False),
+        (lambda: 0.5 * softmax(scores(32, 3), 1), False),  # the loss is half as large
+        (lambda: softmax(scores(32, 3), 1) * (RANDOM.uniform(0, 1, (32, 1)) > 0.5), False),
+        (lambda: np.eye(3)[RANDOM.integers(0, 3, 32)] * RANDOM.uniform(0, 1, (32, 1)), False),
+    ],
+)
+def test_targets_of_a_cross_entropy_that_are_no_probabilities(targets: Any, is_found: bool) -> None:
+    def given() -> Any:
+        return targets().astype(np.float32)
+
+    trial = run("CrossEntropyLoss", lambda: scores(*given().shape), given)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
