@@ -29,6 +29,8 @@ _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
+_MOST_COLUMNS: Final = 8
+"""Of places, as of pixels; a text has more."""
 
 
 class ClassNumbers:
@@ -109,6 +111,8 @@ class ClassNumbers:
             return None
         num_classes = sum(count > 0 for count in tally)
         if outputs.size != targets.size or targets.low < 0 or targets.high >= num_classes:
+            return None
+        if 1 < math.prod((targets.shape or ())[1:]) <= _MOST_COLUMNS:
             return None
         told = f"is a distance to targets that look like numbers of {num_classes} classes"
         return LossMismatch("classes", num_classes, 2.0, told)

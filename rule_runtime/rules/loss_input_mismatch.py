@@ -81,17 +81,18 @@ class LossInputMismatch(Rule):
         again, as boosted trees are validated by, count once), and the loss compares one number with
         each of them: its targets have their mean, smallest and largest element, its outputs are as
         many, and its name is that of a distance or unknown; with XGBoost `train-rmse` and its like;
-        without labels, the values of the targets of a distance that were saved are such numbers.
-        Axis: at two steps whose values were saved, what NLLLoss, KLDivLoss, CrossEntropyLoss or a
-        function gets are probabilities (or logarithms) that sum to 1, to 0.001, along another
-        dimension than that of the classes, 1, and not, to 0.01, along that. Order: at two such
-        steps, what CrossEntropyLoss or a function gets has the elements that the model returned in
-        three dimensions or more, in another shape, and its vectors over the classes are none of the
-        model's; or they are, row by row, and the targets of a text, the tokens that follow, column
-        by column (or the other way round). Zero: all losses are exactly 0 in the first 10 saved
-        steps, and what they get varies. Each is judged at training steps, labels in all, and found
-        at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged,
-        and of more than 4 tensors of labels the first 4.
+        without labels, the values of the targets of a distance that were saved are such numbers,
+        unless they have 2 to 8 columns, as places have. Axis: at two steps whose values were saved,
+        what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are probabilities (or
+        logarithms) that sum to 1, to 0.001, along another dimension than that of the classes, 1,
+        and not, to 0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function
+        gets has the elements that the model returned in three dimensions or more, in another shape,
+        and its vectors over the classes are none of the model's; or they are, row by row, and the
+        targets of a text, the tokens that follow, column by column (or the other way round). Zero:
+        all losses are exactly 0 in the first 10 saved steps, and what they get varies. Each is
+        judged at training steps, labels in all, and found at the `patience`-th saved step in a row.
+        Of more than 32 losses the first 32 are judged, and of more than 4 tensors of labels the
+        first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -102,7 +103,7 @@ class LossInputMismatch(Rule):
         Look at shapes and ranges of what goes into the loss.
 
     Known false alarms:
-        Grades or counts from 0 on, all about equally frequent, which are amounts in truth.
+        Grades, counts or places from 0 on, all about equally frequent, which are amounts in truth.
 
     Source:
         Stepwatch; wrong shapes and wrong losses are among the faults of "Repairing Deep Neural

@@ -175,3 +175,14 @@ def test_targets_of_a_cross_entropy_that_are_no_probabilities(targets: Any, is_f
 
     trial = run("CrossEntropyLoss", lambda: scores(*given().shape), given)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+@pytest.mark.parametrize(("columns", "is_found"), [(1, True), (2, False), (4, False), (20, True)])
+def test_places_are_no_numbers_of_classes(columns: int, is_found: bool) -> None:
+    """Corners of boxes are whole numbers as well; the kinds of a sequence are many columns."""
+    trial = run(
+        "MSELoss",
+        lambda: scores(512, columns),
+        lambda: RANDOM.integers(0, 12, (512, columns)).astype(np.float32),
+    )
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
