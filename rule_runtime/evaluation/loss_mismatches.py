@@ -48,6 +48,7 @@ REMEDY_OF: Final = {
     "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
     "order": "Move the dimension of the classes by transpose or permute, [B, T, C] to [B, C, T]; "
     "view and reshape leave the elements where they are.",
+    "weight": "Set pos_weight to about how many times rarer yes is than no, or leave it out.",
     "places": "Give scores and targets one order: both row by row, or both column by column.",
     "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
     "zero": "Look at what the loss is of: the softmax of a single score, or a mask of nothing.",

@@ -22,6 +22,7 @@ from rule_runtime.evaluation.loss_mismatches import (
     raw_overlap_of,
 )
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.positive_weights import wrong_weight_of
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
 from rule_runtime.evaluation.selection import evidence, finite_means
@@ -88,11 +89,13 @@ class LossInputMismatch(Rule):
         and not, to 0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function
         gets has the elements that the model returned in three dimensions or more, in another shape,
         and its vectors over the classes are none of the model's; or they are, row by row, and the
-        targets of a text, the tokens that follow, column by column (or the other way round). Zero:
-        all losses are exactly 0 in the first 10 saved steps, and what they get varies. Each is
-        judged at training steps, labels in all, and found at the `patience`-th saved step in a row.
-        Of more than 32 losses the first 32 are judged, and of more than 4 tensors of labels the
-        first 4.
+        targets of a text, the tokens that follow, column by column (or the other way round).
+        Weight: at three such steps, BCEWithLogitsLoss is the mean of what it is of if yes counts w
+        times, and w is ten times as large, or a tenth, as 1 and how many times rarer yes is (the
+        larger, or the smaller, of both). Zero: all losses are exactly 0 in the first 10 saved
+        steps, and what they get varies. Each is judged at training steps, labels in all, and found
+        at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged,
+        and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -128,7 +131,8 @@ class LossInputMismatch(Rule):
         Args:
             step: What was saved at the step.
             memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `zeros`, see
-                `zero_losses`; `labels` and `latest`, see `ClassNumbers`.
+                `zero_losses`; `weights`, see `wrong_weight_of`; `labels` and `latest`, see
+                `ClassNumbers`.
         """
         classes = ClassNumbers(memory, self.samples)
         classes.add(step, self.labels_regex)
@@ -149,16 +153,14 @@ class LossInputMismatch(Rule):
         before = memory.get("streaks", {})
         streaks, certain = {}, memory.setdefault("certain", {})
         for at, (name, worker) in sorted(enumerate(pairs), key=lambda pair: pair[1])[:MAX_SERIES]:
-            mismatch = mismatch_of(step, inputs, name, worker, float(means[at]))
+            value = float(means[at])
+            mismatch = mismatch_of(step, inputs, name, worker, value)
             mismatch = mismatch or classes.mismatch_of(inputs, name, worker)
             key = f"{worker}/{name}"
             streaks[key] = min(before.get(key, 0) + 1, self.patience) if mismatch else 0
             if mismatch is not None and streaks[key] >= self.patience:
                 found[at] = mismatch
-            by_values = raw_overlap_of(step, inputs, name, worker, float(means[at]))
-            by_values = by_values or wrong_axis_of(step, inputs, name, worker)
-            by_values = by_values or scrambled_scores_of(step, inputs, name, worker)
-            by_values = by_values or no_shares_of(step, inputs, name, worker)
+            by_values = self._by_values(step, inputs, (name, worker, value), memory)
             if by_values is not None:
                 certain[key] = min(certain.get(key, 0) + 1, _NO_CHANCE)
                 if certain[key] >= _NO_CHANCE:
@@ -166,6 +168,19 @@ class LossInputMismatch(Rule):
         memory["streaks"] = streaks
         found |= zero_losses(inputs, pairs, means, memory)
         return _finding(step, rows, found) if found else Passed()
+
+    def _by_values(
+        self, step: StepView, inputs: LossInputs, loss: tuple[str, str, float], memory: Memory
+    ) -> LossMismatch | None:
+        """Return what is wrong with a loss, by values that are saved seldom."""
+        name, worker, value = loss
+        return (
+            raw_overlap_of(step, inputs, name, worker, value)
+            or wrong_axis_of(step, inputs, name, worker)
+            or scrambled_scores_of(step, inputs, name, worker)
+            or no_shares_of(step, inputs, name, worker)
+            or wrong_weight_of(step, name, worker, value, memory)
+        )
 
 
 def _tells(outputs: Input | None, name: str) -> bool:

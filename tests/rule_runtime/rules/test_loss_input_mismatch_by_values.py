@@ -186,3 +186,36 @@ def test_places_are_no_numbers_of_classes(columns: int, is_found: bool) -> None:
         lambda: RANDOM.integers(0, 12, (512, columns)).astype(np.float32),
     )
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+def weighted(outputs: Any, targets: Any, *, yes: float = 1.0, no: float = 1.0) -> float:
+    of_yes, of_no = targets * np.logaddexp(0, -outputs), (1 - targets) * np.logaddexp(0, outputs)
+    return float((yes * of_yes + no * of_no).mean())
+
+
+@pytest.mark.parametrize(
+    ("weights", "share", "is_found"),
+    [
+        ({}, 0.5, False),
+        ({"yes": 100.0}, 0.5, True),
+        ({"yes": 0.01}, 0.5, True),
+        ({"yes": 5.0}, 0.5, False),
+        ({"yes": 19.0}, 0.05, False),
+        ({"yes": 100.0}, 0.05, False),
+        ({"yes": 400.0}, 0.05, True),
+        ({"yes": 0.05}, 0.05, True),  # that of the other class
+        ({"yes": 50.0, "no": 50.0}, 0.5, False),  # a factor
+        ({}, 0.02, False),
+    ],
+)
+def test_a_weight_of_yes_that_its_rarity_does_not_explain(
+    weights: dict[str, float], share: float, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in STEPS:
+        outputs = RANDOM.normal(step / 200, 1, 400)
+        targets = (RANDOM.uniform(size=400) < share).astype(np.float32)
+        tensors = {"BCEWithLogitsLoss_input_0": outputs, "BCEWithLogitsLoss_input_1": targets}
+        loss = np.float64(weighted(outputs, targets, **weights))
+        trial.step(step, {**tensors, "BCEWithLogitsLoss_output_0": loss}, mode_step=step)
+    assert found_at(LossInputMismatch(), trial) == ([200, 300] if is_found else [])
