@@ -32,7 +32,8 @@ _FAR_TOO_LITTLE: Final = 10
 _LONG: Final = 3
 _WARMING_UP: Final = 1.5
 _STEADY: Final = 0.8
-_NUM_PASSES: Final = 3
+_NUM_PASSES: Final = 8
+_PASSES_APART: Final = 25
 _PASSES_STEPS: Final = 150
 _PASSES_RATIO: Final = 5.0
 _PASSES_FALL: Final = 0.5
@@ -71,9 +72,10 @@ class LearningRateTooLow(Rule):
         more than 64 weights 64 evenly spread by name are followed.
 
         Validation has little noise, and so it tells more: five times as much movement is too little
-        where the latest 3 passes of validation, 150 steps or more of training from the first to the
-        last, fell by less than half of `max_fall_percent` together, and as fast at the end as at
-        the beginning (0.8 to 1.25 times), each loss of them.
+        where three passes of validation, the latest, the latest of those 150 steps of training or
+        more before it and the one in the middle, fell by less than half of `max_fall_percent`
+        together, and as fast at the end as at the beginning (0.8 to 1.25 times), each loss of them.
+        Of passes less than 25 steps apart the first counts.
 
         Boosted trees have no weights. There it fires if each `train-...` loss has fallen by less
         than 0.1 % in 20 rounds or more (2 % where the hyperparameter `eta` was saved and is below
@@ -117,7 +119,8 @@ class LearningRateTooLow(Rule):
                 were tiny; `losses`: first and latest numbers of at most 32 losses; `since`: where
                 the small movement began, and what it was there; `rounds`: see `slow_trees`; `pass`,
                 sum and number of the losses of validation since the latest step of training, and
-                `passes`, the latest 3 of each: the step of training behind it and the mean.
+                `passes`, the latest 8 of each, 25 steps apart or more: the step of training behind
+                it and the mean.
         """
         if not is_training(step):
             _add_to_pass(step, memory)
@@ -190,14 +193,18 @@ class LearningRateTooLow(Rule):
         return bool(passes) and all(self._is_creeping(latest) for latest in passes)
 
     def _is_creeping(self, passes: list[list[float]]) -> bool:
-        steps, means = zip(*passes, strict=True)
-        if len(means) < _NUM_PASSES or steps[-1] - steps[0] < _PASSES_STEPS:
+        last, end = passes[-1]
+        long_ago = [each for each in passes if last - each[0] >= _PASSES_STEPS]
+        if not long_ago:
             return False
-        (first, second, third), fall = means, means[0] - means[-1]
-        before = (first - second) / (steps[1] - steps[0])
-        since = (second - third) / (steps[2] - steps[1])
+        begin, first = long_ago[-1]
+        between = [each for each in passes if begin < each[0] < last]
+        if not between:
+            return False
+        step, middle = min(between, key=lambda each: abs(2 * each[0] - begin - last))
+        before, since = (first - middle) / (step - begin), (middle - end) / (last - step)
         is_steady = before > 0 and _STEADY * before <= since <= _MOST_STEADY * before
-        return bool(is_steady and fall < _PASSES_FALL * self._needed(first))
+        return bool(is_steady and first - end < _PASSES_FALL * self._needed(first))
 
     def _fallen(self, step: StepView, memory: Memory) -> list[bool | None]:
         """Tell of each loss whether it has fallen since the beginning; None if noise hides it."""
@@ -243,8 +250,11 @@ def _end_pass(step: StepView, memory: Memory) -> None:
     """Add the pass of validation that ended to the latest ones."""
     passes: dict[str, list[list[float]]] = memory.setdefault("passes", {})
     for key, (total, count) in memory.pop("pass", {}).items():
+        before = passes.get(key, [])
+        if before and step.mode_step - before[-1][0] < _PASSES_APART:
+            continue
         if key in passes or len(passes) < MAX_SERIES:
-            passes[key] = [*passes.get(key, []), [step.mode_step, total / count]][-_NUM_PASSES:]
+            passes[key] = [*before, [step.mode_step, total / count]][-_NUM_PASSES:]
 
 
 def _names_of_losses(step: StepView) -> tuple[str, ...]:

@@ -210,13 +210,15 @@ def test_a_rate_of_boosted_trees_that_was_saved_tells_more(
     assert bool(found_at(LearningRateTooLow(), trial)) is is_found
 
 
-def run_with_validation(passes: list[float], *, rate: float = 1.2e-4) -> TrialBuilder:
-    """Return 75 steps ahead of each pass of validation, of a loss that is too noisy to tell."""
+def run_with_validation(
+    passes: list[float], *, rate: float = 1.2e-4, apart: int = 75
+) -> TrialBuilder:
+    """Return steps ahead of each pass of validation, of a loss that is too noisy to tell."""
     trial, random = TrialBuilder(), np.random.default_rng(0)
     weight, step = random.normal(0, 1, (8, 8)), 0
     for number in range(len(passes)):
-        for at in range(0, 75, 5):
-            mode_step = number * 75 + at
+        for at in range(0, apart, 5):
+            mode_step = number * apart + at
             tensors: dict[str, Any] = {
                 f"Net_{name}.weight": weight * (1 + rate * mode_step) for name in "abc"
             }
@@ -243,3 +245,11 @@ def run_with_validation(passes: list[float], *, rate: float = 1.2e-4) -> TrialBu
 def test_validation_that_creeps(passes: list[float], *, is_found: bool) -> None:
     assert bool(found_at(LearningRateTooLow(), run_with_validation(passes))) is is_found
     assert not found_at(LearningRateTooLow(), run_with_validation(passes, rate=3e-3))
+
+
+@pytest.mark.parametrize("apart", [10, 20, 50])
+def test_validation_that_creeps_is_found_however_often_it_comes(apart: int) -> None:
+    passes = [2.5 - 4e-4 * number for number in range(0, 400, apart)]
+    assert found_at(LearningRateTooLow(), run_with_validation(passes, apart=apart))
+    turning = [2.5 + 0.03 * np.exp(-number / 40) for number in range(0, 400, apart)]
+    assert not found_at(LearningRateTooLow(), run_with_validation(turning, apart=apart))
