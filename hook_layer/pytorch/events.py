@@ -91,6 +91,7 @@ class TorchEvents(LossCapture):
             with outside_of_transforms():
                 self._watch_parameters(model)
             self._watch_functions(model)
+            self._watch_outputs(model)
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
 
@@ -157,6 +158,7 @@ class TorchEvents(LossCapture):
         if is_recomputing():  # a backward pass within one
             return
         self._capture_losses_of(args)
+        self._written.forget()
         self._scaling.backward_began()
         if not self._awaits_backward():
             # From here on the interpreter has nothing to do: the writer gets it to itself.
@@ -185,7 +187,7 @@ class TorchEvents(LossCapture):
         if not self._trains_our_parameters(optimizer):
             return
         self._has_optimizer = True
-        self._functional.forget()
+        self._losses_end()
         self._stepping = ref(optimizer)
         self._steps.optimizer_steps(optimizer)
         if self.step == INIT_STEP:
@@ -281,7 +283,7 @@ class TorchEvents(LossCapture):
 
     def _forget_models(self) -> None:
         self._gradients.unwatch()
-        self._functional.forget_all()
+        self._forget_calls()
         self._criteria.stop()
         self._stop_modules()
         while self._handles:

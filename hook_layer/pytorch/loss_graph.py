@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from torch import Tensor
 
-__all__ = ["Term", "terms_of"]
+__all__ = ["Term", "UnknownGraphError", "saved_by", "terms_of"]
 
 _PASSED: Final = frozenset(
     f"{name}Backward0"
@@ -55,7 +55,7 @@ class Term(NamedTuple):
     is_partial: bool = False
 
 
-class _UnknownError(Exception):
+class UnknownGraphError(Exception):
     """The graph is not one of those that are understood."""
 
 
@@ -69,7 +69,7 @@ def terms_of(loss: Tensor, known: Sequence[_K], scale: Tensor | None = None) -> 
     """
     # What torch keeps, and how, differs by version.
     with suppress(
-        _UnknownError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
+        UnknownGraphError, ArithmeticError, AttributeError, RuntimeError, TypeError, ValueError
     ):
         return _terms(loss.grad_fn, [each.node for each in known], scale)
     return []
@@ -84,7 +84,7 @@ def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
             return [each._replace(is_shifted=is_shifted, is_partial=is_partial) for each in found]
         node, constant, is_multiplied = waiting.pop()
         if node is None:
-            raise _UnknownError
+            raise UnknownGraphError
         at = next((at for at, other in enumerate(known) if other is node), None)
         if at is not None:
             found.append(Term(at, constant, is_multiplied))
@@ -101,20 +101,20 @@ def _terms(node: Any, known: list[Any], scale: Tensor | None) -> list[Term]:
             continue
         try:
             factor = _factor(node, scale)
-        except _UnknownError:
+        except UnknownGraphError:
             if not is_sum:
                 raise
             is_partial = True
             continue
         following = next(each for each in before if each is not None)
         waiting.append((following, constant * (factor or 1.0), is_multiplied or factor is not None))
-    raise _UnknownError
+    raise UnknownGraphError
 
 
 def _signs(node: Any) -> tuple[float, float]:
     """Return by what a sum or difference multiplies its parts."""
     if getattr(node, "_saved_alpha", 1) != 1:
-        raise _UnknownError
+        raise UnknownGraphError
     return (1.0, 1.0) if node.name() == "AddBackward0" else (1.0, -1.0)
 
 
@@ -128,28 +128,36 @@ def _factor(node: Any, scale: Tensor | None) -> float | None:
     if node.name() in _NEGATIVES:
         return -1.0
     if node.name() not in _PRODUCTS:
-        raise _UnknownError
+        raise UnknownGraphError
     is_quotient = node.name() == "DivBackward0"
     is_graph = [before is not None for before, _ in node.next_functions]
     if sum(is_graph) != 1 or (is_quotient and not is_graph[0]):
-        raise _UnknownError
-    constant = _saved(node, "other" if is_graph[0] else "self")
+        raise UnknownGraphError
+    constant = saved_by(node, "other" if is_graph[0] else "self")
     if constant.numel() != 1:
-        raise _UnknownError
+        raise UnknownGraphError
     if scale is not None and constant.data_ptr() == scale.data_ptr():
         return None
     if constant.device.type == "cpu":
         return (1 / float(constant) if is_quotient else float(constant)) or float("nan")
     if is_quotient and not constant.is_floating_point():
         return 1.0  # a number of elements, at least 1
-    raise _UnknownError
+    raise UnknownGraphError
 
 
-def _saved(node: Any, name: str) -> Tensor:
-    """Return what a node keeps, detached, if it keeps it itself."""
+def saved_by(node: Any, name: str) -> Tensor:
+    """Return what a node keeps, detached, if it keeps it itself.
+
+    Args:
+        node: A node of a graph.
+        name: Which of the tensors that its function was given.
+
+    Raises:
+        UnknownGraphError: It keeps none, or the script has it packed.
+    """
     if getattr(node, f"_raw_saved_{name}").unpack_hook is not None:
-        raise _UnknownError
+        raise UnknownGraphError
     tensor = getattr(node, f"_saved_{name}")
     if not isinstance(tensor, Tensor):
-        raise _UnknownError
+        raise UnknownGraphError
     return tensor.detach()

@@ -21,6 +21,7 @@ from hook_layer.pytorch.module_capture import ModuleCapture
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
+from hook_layer.pytorch.written_losses import WrittenLosses
 
 __all__ = ["LossCapture"]
 
@@ -55,6 +56,7 @@ class LossCapture(ModuleCapture):
         self._scaling = LossScaling()
         self._functional = FunctionalLosses()
         self._criteria = Criteria()
+        self._written = WrittenLosses()
         self._met_loss = self._are_unnamed_too = self._has_graph = False
         self._thread = self._num_others = 0
         self._handles: list[Any] = []
@@ -74,6 +76,14 @@ class LossCapture(ModuleCapture):
         self._has_graph = torch.is_grad_enabled()
         self._functional.pass_begins()
         self._criteria.forget()
+        self._written.forget()
+
+    @guarded("written losses")
+    def _watch_outputs(self, model: nn.Module) -> None:
+        """Keep what a pass of training that has begun returns, if a loss of it may need that."""
+        is_training = self._has_graph and self._steps.is_training and not self._has_compiled
+        if is_training and not self._names_losses and self._asks_for_inputs(UNNAMED):
+            self._written.watch(model, self._on_returned)
 
     def _losses_begin(self) -> None:
         """Forget the losses of the step before."""
@@ -85,6 +95,12 @@ class LossCapture(ModuleCapture):
                 self._watch_loss(loss)
 
     # Where the hook looks in ---------------------------------------------------------------------
+
+    @guarded("written losses")
+    def _on_returned(self, _: nn.Module, __: Any, outputs: Any) -> None:
+        if is_recomputing():
+            return
+        self._written.note(outputs)
 
     def _on_loss(self, loss: nn.Module, inputs: Any, outputs: Any) -> None:
         if not self._is_in_thread() or (self._num_others and self._is_elsewhere()):
@@ -112,8 +128,7 @@ class LossCapture(ModuleCapture):
         if self._steps.leaves_losses_out(self.mode):
             return
         self._met_loss = True
-        self._functional.forget_all()
-        self._criteria.forget()
+        self._forget_calls()
         if self._due and not self._ends_full_step(name):
             self._capture_named(name, inputs, outputs)
 
@@ -160,7 +175,9 @@ class LossCapture(ModuleCapture):
         if call is not None and is_named:
             self._capture_call(call)
         if not self._names_losses and (not is_named or self._are_unnamed_too):
-            inputs = () if call is None or is_named else call.inputs
+            inputs: Any = () if call is None or is_named else call.inputs
+            if call is None and not self._num_met.get(f"{UNNAMED}_output_"):
+                inputs = self._written.inputs_of(loss)
             self._capture_named(UNNAMED, inputs, self._scaling.unscaled_loss(loss))
 
     def _capture_criterion(self, found: CriterionCall) -> None:
@@ -229,10 +246,20 @@ class LossCapture(ModuleCapture):
             self._due = ()
             self._let_models_go()
 
-    def _let_models_go(self) -> None:
-        """Keep no model alive; one that is called again begins a step, and is watched as before."""
+    def _forget_calls(self) -> None:
+        """Forget what a loss could be of, and which calls training goes by."""
         self._functional.forget_all()
         self._criteria.forget()
+        self._written.forget()
+
+    def _losses_end(self) -> None:
+        """Forget what was computed up to now: no loss of this step is to come."""
+        self._functional.forget()
+        self._written.forget()
+
+    def _let_models_go(self) -> None:
+        """Keep no model alive; one that is called again begins a step, and is watched as before."""
+        self._forget_calls()
         self._gradients.unwatch()
         self._modules.watch_only(frozenset())
         for known in (self._wanted_modules, self._nothing_due, self._met_models):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from rule_runtime.evaluation import wrong_distances
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.numerics.overlap import overlap_of
@@ -24,6 +25,7 @@ _OF_SIGNS: Final = re.compile(r"^(SoftMargin|HingeEmbedding)Loss_output")
 _OF_RATES: Final = re.compile(r"^PoissonNLLLoss_output")
 _OF_CLASSES: Final = re.compile(r"^CrossEntropyLoss_output")
 _OUTPUT: Final = "_output_0"
+_OF_SCRIPTS: Final = f"Loss{_OUTPUT}"
 _POSITIVE: Final = 1e-3
 _CLOSE: Final = 1e-3
 _FAR_BELOW: Final = 2.0
@@ -38,6 +40,8 @@ _SURELY: Final = 100.0
 REMEDY_OF: Final = {
     "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
     "targets.unsqueeze(-1).",
+    "means": "Take the mean of distances, not the distance of means: ((outputs - targets) ** 2)"
+    ".mean().",
     "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
     "inside.",
     "target": "Map the targets to the numbers that this loss is made for.",
@@ -93,7 +97,8 @@ def mismatch_of(
     if _ELEMENTWISE.match(name):
         return _spread(outputs, targets)
     return (
-        _of_targets(name, outputs, targets)
+        _of_scripts(inputs, name, worker, value)
+        or _of_targets(name, outputs, targets)
         or _of_sign(inputs, name, worker, value)
         or _of_every_pair(inputs, name, worker, value)
     )
@@ -102,9 +107,10 @@ def mismatch_of(
 def raw_overlap_of(
     step: StepView, inputs: LossInputs, name: str, worker: str, value: float
 ) -> LossMismatch | None:
-    """Return what is wrong with a loss of the overlap of masks that gets no probabilities.
+    """Return what is wrong with a loss by values of outputs and targets, which are saved seldom.
 
-    Only values of outputs and targets tell, which are saved seldom.
+    It is of the overlap of masks, and gets no probabilities; or it is the mean distance of each
+    output from each target.
 
     Args:
         step: The step.
@@ -117,16 +123,41 @@ def raw_overlap_of(
     if outputs is None or targets is None or inputs.kind(name, worker) is not LossKind.UNKNOWN:
         return None
     is_raw = outputs.low < -_POSITIVE or outputs.high > 1 + _POSITIVE
-    if not is_raw or targets.low < 0 or targets.high > 1 or not math.isfinite(value):
+    is_raw &= targets.low >= 0 and targets.high <= 1
+    may_be_all = wrong_distances.may_be_of_every_distance(outputs, targets, value)
+    if not (is_raw or may_be_all) or not math.isfinite(value):
         return None
     values = outputs_and_targets(step, name, worker)
-    measure = None if values is None else overlap_of(*values, value)
+    if values is None:
+        return None
+    if may_be_all and wrong_distances.is_of_every_distance(*values, value):
+        return _told_of_pairs(outputs.size, "size")
+    measure = overlap_of(*values, value) if is_raw else None
     if measure is None:
         return None
     far = outputs.low if outputs.low < -_POSITIVE else outputs.high
     told = f"is of the {measure} overlap of masks, made for outputs from 0 to 1, and gets "
     told += f"{outputs.low:.3g} to {outputs.high:.3g}"
     return LossMismatch("probability", far, 1.0 if far > 1 else 0.0, told)
+
+
+def _of_scripts(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:
+    """Return what is wrong with a distance that a script writes itself."""
+    outputs, targets = inputs.of(name, worker, 0), inputs.of(name, worker, 1)
+    is_unknown = name == _OF_SCRIPTS and inputs.kind(name, worker) is LossKind.UNKNOWN
+    if outputs is None or targets is None or not is_unknown:
+        return None
+    if wrong_distances.is_distance_of_means(outputs, targets, value):
+        told = f"is the distance of the mean of {outputs.size:g} outputs from that of the targets, "
+        told += "not the mean of their distances"
+        return LossMismatch("means", abs(outputs.mean - targets.mean), 0.0, told)
+    return _spread(outputs, targets) if targets.low < targets.high else None
+
+
+def _told_of_pairs(num: float, what: str) -> LossMismatch:
+    size = num**2
+    told = f"is the mean {what} of all {size:g} differences of an output and a target, not of the "
+    return LossMismatch("elements", size, num, f"{told}{num:g} that belong together")
 
 
 def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | None:
@@ -185,11 +216,7 @@ def _of_every_pair(inputs: LossInputs, name: str, worker: str, value: float) -> 
     by_chance = 2 * outputs.std * targets.std / math.sqrt(max(outputs.size, 1.0))
     if not by_chance > _SURELY * _EXACT * value > 0 or abs(value - of_pairs) > _EXACT * value:
         return None
-    size = outputs.size**2
-    told = f"is the mean square of all {size:g} differences of an output and a target, not of the "
-    return LossMismatch(
-        "elements", size, outputs.size, f"{told}{outputs.size:g} that belong together"
-    )
+    return _told_of_pairs(outputs.size, "square")
 
 
 def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:

@@ -62,11 +62,15 @@ class LossInputMismatch(Rule):
         HuberLoss of different numbers of dimensions that together have more elements than each of
         them, as [B, 1] and [B] have B x B; or a loss of another name that is var(outputs) +
         var(targets) + (the difference of their means)^2 to 2e-5, which is the mean square of all
-        pairs, where a chance covariance of outputs and targets would show. Logarithms: outputs
-        above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss that are the
-        exponentials of what went into the module ahead of it (by smallest and largest element), if
-        the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1 in
-        BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
+        pairs, where a chance covariance of outputs and targets would show; or one of the script's
+        own by the same shapes, or by the mean size of all differences, to 2e-5 and at two steps
+        with values; or, with one number without dimensions for a target, how far the mean of the
+        outputs is from it, or its square, to 1e-4, where the mean of their own distances would
+        differ (a number of three decimals is left alone: somebody wants this mean). Logarithms:
+        outputs above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss that are
+        the exponentials of what went into the module ahead of it (by smallest and largest element),
+        if the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1
+        in BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
         CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
         whose rows sum to more than 1.01 in the mean, or, by values at two steps, 9 in 10 of which
         are not zero while the sums of rows scatter by more than 0.05. Overlap: a loss of another
