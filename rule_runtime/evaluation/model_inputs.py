@@ -30,6 +30,7 @@ __all__ = [
     "OF_CALLS",
     "OF_LAYERS",
     "are_given_to_layers",
+    "are_on_a_line",
     "is_of_keras",
 ]
 
@@ -86,6 +87,23 @@ def are_given_to_layers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool
         rows: Inputs named as `FIRST_INPUTS` [R].
     """
     return _of_models(step, rows) | _of_keras(step, rows)
+
+
+def are_on_a_line(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which inputs are one column, of a model with one weight, and a bias at most [R].
+
+    Args:
+        step: The step.
+        rows: Inputs named as `FIRST_INPUTS` [R].
+    """
+    weights = step.tensors(collections=("weights",))
+    sizes = weights.column("size").tolist()
+    found = np.zeros(len(rows), np.bool_)
+    for at, (name, shape) in enumerate(zip(rows.names, rows.shapes, strict=True)):
+        model = name.removesuffix("_input_0")
+        own = [x for of, x in zip(weights.names, sizes, strict=True) if _is_of(of, model)]
+        found[at] = set(own) == {1} and (shape or ())[-1:] == (1,)
+    return found
 
 
 def _of_keras(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:

@@ -11,8 +11,10 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from rule_runtime.evaluation.validation_rule import Training, Validation
 
-__all__ = ["gap_percent", "has_turned", "is_learned_by_heart"]
+__all__ = ["gap_percent", "has_turned", "is_learned_by_heart", "was_there_before"]
 
+_NOTHING_YET: Final = 0.9
+_TWICE: Final = 2.0
 _LEARNED: Final = 0.03
 _SURELY: Final = 1.6
 _HARDLY: Final = 0.9
@@ -52,6 +54,23 @@ def gap_percent(validation: Validation, training: Training, scale: float, ratio:
         apart = math.sqrt(validation.now) - math.sqrt(training.now)
         gap = max(gap, 100 * apart / math.sqrt(scale))
     return gap
+
+
+def was_there_before(validation: Validation, training: Training) -> bool:
+    """Tell whether a gap was as large before anything was learned: the two sets differ in kind.
+
+    Nor may validation have fallen by so much less that it is twice as far above in proportion. Of
+    boosted trees nothing is known: the first loss is that of a round which has learned.
+
+    Args:
+        validation: The loss of validation.
+        training: The losses of training.
+    """
+    beside = validation.beside_first
+    if validation.of_trees or beside <= 0 or beside < _NOTHING_YET * training.start:
+        return False
+    is_as_large = validation.now - training.now <= validation.first - beside
+    return is_as_large and validation.now * beside <= _TWICE * validation.first * training.now
 
 
 def is_learned_by_heart(validation: Validation, training: Training) -> bool:

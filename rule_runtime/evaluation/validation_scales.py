@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Final
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.constant_answers import constants_of_targets
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.selection import finite_means
+from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.validation_rule import Training, Validation
+    from rule_runtime.trial.step_view import StepView
 
-__all__ = ["SIDES", "is_on_another_scale", "times_as_many_rows"]
+__all__ = ["is_on_another_scale", "numbers_beside", "times_as_many_rows"]
 
-SIDES: Final = ("validation", "training")
+_SIDES: Final = ("validation", "training")
 """What stands ahead of the name of a loss, for validation and for training."""
 
+_OF_SMALL_SQUARES: Final = re.compile(r"^(SmoothL1|Huber)Loss_output")
 _OTHER_UNITS: Final = 5.0
 _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
+
+
+def numbers_beside(step: StepView) -> dict[str, float]:
+    """Return how many rows losses are of, and what guessing gives where that is known.
+
+    Args:
+        step: A step with losses.
+    """
+    found = {}
+    inputs = LossInputs(step)
+    rows = step.tensors(collections=("losses",))
+    means = finite_means(rows)
+    side = _SIDES[0] if step.mode is ModeKeys.EVAL else _SIDES[1]
+    for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
+        outputs = inputs.of(name, worker, 0)
+        if outputs is not None and outputs.shape:
+            found[f"{side}/{name}"] = float(outputs.shape[0])
+        guess = inputs.guess(name, worker)
+        targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
+        if targets is not None and kind.is_of_numbers:
+            found[f"scale {side}/{name}"] = targets.std
+        if kind is LossKind.SQUARES or _OF_SMALL_SQUARES.match(name):
+            found[f"squares/{name}"] = 1.0
+        is_of_classes = kind.is_of_classes or kind is LossKind.BINARY
+        if is_of_classes and math.isfinite(guess):
+            found[f"guess/{name}"] = guess
+        at = rows.names.index(name)
+        if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):
+            found[f"sum/{name}"] = 1.0
+        if side == _SIDES[0]:
+            found |= constants_of_targets(step, inputs, name, worker, float(means[at]))
+    return found
 
 
 def is_on_another_scale(validation: Validation, training: Training) -> bool:
@@ -25,7 +66,7 @@ def is_on_another_scale(validation: Validation, training: Training) -> bool:
         validation: The loss of validation.
         training: The losses of training.
     """
-    scales = [validation.beside.get(f"scale {side}/{validation.name}", 0.0) for side in SIDES]
+    scales = [validation.beside.get(f"scale {side}/{validation.name}", 0.0) for side in _SIDES]
     is_sum = bool(validation.beside.get(f"summed/{validation.name}"))
     are_other_units = min(scales) > 0 and max(scales) > _OTHER_UNITS * min(scales)
     return are_other_units or (is_sum and _is_mean(validation, training))
@@ -48,7 +89,7 @@ def times_as_many_rows(validation: Validation, training: Training) -> float:
         validation: The loss of validation.
         training: The losses of training.
     """
-    rows = [validation.beside.get(f"{side}/{validation.name}") for side in SIDES]
+    rows = [validation.beside.get(f"{side}/{validation.name}") for side in _SIDES]
     is_mean = _is_mean(validation, training)
     if not rows[0] or not rows[1] or is_mean or validation.beside_first <= 0:
         return 1.0

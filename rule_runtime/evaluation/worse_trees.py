@@ -6,17 +6,22 @@ Nothing but a fault makes them: the first round alone is better, whatever the da
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.constant_answers import constants_of_labels
 from rule_runtime.evaluation.loss_rule import training_losses
 from rule_runtime.evaluation.outcome import IssueFound, Outcome, Passed
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.slow_trees import OF_TREES
-from rule_runtime.numerics.series_memory import Series, SeriesMemory
+from rule_runtime.evaluation.tree_labels import (
+    constants_of_metrics,
+    has_skewed_objective,
+    losses_of_others,
+)
+from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -28,8 +33,8 @@ _ROUNDS_TO_GO: Final = 100
 _WINDOW: Final = 10
 _NUM_FIRST: Final = 3
 _PATIENCE: Final = 3
-_MOST_CLASSES: Final = 50
-_OF_CLASSES: Final = ("logloss", "mlogloss")
+_NO_BETTER: Final = 0.95
+_OF_THE_MIDDLE: Final = ("rmse", "mae")
 _REMEDY: Final = (
     "Check the objective, and what weighs classes or rows, as scale_pos_weight, which is for rare "
     "ones; and lower the learning rate eta."
@@ -40,11 +45,14 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
     """Compare training losses of boosted trees with those of a constant; None if there are none.
 
     Those are compared whose labels tell what a constant gives: `logloss` of two classes that are
-    both frequent, `mlogloss`, and `rmse` and `mae` of labels of more than 50 values.
+    both frequent, `mlogloss`, and `rmse` and `mae` of labels of more than 50 values. Where other
+    data is measured, too, labels are of that: its losses must then be as bad.
 
     Args:
         step: The step.
-        memory: `trees`: the first 3 and latest 10 of at most 32 losses; `round`, the first one.
+        memory: `trees`: the first 3 and latest 10 of at most 32 losses; `others`, the smallest and
+            the latest of the other data by at most 32 metrics; `round`, the first one; `skewed`,
+            whether a quantile or expectile is asked for.
         max_ratio: Times the loss of the constant that a loss may be.
     """
     rows = step.tensors(collections=("losses",))
@@ -54,23 +62,20 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
         for names, at in training_losses(step, rows, means).items()
         if names[0].startswith(OF_TREES)
     }
-    constants = _constants(step) if of_trees else {}  # reads all labels
-    limits: dict[Series, float] = {}
-    for name, worker in of_trees:
-        constant = constants.get(name.removeprefix(OF_TREES), 0.0)
-        if constant > 0:
-            limits[name, worker] = max_ratio * constant
+    if of_trees:
+        _keep_others(losses_of_others(step, rows, means), memory)
+    known = _constants(step, of_trees, memory) if of_trees else {}
+    limits = {names: max_ratio * constant for names, constant in known.items()}
     if not limits:
         return None
-    begin = memory.setdefault("round", step.mode_step)
+    rounds, bad = step.mode_step - memory.setdefault("round", step.mode_step), {}
     losses = SeriesMemory(memory.get("trees", {}), num_first=_NUM_FIRST, num_latest=_WINDOW)
-    rounds, bad = step.mode_step - begin, {}
     for names in losses.add({names: float(means[of_trees[names]]) for names in limits}):
         series = losses.of(names)
-        start, now = float(series.first[0]), float(np.median(series.latest))
-        is_bad = rounds >= _ROUNDS and series.count >= _WINDOW and now > limits[names]
-        if is_bad and start > now:
-            is_bad = rounds * math.log(now / limits[names]) > _ROUNDS_TO_GO * math.log(start / now)
+        now = float(np.median(series.latest))
+        rise = now - float(series.first[0])
+        is_bad = rounds >= _ROUNDS and _is_far_above(series, limits[names], rounds)
+        is_bad = is_bad and _are_others_as_bad(memory, names, known[names], max_ratio, rise=rise)
         if losses.streak(names, is_bad=is_bad) >= _PATIENCE and is_bad:
             bad[names] = now
     memory["trees"] = losses.to_json()
@@ -92,16 +97,46 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
     )
 
 
-def _constants(step: StepView) -> dict[str, float]:
-    """Return what a constant gives by the metrics that are compared."""
-    found = {key.partition("/")[2]: value for key, value in constants_of_labels(step).items()}
-    if not found:
-        return {}
-    # An objective of the script's own may return scores, which a metric takes for probabilities.
-    labels = step.values(("labels",), step.workers[0])["labels"]
-    if len(np.unique(labels)) > _MOST_CLASSES:
-        return {metric: found[metric] for metric in found if metric not in _OF_CLASSES}
-    predicted = step.tensors(regex=("^predictions$",))
-    low, high = predicted.column("min"), predicted.column("max")
-    are_shares = len(predicted) > 0 and low.min() >= 0 and high.max() <= 1
-    return {metric: found[metric] for metric in _OF_CLASSES if metric in found and are_shares}
+def _constants(step: StepView, names: Iterable[Series], memory: Memory) -> dict[Series, float]:
+    """Return what a constant gives of those training losses for which that is known."""
+    memory["skewed"] = memory.get("skewed", False) or has_skewed_objective(step)
+    constants = constants_of_metrics(step)  # reads all labels
+    if memory["skewed"]:
+        constants = {metric: x for metric, x in constants.items() if metric not in _OF_THE_MIDDLE}
+    known = {series: constants.get(series[0].removeprefix(OF_TREES), 0.0) for series in names}
+    return {series: constant for series, constant in known.items() if constant > 0}
+
+
+def _is_far_above(series: NumberSeries, limit: float, rounds: int) -> bool:
+    """Tell whether a loss is above a limit, and does not fall below in time, going on as it did."""
+    start, now = float(series.first[0]), float(np.median(series.latest))
+    if series.count < _WINDOW or now <= limit:
+        return False
+    fall = math.log(start / now) if start > now else 0.0
+    return rounds * math.log(now / limit) > _ROUNDS_TO_GO * fall
+
+
+def _keep_others(losses: Mapping[Series, float], memory: Memory) -> None:
+    """Keep the smallest and the latest loss of other data."""
+    kept: dict[str, list[float]] = memory.setdefault("others", {})
+    for series, loss in losses.items():
+        key = "\n".join(series)
+        if key in kept or len(kept) < MAX_SERIES:
+            smallest, _ = kept.get(key, (loss, loss))
+            kept[key] = [min(smallest, loss), loss]
+
+
+def _are_others_as_bad(
+    memory: Memory, names: Series, constant: float, max_ratio: float, *, rise: float
+) -> bool:
+    """Tell whether the data that the labels are of is answered as badly, and never was better.
+
+    Labels of training may scatter more than those: then its losses are larger, and nothing is
+    wrong. A training loss that rises is.
+    """
+    kept = memory["others"].get("\n".join((names[0].removeprefix(OF_TREES), names[1])))
+    if kept is None:
+        return True
+    smallest, latest = kept
+    is_never_better = rise > 0 or smallest > _NO_BETTER * constant
+    return bool(latest > max_ratio * constant and is_never_better)

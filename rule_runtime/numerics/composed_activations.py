@@ -22,6 +22,7 @@ _Function = Callable[[_Ends], _Ends]
 
 _ROUNDING: Final = 1e-5
 _APART: Final = 1e-3
+_TIMES_ROUNDING: Final = 10.0
 _FLAT: Final = (-1.0, 0.0, 1.0)
 _MAX_CANDIDATES: Final = 16
 
@@ -97,12 +98,15 @@ def _made_by(
         apart = [np.abs(made - other(ends[sources])).max(axis=1) for other in others]
         # Many tensors reach up to 0 or 1 exactly: that tells nothing of what they are made of.
         from_flat = np.min([np.abs(made[:, 1] - value) for value in _FLAT], axis=0)
-        is_telling = (np.min(apart, axis=0) > _APART) & (from_flat > _APART)
+        # Of large numbers, functions that differ by less are the same within rounding.
+        largest = _ROUNDING * np.abs(made).max(axis=1)
+        least = np.maximum(_APART, _TIMES_ROUNDING * largest)
+        is_telling = (np.min(apart, axis=0) > least) & (from_flat > _APART)
         margin = _ROUNDING * np.abs(made[:, 1])
         begin = np.searchsorted(highest, made[:, 1] - margin)
         end = np.searchsorted(highest, made[:, 1] + margin, side="right")
         for at in np.flatnonzero(is_telling & (end > begin)):
             near = by_highest[begin[at] : min(end[at], begin[at] + _MAX_CANDIDATES)]
-            is_made = np.abs(ends[near, 0] - made[at, 0]) <= _ROUNDING * np.abs(made[at]).max()
+            is_made = np.abs(ends[near, 0] - made[at, 0]) <= largest[at]
             found[near[is_made & (groups[near] == groups[sources[at]])]] = True
     return found

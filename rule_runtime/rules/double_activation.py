@@ -26,6 +26,7 @@ from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.predicted_twice import softmax_of_predictions
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.numerics.composed_activations import activated_twice, squashed
@@ -92,6 +93,11 @@ class DoubleActivation(Rule):
         adds. At the second step the cross entropy must be more than twice the entropy of these
         numbers, as probabilities: scores that lie between 0 and 1 by chance are not that sure.
 
+        So it is with Keras, where values of `predictions` and `labels` were saved: if these are
+        probabilities and classes, and `loss` is, to 1e-5, the mean cross entropy of the softmax of
+        them, and not that of them, at the first saved step and once more; only where an epoch
+        begins is it that of a batch.
+
         Of any loss the first input is suspect if it is what a second activation gives at both ends
         of its range, at three times as many steps: the logarithm of a softmax of a softmax lies
         between -ln(e + C - 1) and 1 more (or up to 0.25 below the upper end, and then as far above
@@ -105,11 +111,11 @@ class DoubleActivation(Rule):
         functions did is told by extremes, which activations keep in order: a tensor is suspect if
         its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or sigmoid, or
         softplus of softplus or ReLU, of those of a module's output of the same size, and no single
-        one gives nearly that. So is a ReLU's output ahead of the softmax, or its logarithm, at the
-        end of a model. And, in MSELoss, L1Loss, SmoothL1Loss and HuberLoss, an output that is tanh
-        or sigmoid of a module's, or never negative and sometimes 0, if targets lie beyond its range
-        by more than half of their standard deviation, and their mean and 1.25 of these, too. It
-        fires at the `patience`-th saved training step in a row.
+        one gives nearly that, to 0.001, or 1e-4 of the largest. So is a ReLU's output ahead of the
+        softmax, or its logarithm, at the end of a model. And, in MSELoss, L1Loss, SmoothL1Loss and
+        HuberLoss, an output that is tanh or sigmoid of a module's, or never negative and sometimes
+        0, if targets lie beyond its range by more than half of their standard deviation, and their
+        mean and 1.25 of these, too. It fires at the `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.
@@ -147,10 +153,18 @@ class DoubleActivation(Rule):
             step: What was saved at the step.
             memory: `rows`, `between`: for how many saved steps each of at most 2,048 inputs was
                 suspect, and lay between 0 and 1 as activations do; `once`: see `surely_twice`;
-                `again`: see `recomputed_twice`.
+                `again`: see `recomputed_twice`; `predicted`: see `softmax_of_predictions`.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
+        of_predictions = softmax_of_predictions(step, memory, _REMEDY)
+        if isinstance(of_predictions, IssueFound):
+            return of_predictions
+        outcome = self._judge_inputs(step, memory)
+        return (of_predictions or outcome) if isinstance(outcome, NotEvaluated) else outcome
+
+    def _judge_inputs(self, step: StepView, memory: Memory) -> Outcome:
+        """Look at what losses and activations get as their inputs."""
         of_functions = returned_to_functions(step)
         of_losses = _inputs_of_losses(step, of_functions)
         rows = step.tensors(collections=_INPUTS, regex=(_OF_MODULES, *of_losses))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
@@ -13,25 +11,28 @@ from rule_runtime.evaluation.constant_answers import (
     constant_answer,
     constants_of_labels,
     constants_of_pass,
-    constants_of_targets,
 )
-from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS, LossInputs, LossKind
+from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.evaluation.loss_rule import Finding
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.evaluation.selection import evidence
 from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
 from rule_runtime.evaluation.validation_averages import SETTLED_STEPS, are_settling, slow_averages
-from rule_runtime.evaluation.validation_curves import gap_percent, has_turned, is_learned_by_heart
+from rule_runtime.evaluation.validation_curves import (
+    gap_percent,
+    has_turned,
+    is_learned_by_heart,
+    was_there_before,
+)
 from rule_runtime.evaluation.validation_guessing import is_guessing
 from rule_runtime.evaluation.validation_passes import keep_beside
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.evaluation.validation_scales import (
-    SIDES,
     is_on_another_scale,
+    numbers_beside,
     times_as_many_rows,
 )
-from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -41,7 +42,7 @@ __all__ = ["GeneralisationGap"]
 
 _NO_BETTER: Final = 0.98
 _NO_MORE: Final = 1.02
-_OF_SMALL_SQUARES: Final = re.compile(r"^(SmoothL1|Huber)Loss_output")
+_AT: Final = 1.03
 _TIMES_AS_FAR: Final = 1.25
 _NUM_NOISE: Final = 4.0
 _SETTLING: Final = (
@@ -71,19 +72,21 @@ class GeneralisationGap(ValidationRule):
         5 saved training losses, and of those among them since the pass before, by more than
         `gap_percent` of the loss at the beginning (the first training loss, or the median of the
         first 5, or what guessing gives where that is known, whichever is largest) and by more than
-        four times the noise of the latest 20, and is more than `ratio` times as large. Squares, of
-        MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors.
-        Measured by the beginning, and not by the training loss of now as Overfit does: that goes
-        towards zero in many a good training. Boosted trees always fit their training data better:
-        1.25 times the gap is allowed while validation is within 2 % of its best. It fires as well
-        if nothing is learned but by heart, after 4 passes or more: the training loss fell by more
-        than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is 5
-        % above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass of
-        validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first
-        round), or below 90 % of the loss at the beginning; the median of the latest 3 is not below
-        the first, and 0.5 % above the smallest; and the last one lies above the training loss by a
-        third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are
-        enough for boosted trees.
+        four times the noise of the latest 20, and is more than `ratio` times as large. A gap that
+        was there before anything was learned (the training loss beside the first pass had not
+        fallen by a tenth) must have grown since, or the ratio of the two losses doubled. Squares,
+        of MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical
+        errors. Measured by the beginning, and not by the training loss of now as Overfit does: that
+        goes towards zero in many a good training. Boosted trees always fit their training data
+        better: 1.25 times the gap is allowed while validation is within 2 % of its best. It fires
+        as well if nothing is learned but by heart, after 4 passes or more: the training loss fell
+        by more than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3
+        passes is 5 % above the first, and of the latest 8 the later is larger in 20 of 28 pairs);
+        no pass of validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is
+        the first round), or below 90 % of the loss at the beginning; the median of the latest 3 is
+        not below the first, and 0.5 % above the smallest; and the last one lies above the training
+        loss by a third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the
+        smallest are enough for boosted trees.
 
         And it fires, `patience` passes in a row, if validation has turned: if the latest 3 passes
         rise, the last one lies above the smallest by a tenth of what the gap is measured by, and
@@ -224,30 +227,7 @@ class GeneralisationGap(ValidationRule):
         Args:
             step: A step with losses.
         """
-        found = {}
-        inputs = LossInputs(step)
-        rows = step.tensors(collections=("losses",))
-        means = finite_means(rows)
-        side = SIDES[0] if step.mode is ModeKeys.EVAL else SIDES[1]
-        for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:
-            outputs = inputs.of(name, worker, 0)
-            if outputs is not None and outputs.shape:
-                found[f"{side}/{name}"] = float(outputs.shape[0])
-            guess = inputs.guess(name, worker)
-            targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
-            if targets is not None and kind.is_of_numbers:
-                found[f"scale {side}/{name}"] = targets.std
-            if kind is LossKind.SQUARES or _OF_SMALL_SQUARES.match(name):
-                found[f"squares/{name}"] = 1.0
-            is_of_classes = kind.is_of_classes or kind is LossKind.BINARY
-            if is_of_classes and math.isfinite(guess):
-                found[f"guess/{name}"] = guess
-            at = rows.names.index(name)
-            if inputs.is_sum(name, worker, means[at], least=math.inf, most=math.inf):
-                found[f"sum/{name}"] = 1.0
-            if side == SIDES[0]:
-                found |= constants_of_targets(step, inputs, name, worker, float(means[at]))
-        return found | constants_of_labels(step)
+        return numbers_beside(step) | constants_of_labels(step)
 
     def judge(self, validation: Validation, training: Training) -> Finding | None:
         """Compare the gap with the beginning, and the passes of validation with each other.
@@ -272,6 +252,7 @@ class GeneralisationGap(ValidationRule):
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
         is_far &= near.now <= 0 or validation.now > self.ratio * near.now
         is_far &= not validation.beside.get(f"outlier/{validation.name}")
+        is_far &= not was_there_before(validation, near)
         has_risen = training.now > training.start
         if validation.of_trees and validation.now <= _NO_MORE * validation.lowest:
             is_far &= gap > _TIMES_AS_FAR * self.gap_percent
@@ -285,9 +266,17 @@ class GeneralisationGap(ValidationRule):
         elif is_learned_by_heart(validation, training):
             told += f"it was {validation.first:.3g} at first and has never been much below"
         elif constant and is_guessing(validation, training, constant):
-            told += f"it stays at {constant:.4g}, which one answer for all rows gives"
+            told += f"{_place(validation, constant)} {constant:.4g}, which one answer for all "
+            told += "rows gives"
             remedy = _NOT_LEARNED if training.now > _NO_BETTER * constant else ""
             return Finding(gap, gap, 0.0, told, remedy)
         else:
             return None
         return Finding(gap, gap, 0.0, told)
+
+
+def _place(validation: Validation, constant: float) -> str:
+    """Return where validation is, of what one answer gives."""
+    if validation.now <= _AT * constant:
+        return "it stays at"
+    return "it was never below" if validation.lowest >= constant else "it was hardly ever below"

@@ -17,11 +17,13 @@ from rule_runtime.evaluation.model_inputs import (
     LAYER_INPUTS,
     OF_CALLS,
     are_given_to_layers,
+    are_on_a_line,
     is_of_keras,
 )
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.evaluation.validation_passes import within_limits
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
@@ -64,7 +66,9 @@ class InputStatistics(Rule):
         than `max_rms` or less than `min_rms`, or the standard deviation is 0, at `patience` saved
         steps in a row; of a model that is called several times in a step the same must hold of the
         first inputs of all calls together. The model is recognised by its parameters,
-        `{model}_...`; `dense0_weight` is that of a layer, as MXNet numbers them.
+        `{model}_...`; `dense0_weight` is that of a layer, as MXNet numbers them. One column of a
+        model with one weight, as of a line through points, is bad only while the loss is not below
+        the first one.
 
         Of Keras all of `inputs` are judged, where inputs of layers were saved beside them (by
         default every 10th of the first 100 steps), whole numbers too: those that a layer with a
@@ -108,7 +112,8 @@ class InputStatistics(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`: for how many saved steps each of at most 2,048 inputs was bad;
-                `targets`: for how many the targets of each of at most 32 losses were.
+                `targets`: for how many the targets of each of at most 32 losses were; `loss`: the
+                first one.
         """
         if not is_training(step):
             return NotApplicable(f"steps of mode {step.mode.name} are not judged")
@@ -148,6 +153,7 @@ class InputStatistics(Rule):
             return NotEvaluated(_NONE)
         rms = _rms(mean, std)
         bad = is_judged & self._is_bad(mean, std).any(axis=0)
+        bad &= ~(are_on_a_line(step, rows) & _has_fallen(step, memory))
         for place in np.flatnonzero(bad):
             in_all = self._is_bad(*_of_all_calls(step, rows, int(place)))
             bad[place] = (in_all & self._is_bad(mean[place], std[place])).any()
@@ -182,6 +188,15 @@ class InputStatistics(Rule):
         """Tell which inputs are too large, too small, or all one number [3, ...]."""
         rms = _rms(mean, std)
         return np.array([rms > self.max_rms, rms < self.min_rms, np.equal(std, 0)])
+
+
+def _has_fallen(step: StepView, memory: Memory) -> bool:
+    """Tell whether the losses of a step, all together, are below those of the first one."""
+    means = finite_means(step.tensors(collections=("losses",)))
+    if not len(means) or np.isnan(means).any():
+        return False
+    loss = within_limits(float(means.sum()))
+    return loss < float(memory.setdefault("loss", loss))
 
 
 def _rms(mean: npt.ArrayLike, std: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -19,6 +19,7 @@ from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory,
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.evaluation.telling_inputs import told_targets
 from rule_runtime.evaluation.telling_texts import losses_of_texts
+from rule_runtime.evaluation.tree_labels import spread_of_labels
 from rule_runtime.evaluation.tree_limits import nearest_of_trees
 from rule_runtime.evaluation.validation_rule import (
     Training,
@@ -67,12 +68,13 @@ class SuspiciouslyGood(ValidationRule):
         median of the latest 5 saved training losses; twice that where one feature has more than
         half of the total gain. How well guessing does where a distance is measured (rmse, mae and
         the like) the losses do not tell; of these rmse is judged, where labels are saved beside it:
-        its square must be below `max_loss_percent` of their variance, which is what the mean gives.
-        Losses of nets tell next to nothing: many tasks are learned without a mistake. They are
-        judged for texts only, as below; a pass (the EVAL steps between two training steps) at the
-        training step behind it, or at its last step once it is as long as the one before, if it is
-        at most 1.5 times the median of the latest 5 saved training losses. Of more than 32 losses
-        the first 32 are judged. Where neither they nor inputs could be, nothing is evaluated.
+        its square must be below `max_loss_percent` of their variance, which is what the mean gives,
+        or of the mean variance of their columns, where values of these were saved. Losses of nets
+        tell next to nothing: many tasks are learned without a mistake. They are judged for texts
+        only, as below; a pass (the EVAL steps between two training steps) at the training step
+        behind it, or at its last step once it is as long as the one before, if it is at most 1.5
+        times the median of the latest 5 saved training losses. Of more than 32 losses the first 32
+        are judged. Where neither they nor inputs could be, nothing is evaluated.
 
         Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and `mlogloss`
         where `num_class` was saved) is also too good if, with one feature of more than half of the
@@ -228,9 +230,9 @@ class SuspiciouslyGood(ValidationRule):
             step: A step with losses.
         """
         found = {}
-        spreads = step.tensors(collections=("labels",)).column("std")
-        if np.isfinite(spreads).any():
-            found["std"] = float(np.nanmin(spreads))
+        spread = spread_of_labels(step)
+        if math.isfinite(spread):
+            found["std"] = spread
         gains = finite_means(step.tensors(regex=("^feature_importance/total_gain/",)))
         if len(gains) and np.nansum(gains) > 0:
             found["share"] = float(np.nanmax(gains) / np.nansum(gains))

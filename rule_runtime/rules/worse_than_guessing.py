@@ -93,9 +93,11 @@ class WorseThanGuessing(Rule):
 
         Of boosted trees the training losses are compared whose labels tell what a constant gives:
         `logloss` of two classes, each 30 % or more, `mlogloss`, and `rmse` and `mae` of labels of
-        more than 50 values. It fires from 20 rounds on, if the median of the latest 10 saved
-        ones is that large at 3 of them in a row, and what it fell by since the first round does not
-        lead below in 100 more. Predictions of classes that are no probabilities are not judged.
+        more than 50 values, unless a quantile or expectile other than that of 0.5 is asked for. It
+        fires from 20 rounds on, if the median of the latest 10 saved ones is that large at 3 of
+        them in a row, and what it fell by since the first round does not lead below in 100 more.
+        The loss of other data, of which the labels are then, must be as large, and never 5 % below
+        what a constant gives unless that of training rises. Of classes only probabilities count.
 
     Parameters:
         num_steps: Steps after which a model must be better than a constant.
@@ -131,10 +133,10 @@ class WorseThanGuessing(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `round` and `trees`, see `worse_trees`; `answered`, the first step with answers,
-                and `answers`, how right the latest 20 are; `begin`, the first step with a loss; of
-                at most 32 losses `sums`, whether it is a sum, the first 3 and latest 10 of
-                `losses`, and of the `means` and mean `squares` of targets, the latest 40 `longer`.
+            memory: That of `worse_trees`; `answered`, the first step with answers, and `answers`,
+                how right the latest 20 are; `begin`, the first step with a loss; of at most 32
+                losses `sums`, whether it is a sum, the first 3 and latest 10 of `losses`, and of
+                the `means` and mean `squares` of targets, the latest 40 `longer`.
         """
         if not is_training(step):
             return NotApplicable(f"a step of mode {step.mode.name} says nothing of the training")
@@ -150,10 +152,9 @@ class WorseThanGuessing(Rule):
         begin = memory.setdefault("answered", step.mode_step)
         memory["answers"] = [*memory.get("answers", []), list(found)][-_NUM_ANSWERED:]
         total = Agreement.total(memory["answers"])
-        is_late = step.mode_step - begin >= self.num_steps
-        if not is_late or len(memory["answers"]) < _NUM_ANSWERED:
-            return None
-        if total.z > _DEVIATIONS or total.share > _BELOW_CHANCE:
+        is_early = step.mode_step - begin < self.num_steps
+        is_early |= len(memory["answers"]) < _NUM_ANSWERED
+        if is_early or total.z > _DEVIATIONS or total.share > _BELOW_CHANCE:
             return None
         return IssueFound(
             evidence(
@@ -180,8 +181,7 @@ class WorseThanGuessing(Rule):
         for names, at in sorted(at_row.items()):
             loss, key = float(means[at]), "\n".join(names)
             if not sums.get(key) and (key in sums or len(sums) < MAX_SERIES):
-                is_first = key not in sums
-                is_sum = _is_sum(inputs, names, loss, is_first=is_first)
+                is_sum = _is_sum(inputs, names, loss, is_first=key not in sums)
                 if is_sum is not None:
                     sums[key] = is_sum
             kept = None if sums.get(key, True) else _seen(inputs, names, loss)

@@ -47,6 +47,20 @@ def test_ends_that_tell_nothing_are_of_nothing(source: tuple[float, float]) -> N
     assert not squashed(*arguments).any()
 
 
+@pytest.mark.parametrize("far", [7e4, 1e6, 1e20])
+def test_of_large_numbers_softplus_is_a_relu(far: float) -> None:
+    """What tells the two apart, softplus of 0, is less than the rounding of such numbers."""
+    tensors = np.array([(-far, far), (0.0, far)])
+    arguments = (tensors, np.zeros(2, np.int64), np.arange(2) == 0)
+    assert not activated_twice(*arguments).any()
+
+
+def test_softplus_of_relu_is_told_of_numbers_of_a_thousand() -> None:
+    tensors = np.array([(-1e3, 1e3), (np.log(2), 1e3)])
+    arguments = (tensors, np.zeros(2, np.int64), np.arange(2) == 0)
+    assert activated_twice(*arguments).tolist() == [False, True]
+
+
 def test_without_tensors_there_is_nothing() -> None:
     nothing = (np.empty((0, 2)), np.empty(0, np.int64), np.empty(0, np.bool_))
     assert activated_twice(*nothing).shape == (0,)

@@ -48,6 +48,12 @@ def test_two_activations_by_functions_are_told_by_their_extremes(
     assert found_at(DoubleActivation(), trial) == ([2, 3] if fires else [])
 
 
+@pytest.mark.parametrize("size", [1.0, 7e4, 1e7])
+def test_a_single_relu_is_one_activation_however_large_numbers_are(size: float) -> None:
+    scores = size * SCORES
+    assert not found_at(DoubleActivation(), run(a_output_0=scores, b_input_0=relu(scores)))
+
+
 def test_small_numbers_change_too_little_to_tell_what_they_went_through() -> None:
     scores = SCORES / 1000
     assert not found_at(DoubleActivation(), run(a_output_0=scores, b_input_0=np.tanh(scores)))

@@ -1,4 +1,4 @@
-"""Validation in other units than training, as of targets that are scaled for training only."""
+"""Validation of another kind than training: in other units, or harder from the beginning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
-from tests.rule_runtime.rules.runs import found_at
+from tests.rule_runtime.rules.runs import LOSS, found_at
 
 TARGETS = np.random.default_rng(0).normal(0, 1, (64, 1))
 
@@ -31,4 +31,31 @@ def test_losses_in_other_units_are_not_compared(name: str, scale: float, is_foun
             mode=ModeKeys.TRAIN if is_training else ModeKeys.EVAL,
             mode_step=step,
         )
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("ahead", "training", "validation", "is_found"),
+    [
+        ([], 0.8, 2.79, False),  # 1.99 above training, as 2 at the first pass
+        ([], 0.8, 2.81, True),
+        ([], 0.2, 1.19, False),  # six times training, twice as far as at the first pass
+        ([], 0.2, 1.21, True),
+        ([1.05] * 5, 0.8, 2.79, False),  # hardly anything was learned by then
+        ([1.2] * 5, 0.8, 2.79, True),  # something was, maybe by heart
+    ],
+)
+def test_a_gap_that_was_there_before_anything_was_learned_must_grow(
+    ahead: list[float], training: float, validation: float, *, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    passes = [([*ahead, *[1.0] * 5], 3.0), *[([training] * 5, validation)] * 5]
+    losses = [
+        (mode, loss)
+        for of_training, of_pass in passes
+        for mode, each in ((ModeKeys.TRAIN, of_training), (ModeKeys.EVAL, [of_pass]))
+        for loss in each
+    ]
+    for step, (mode, loss) in enumerate(losses):
+        trial.step(step, {LOSS: np.float64(loss)}, mode=mode, mode_step=step)
     assert bool(found_at(GeneralisationGap(), trial)) is is_found

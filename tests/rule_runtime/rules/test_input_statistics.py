@@ -177,3 +177,27 @@ def test_a_second_input_of_the_only_call_is_not_judged_with_the_first() -> None:
 @pytest.mark.filterwarnings("error")
 def test_numbers_whose_squares_are_too_large() -> None:
     assert found_at(InputStatistics(), run(1e200 * UNIT)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("weight", "columns", "fall", "is_found"),
+    [
+        ([[2.0]], 1, 0.1, False),
+        ([[2.0]], 1, -0.1, True),
+        ([[2.0]], 1, np.nan, True),
+        ([[2.0], [1.0]], 1, 0.1, True),
+        ([[2.0, 1.0]], 2, 0.1, True),
+    ],
+)
+@pytest.mark.parametrize("layer", ["", "fc."])
+def test_a_line_through_points_needs_no_scale_while_the_loss_falls(
+    weight: list[list[float]], columns: int, fall: float, layer: str, *, is_found: bool
+) -> None:
+    """One weight has one scale, which is as good as any other if the learning rate fits it."""
+    points = np.linspace(0, 10, 100 * columns).reshape(100, columns)
+    trial = TrialBuilder()
+    for step in range(5):
+        loss = {"MSELoss_output_0": 3.0 - fall * step if step else 3.0}
+        own = {f"Linear_{layer}weight": weight, f"Linear_{layer}bias": [1.0]}
+        trial.step(step, {**own, **loss, "Linear_input_0": points})
+    assert bool(found_at(InputStatistics(), trial)) is is_found

@@ -164,6 +164,15 @@ def test_of_other_distances_nobody_knows_what_guessing_gives(metric: str, labels
     assert not found_at(SuspiciouslyGood(), trial)
 
 
+@pytest.mark.parametrize(("share", "is_found"), [(0.0019, True), (0.0021, False)])
+def test_columns_of_labels_in_unlike_units_are_no_scatter(share: float, *, is_found: bool) -> None:
+    turns = np.array([-1.0, 1.0] * 20)
+    labels = np.stack([turns, 100 + 3 * turns, 1e4 + 5 * turns], axis=1)
+    rmse = (35 / 3 * share) ** 0.5  # 35 / 3 is the mean of their variances
+    trial = boosted("rmse", rmse, rmse, begin=5e3, labels=labels)
+    assert bool(found_at(SuspiciouslyGood(), trial)) is is_found
+
+
 def test_labels_saved_once_are_remembered() -> None:
     trial = TrialBuilder()
     trial.collections(losses=("-rmse$",), labels=("^labels$",))
