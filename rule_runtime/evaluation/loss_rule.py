@@ -17,6 +17,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvalua
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.numerics.binned_means import BinnedMeans
+from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import NumberSeries, Series, SeriesMemory
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ __all__ = ["Finding", "LossRule", "training_losses"]
 
 _FEW: Final = 5
 _FALLEN: Final = 0.1
+_HALF: Final = 0.5
+_NUM_NOISE: Final = 3.0
 
 
 class Finding(NamedTuple):
@@ -238,13 +241,20 @@ def _why_none(step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]) 
 
 
 def _has_fallen(series: NumberSeries) -> bool:
-    """Tell whether the latest numbers are clearly below the first ones."""
+    """Tell whether the latest numbers are clearly below the first ones, or half of the very first.
+
+    A loss that falls fast is low among its first few numbers already, and may come back a little:
+    that of a discriminator does.
+    """
+    if series.count < 2 * _FEW:
+        return False
     first, latest = series.first[:_FEW], series.latest[-_FEW:]
-    return (
-        series.count >= 2 * _FEW
-        and float(latest.max()) < float(first.min())
-        and float(np.median(first) - np.median(latest)) > _FALLEN * abs(float(np.median(first)))
-    )
+    now = float(np.median(latest))
+    fall = float(np.median(first)) - now
+    if float(latest.max()) < float(first.min()) and fall > _FALLEN * abs(float(np.median(first))):
+        return True
+    is_half = float(latest.min()) > 0 and now < _HALF * float(first[0])
+    return is_half and float(first[0]) - now > _NUM_NOISE * noise(series.latest)
 
 
 def training_losses(

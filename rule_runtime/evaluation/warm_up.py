@@ -22,6 +22,7 @@ _NUM_LATEST: Final = 20
 _SURELY: Final = 3.0
 _RISEN: Final = 1.4
 _NEAR: Final = 0.85
+_NEVER: Final = 200
 
 
 def steps_since_warm_up(step: StepView, memory: Memory) -> int | None:
@@ -31,6 +32,9 @@ def steps_since_warm_up(step: StepView, memory: Memory) -> int | None:
     movement scatters by as much, with Adam too. So the median of the latest 3 is what counts: it
     grew if it is larger by a fifth than the largest one so far, or as good as that and at the end
     of a rise by 40 % within the latest 20, which by chance is one in a thousand.
+
+    While no weight has ever moved there is nothing to wait for after 200 steps: hardly anybody
+    accumulates the gradients of as many.
 
     Args:
         step: What was saved at the step.
@@ -55,7 +59,8 @@ def steps_since_warm_up(step: StepView, memory: Memory) -> int | None:
         since, largest, num_moved = before, max(usual, largest), 0
     num_moved, num_still = num_moved + (size > 0), num_still + (size == 0)
     memory["updates"] = [since, largest, num_moved, num_still]
-    return int(num_moved if num_still else step.mode_step - since)
+    never_moved = not memory.get("movements") and step.mode_step - since >= _NEVER
+    return int(num_moved if num_still and not never_moved else step.mode_step - since)
 
 
 def _movement(step: StepView, memory: Memory) -> tuple[int, float] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -14,6 +15,12 @@ from rule_runtime.evaluation.missing_reasons import why_no_gradient
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.evaluation.standing_still import (
+    are_steady,
+    changed_before,
+    has_exploded,
+    keeps_moving,
+)
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:
@@ -24,9 +31,13 @@ __all__ = ["DeadOptimizer"]
 _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _ALL_AT_ONCE: Final = 5
 _ACCUMULATED: Final = 250
+_STEADY_AT_ONCE: Final = 2
+_STEADY: Final = 100
 _HALF: Final = frozenset({"float16", "bfloat16"})
-_SETTLED: Final = 1e-4
-_LARGEST: Final = float(np.finfo(np.float32).max)
+_EXPLODED: Final = (
+    "gradients are more than a million times what they were at first: in numbers as large a step "
+    "may be lost in rounding"
+)
 _REMEDY: Final = (
     "Give the optimiser all parameters (build it after the model is complete), check that "
     "optimizer.step() is called, that the learning rate of the parameter's group is not 0, and "
@@ -49,18 +60,26 @@ class DeadOptimizer(Rule):
         A value has not changed if minimum, maximum, mean, l1 and l2 are exactly equal to those of
         the training step saved before. It fires for a parameter that has not changed over
         `patience` saved steps in a row, at each of which its gradient was neither zero nor without
-        finite elements. If not a single parameter with a gradient changes, five times as many are
-        needed, and 250 steps from the first to the last of them, saved or not: with gradients that
-        are accumulated the optimiser steps only now and then. Parameters without a gradient (frozen
-        ones) are not judged, nor are biases whose gradient is less than a thousandth of their
-        weight's, for ahead of a normalisation it cancels out but for rounding. Nor is a parameter
-        that has changed before and whose gradient is, by the mean of its absolute elements, less
-        than 1/10,000 of the largest it had: the training has arrived, and what is left is lost in
-        rounding. One that never changed is judged however small its gradient. Nor are parameters in
-        half precision whose elements are positive and within a factor of two of each other, as the
-        scales of a normalisation are: a step smaller than half of their last digit is rounded away,
-        while among the elements of a matrix there are always some small enough to move. Of more
-        than 2,048 parameters, of all workers together, as many are followed.
+        finite elements. If not a single parameter with a gradient changes, and none ever did, five
+        times as many are needed, and 250 steps from the first to the last of them, saved or not:
+        with gradients that are accumulated the optimiser steps only now and then. Twice as many,
+        and 100 steps, are enough if the gradients do not grow, as their sum would: if the median
+        one of the latest 3 saved steps is less than 1.5 times that of any of the first 3.
+
+        Parameters without a gradient (frozen ones) are not judged, nor are biases whose gradient is
+        less than a thousandth of their weight's, for ahead of a normalisation it cancels out but
+        for rounding. A parameter that has changed before is judged only while others move: the
+        median weight of those that do by at least a thousandth of what it once moved in a step.
+        Where all stand still by then the learning rate was lowered to almost nothing, or the
+        training goes back and forth between the same two values. Nor is it judged if its gradient
+        is, by the mean of its absolute elements, less than 1/10,000 of the largest it had: the
+        training has arrived, and what is left is lost in rounding. One that never changed is judged
+        however small its gradient. Nothing is judged while the largest gradient, by that mean, is
+        more than a million times that of the first step. Nor are parameters in half precision whose
+        elements are positive and within a factor of two of each other, as the scales of a
+        normalisation are: a step smaller than half of their last digit is rounded away, while among
+        the elements of a matrix there are always some small enough to move. Of more than 2,048
+        parameters, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -70,9 +89,10 @@ class DeadOptimizer(Rule):
         its parameter groups and at the loss scaler.
 
     Known false alarms:
-        Gradients that are accumulated over more than 250 steps. A phase that trains part of the
-        model and lets the other part's gradients be computed; learning rates so small that float16
-        or bfloat16 parameters do not move.
+        Gradients that are accumulated over more than 250 steps, or over more than 100 elsewhere
+        than in the parameters' own gradients. A phase that trains part of the model and lets the
+        other part's gradients be computed; learning rates so small that float16 or bfloat16
+        parameters do not move.
 
     Source:
         Stepwatch.
@@ -92,8 +112,8 @@ class DeadOptimizer(Rule):
         Args:
             step: What was saved at the step.
             memory: `rows`: fingerprints and streaks of at most 2,048 parameters; `still`: for how
-                many saved steps none has changed; `since`: the step before the first of them;
-                `largest`: their largest gradients, and whether they ever changed.
+                many saved steps none has changed; `since`: the step before the first of them; and
+                what the functions of `standing_still` keep, of fixed size.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no parameter changes")
@@ -102,6 +122,8 @@ class DeadOptimizer(Rule):
         moves = (sizes > 0) & ~_is_rounded_away(parameters)
         if not moves.any():
             return NotEvaluated(_why_none(step, parameters))
+        if has_exploded(memory, sizes):
+            return NotEvaluated(_EXPLODED)
         prints = fingerprints([parameters.column(name) for name in _PRINTED])
         keys = row_keys(parameters.names, parameters.workers)
         rows = RowMemory(memory.get("rows", ""))
@@ -109,37 +131,73 @@ class DeadOptimizer(Rule):
         is_known = np.array([int(key) in known for key in keys], dtype=bool)
         before = np.array([known.get(int(key), (0, 0))[0] for key in keys])
         same = is_known & (prints == before)
-        moves &= ~_has_settled(memory, keys, sizes, is_known & ~same)
-        streaks = rows.update(keys, prints, same & moves)
+        past = changed_before(memory, keys, sizes, is_known & ~same)
+        moves &= ~past.has_settled
         # What layers count by themselves, as means of batches, changes without an optimiser.
         is_all = bool(moves.any() and same[moves].all())
-        still = memory.get("still", 0) + 1 if is_all else 0
-        since = memory.get("since", step.mode_step) if still else step.mode_step
-        num_still = min(still, _ALL_AT_ONCE * self.patience)
-        memory.update(rows=rows.to_json(), still=num_still, since=since)
+        others_move = keeps_moving(step, memory) and not is_all
+        streaks = rows.update(keys, prints, same & moves & (others_move | ~past.has_changed))
+        memory["rows"] = rows.to_json()
+        needed = self._needed(step, sizes, memory, is_all=is_all)
         if not known:
             return NotEvaluated("there is no earlier step to compare with")
-        needed = self.patience * (_ALL_AT_ONCE if is_all else 1)
-        bad = streaks >= needed
-        is_early = still < needed or step.mode_step - since < _ACCUMULATED
-        if not bad.any() or (is_all and is_early):
-            return Passed()
-        at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
-        share = f"{int(bad.sum())} of {len(parameters)} parameters"
-        size = _norm_of_gradient(step, parameters.names[at])
-        return IssueFound(
-            evidence(
-                step,
-                parameters,
-                at,
-                measure="unchanged_saved_steps",
-                value=float(streaks[at]),
-                threshold=needed,
-                told=f"has a gradient, of l2 norm {size:.3g}, and has not changed for "
-                f"{streaks[at]} saved steps ({share})",
-                remedy=_REMEDY,
-            )
+        bad = streaks >= (needed or math.inf)
+        return _found(step, parameters, streaks, bad, needed or 0) if bad.any() else Passed()
+
+    def _needed(
+        self, step: StepView, sizes: npt.NDArray[np.float64], memory: Memory, *, is_all: bool
+    ) -> int | None:
+        """Return for how many saved steps a parameter must have stood still; None: too early.
+
+        Args:
+            step: What was saved at the step.
+            sizes: Mean absolute gradients of the parameters [R].
+            memory: That of `check`.
+            is_all: Whether no parameter moved since the step before.
+        """
+        still = memory.get("still", 0) + 1 if is_all else 0
+        since = memory.get("since", step.mode_step) if still else step.mode_step
+        memory.update(still=min(still, _ALL_AT_ONCE * self.patience), since=since)
+        is_steady = are_steady(memory, sizes, begins=not still)
+        needed = (_STEADY_AT_ONCE if is_steady else _ALL_AT_ONCE) * self.patience
+        if not is_all:
+            return self.patience
+        steps = _STEADY if is_steady else _ACCUMULATED
+        return None if still < needed or step.mode_step - since < steps else needed
+
+
+def _found(
+    step: StepView,
+    parameters: TensorRows,
+    streaks: npt.NDArray[np.int64],
+    bad: npt.NDArray[np.bool_],
+    needed: int,
+) -> IssueFound:
+    """Tell of the parameter that has stood still for longest.
+
+    Args:
+        step: What was saved at the step.
+        parameters: Its weights and biases [R].
+        streaks: For how many saved steps each has stood still [R].
+        bad: Whether that is too long [R].
+        needed: How many are too many.
+    """
+    at = worst(parameters, np.where(bad, streaks, np.nan), largest=True)
+    share = f"{int(bad.sum())} of {len(parameters)} parameters"
+    size = _norm_of_gradient(step, parameters.names[at])
+    return IssueFound(
+        evidence(
+            step,
+            parameters,
+            at,
+            measure="unchanged_saved_steps",
+            value=float(streaks[at]),
+            threshold=needed,
+            told=f"has a gradient, of l2 norm {size:.3g}, and has not changed for "
+            f"{streaks[at]} saved steps ({share})",
+            remedy=_REMEDY,
         )
+    )
 
 
 def _is_rounded_away(parameters: TensorRows) -> npt.NDArray[np.bool_]:
@@ -176,32 +234,6 @@ def _sizes_of_gradients(step: StepView, parameters: TensorRows) -> npt.NDArray[n
         found[place] = max(found.get(place, 0.0), float(size))
     pairs = zip(parameters.names, parameters.workers, strict=True)
     return np.array([found.get(pair, 0.0) for pair in pairs])
-
-
-def _has_settled(
-    memory: Memory,
-    keys: npt.NDArray[np.uint32],
-    sizes: npt.NDArray[np.float64],
-    changes: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.bool_]:
-    """Tell of each parameter [R] whether it has changed, and its gradient is but rounding by now.
-
-    Args:
-        memory: Its `largest`: the bits of the largest gradients, and for how many steps it has been
-            known that a parameter changes.
-        keys: Keys of the parameters [R].
-        sizes: Their mean absolute gradients [R].
-        changes: Whether they changed since the step before [R].
-    """
-    rows = RowMemory(memory.get("largest", ""))
-    known = rows.known(keys)
-    before = np.array([known.get(int(key), (0, 0)) for key in keys], "<u4").reshape(-1, 2)
-    finite = np.where(sizes < _LARGEST, sizes, 0).astype("<f4")
-    largest = np.maximum(before[:, 0].copy().view("<f4"), finite)
-    has_changed = changes | (before[:, 1] > 0)
-    rows.update(keys, largest.view("<u4"), has_changed)
-    memory["largest"] = rows.to_json()
-    return np.asarray(has_changed & (sizes < _SETTLED * largest), dtype=bool)
 
 
 def _norm_of_gradient(step: StepView, parameter: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
@@ -20,6 +21,11 @@ from rule_runtime.evaluation.loss_calls import targets_of_all_calls
 from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
 from rule_runtime.evaluation.loss_owners import input_patterns
 from rule_runtime.evaluation.loss_targets import Beside, losses_beside
+from rule_runtime.evaluation.one_class_batches import (
+    LEAST_SHARE,
+    OneClassBatches,
+    one_class_batches,
+)
 from rule_runtime.evaluation.one_label import is_of_one_label
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
@@ -43,14 +49,22 @@ _REMEDY: Final = (
 )
 
 
+_SHUFFLE: Final = (
+    "Shuffle the rows anew in each epoch, as `shuffle=True` of a data loader does: a model that "
+    "sees one class after the other forgets each of them."
+)
+
+
 class LabelDegenerate(Rule):
-    """Finds labels that are the same for every row.
+    """Finds labels that are the same for every row, or for every row of a batch.
 
     What it detects:
-        Labels, or targets of a loss, that had one single value over many rows.
+        Labels, or targets of a loss, that had one single value over many rows. Batches that have
+        one class each: rows that are sorted by class, and not shuffled.
 
     Why it matters:
         The model learns to answer with that value, the loss falls fast, and nothing was learned.
+        One that sees a class at a time forgets the others meanwhile.
 
     How it decides:
         At training steps the smallest and the largest element so far are kept for each tensor of
@@ -82,6 +96,14 @@ class LabelDegenerate(Rule):
         Of a loss that is called several times in a step the targets of all calls count. Labels with
         NaN or infinite elements count with the finite ones. Of more than 32 tensors 32 are judged.
 
+        It fires as well if half or more of the batches saved so far, of 10 or more, have one class
+        each, and these are three or more classes. It looks at whole numbers from 0 on, one a row,
+        in batches of 8 rows or more, and at those of a loss only if it is known to be of classes,
+        or its targets are of a whole type. If there are but two classes it takes 9 of 10 batches,
+        ten times `samples` rows in these, and four or more that have another class than the one
+        before, but at most a quarter, for true and made up rows come in turn; real targets that are
+        0 and 1 are left alone.
+
         XGBoost saves the labels of validation only. There it fires if the predictions are the same
         in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
         what one label in all rows gives: -ln(1 - p) or -ln(p) for `train-logloss` (p at least 0.1
@@ -102,6 +124,8 @@ class LabelDegenerate(Rule):
         Training on one class on purpose, as for anomaly detection; a class rarer than one in some
         thousand; targets that are constant on purpose, of a loss that falls to a tenth, or whose
         other modes have others: where an equation begins, if its other parts call no such loss.
+        Batches of one class each on purpose: one class, person or film after the other, whose
+        gradients are added up, or that are to be learned one by one.
 
     Source:
         Stepwatch; "constant labels" of TheDeepChecker (2022).
@@ -124,8 +148,9 @@ class LabelDegenerate(Rule):
         Args:
             step: What was saved at the step.
             memory: Of at most 32 tensors each `seen`, smallest and largest label, numbers of labels
-                and steps, and first loss; `alike`, equal rows of several numbers; `elsewhere`, in
-                other modes seven numbers of each; `rounds` in a row of one label.
+                and steps, and first loss; `alike`, equal rows of several numbers; `batches`,
+                those of one class; `elsewhere`, in other modes seven numbers of each; `rounds` in a
+                row of one label.
         """
         if not is_training(step):
             rows = self._labels(step)
@@ -185,7 +210,9 @@ class LabelDegenerate(Rule):
             if num >= needed and not besides[at].is_own:
                 count[at] = num
         if np.isnan(count).all():
-            return Passed()
+            of_two = self.samples * _RARE
+            one_each = one_class_batches(rows, besides, calls, memory, of_two)
+            return _sorted_by_class(step, rows, one_each) if one_each else Passed()
         at = worst(rows, count, largest=True)
         what = f"{low[at]:g}" if low[at] == high[at] else "the same row"
         return IssueFound(
@@ -218,6 +245,27 @@ class LabelDegenerate(Rule):
         # None of another class outside of training is as telling as none in it.
         more = others.num_rows if others.share == 0 else 0.0
         return bool(size >= max(_RARE * self.samples - more, _FEWEST_OF_RARE * self.samples))
+
+
+def _sorted_by_class(
+    step: StepView, rows: TensorRows, one_each: Mapping[int, OneClassBatches]
+) -> IssueFound:
+    """Tell that batches have one class each, of the labels [R] with most of them."""
+    at = max(one_each, key=lambda at: (one_each[at].num_alike, rows.names[at], rows.workers[at]))
+    batches = one_each[at]
+    return IssueFound(
+        evidence(
+            step,
+            rows,
+            at,
+            measure="share_of_batches_of_one_class",
+            value=batches.num_alike / batches.num_steps,
+            threshold=LEAST_SHARE,
+            told=f"has one class only in {batches.num_alike} of the {batches.num_steps} batches "
+            "saved so far, and not always the same: rows are sorted or chosen by class",
+            remedy=_SHUFFLE,
+        )
+    )
 
 
 def _of_trees(step: StepView, memory: Memory) -> Outcome | None:

@@ -56,9 +56,12 @@ class LossDiverging(LossRule):
         A negative loss is compared with the beginning only, without logarithms; a loss that changes
         its sign, or a negative one that begins within the noise about zero, is not judged. With
         several losses none is judged while one of them lies clearly below its beginning: they are
-        weighed against each other. Nor is a cross entropy of three classes or more whose targets
-        are all 0, or all 1, in a step of 16 or more: a contrastive loss, whose right answer always
-        stands in the same place. It rises as candidates become harder, as while a queue fills.
+        weighed against each other. That is one whose latest 5 are all below its first 5, their
+        median by a tenth; or whose latest 5 are positive, with a median below half of the first
+        one, and by more than three times the noise. Nor is a cross entropy of three classes or more
+        whose targets are all 0, or all 1, in a step of 16 or more: a contrastive loss, whose right
+        answer always stands in the same place. It rises as candidates become harder, as while a
+        queue fills.
         Losses that are not finite are passed over (NonFinite finds them). The losses of EVAL and
         PREDICT steps and of other data sets than `train` are not judged, nor are metrics that
         should grow.

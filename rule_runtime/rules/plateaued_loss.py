@@ -61,7 +61,7 @@ class PlateauedLoss(LossRule):
         the loss, steps are counted from when their movement last grew (that is a warm-up): the
         median of 3 by a fifth, or, near the largest one, by 40 % within 20 saved steps, with an
         upward trend of z 3 or more; and only those saved ones behind which weights had moved, if
-        some had not: there gradients are accumulated.
+        some had not: there gradients are accumulated. If no weight ever moved, all count after 200.
 
         The loss of boosted trees falls a little in each round however little there is to learn: it
         is left alone as long as it has a downward trend (see LearningRateTooLow).

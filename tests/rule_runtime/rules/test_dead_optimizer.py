@@ -85,12 +85,25 @@ def test_scales_in_half_precision_may_stand_still_and_matrices_may_not() -> None
         assert bool(found_at(DeadOptimizer(), trial)) is is_found, name
 
 
-def test_if_nothing_moves_it_waits_longer() -> None:
-    # With gradients that are accumulated the optimiser steps now and then only.
-    trial = run(260, moves=())
-    assert found_at(DeadOptimizer(), trial)[0] == 250
-    trial = run(30, moves=(), interval=10)
-    assert found_at(DeadOptimizer(), trial)[0] == 250
+def still(num_steps: int, *, interval: int = 1, growth: float = 0.0) -> TrialBuilder:
+    """Return a run in which nothing ever moves, with gradients that grow by a power of the step."""
+    trial = TrialBuilder()
+    random = np.random.default_rng(0)
+    for step in range(0, num_steps, interval):
+        size = (1 + step) ** growth * random.uniform(0.8, 1.2)
+        tensors = {"Net_a.weight": np.arange(4.0), "gradient/Net_a.weight": np.full(4, size)}
+        trial.step(step, tensors, mode_step=step)
+    return trial
+
+
+@pytest.mark.parametrize("interval", [1, 10])
+@pytest.mark.parametrize(("growth", "first"), [(1.0, 250), (0.5, 250), (0.0, 100)])
+def test_if_nothing_ever_moved_it_waits_longer_where_gradients_grow(
+    interval: int, growth: float, first: int
+) -> None:
+    # Accumulated ones grow, by the root of the steps if they are but noise.
+    trial = still(261, interval=interval, growth=growth)
+    assert found_at(DeadOptimizer(), trial)[0] == first
 
 
 def test_gradients_may_be_accumulated_while_every_step_is_saved() -> None:
@@ -152,7 +165,8 @@ def converging(sizes: Iterable[float], *, num_moving: int) -> TrialBuilder:
     """Return a run in which one of two parameters moves only in the first steps."""
     trial = TrialBuilder()
     for step, size in enumerate(sizes):
-        tensors: dict[str, Any] = {"Net_a.weight": [float(step)], "gradient/Net_a.weight": [1.0]}
+        tensors: dict[str, Any] = {"Net_a.weight": np.full(4, float(step))}
+        tensors["gradient/Net_a.weight"] = np.ones(4)
         tensors["Net_b.weight"] = np.arange(4.0) + min(step, num_moving)
         tensors["gradient/Net_b.weight"] = np.full(4, size)
         trial.step(step, tensors, mode_step=step)
@@ -197,7 +211,44 @@ def test_a_memory_from_before_largest_gradients_were_kept_goes_on() -> None:
     trial = converging([3.0] * 12, num_moving=2)
     found = []
     for view in trial.views():
-        memory.pop("largest", None)
+        for key in ("largest", "drift", "fastest", "first", "gradients"):
+            memory.pop(key, None)
         if isinstance(rule.check(view, memory), IssueFound):
             found.append(view.step)
     assert found[0] == 7
+
+
+def test_a_training_that_goes_back_and_forth_is_no_dead_optimiser() -> None:
+    # Every second step it comes back to the very same numbers, and those are what is saved.
+    trial = TrialBuilder()
+    for step in range(0, 1200, 10):
+        value = max(1.0 - step / 300, 0.0)
+        tensors = {name: [1.0 + value] for name in ("Net_a.weight", "Net_a.bias")}
+        gradients = {f"gradient/{name}": [1.0] for name in tensors}
+        trial.step(step, {**tensors, **gradients}, mode_step=step)
+    assert not found_at(DeadOptimizer(), trial)
+
+
+@pytest.mark.parametrize(("rate", "fires"), [(1e-5, False), (1e-2, True)])
+def test_what_moved_once_is_judged_while_others_move_as_they_did(
+    rate: float, *, fires: bool
+) -> None:
+    # A learning rate that was lowered to next to nothing stops the largest numbers first.
+    trial = TrialBuilder()
+    moved = 0.0
+    for step in range(40):
+        moved += 1.0 if step < 10 else rate
+        tensors = {"Net_a.weight": 100 + moved + np.arange(4.0)}
+        tensors["Net_b.weight"] = 100 + min(step, 9) + np.arange(4.0)
+        trial.step(step, {**tensors, **{f"gradient/{name}": np.ones(4) for name in tensors}})
+    assert bool(found_at(DeadOptimizer(), trial)) is fires
+
+
+@pytest.mark.parametrize(("growth", "fires"), [(0.9e6, True), (1.1e6, False)])
+def test_gradients_that_exploded_leave_nothing_to_judge(growth: float, *, fires: bool) -> None:
+    trial = converging([1.0, *[growth] * 12], num_moving=1)
+    outcomes = trial.outcomes(DeadOptimizer())
+    assert any(isinstance(outcome, IssueFound) for outcome in outcomes) is fires
+    if not fires:
+        assert isinstance(outcomes[-1], NotEvaluated)
+        assert outcomes[-1].reason.startswith("gradients are more than a million times")

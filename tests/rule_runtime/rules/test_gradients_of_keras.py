@@ -99,7 +99,7 @@ def test_what_layers_count_by_themselves_is_no_step_of_the_optimiser() -> None:
 
     assert not found_at(DeadOptimizer(), run(tensors, 300))
     still = run(lambda step: tensors(step) | weights(0), 260)
-    assert found_at(DeadOptimizer(), still)[0] == 250
+    assert found_at(DeadOptimizer(), still)[0] == 100
 
 
 def test_a_gradient_of_zeros_is_told_from_none() -> None:

@@ -129,3 +129,41 @@ def test_more_losses_than_can_be_followed_do_not_break_it() -> None:
         trial.step(at, {f"loss_{i:02d}_output_0": np.float64(1 + at) for i in range(40)})
     found = [o for o in trial.outcomes(LossDiverging()) if isinstance(o, IssueFound)]
     assert found[0].evidence.tensor == "loss_00_output_0"
+
+
+def several(**losses: Iterable[float]) -> TrialBuilder:
+    """Return a run of some losses, by name."""
+    trial = TrialBuilder()
+    for at, numbers in enumerate(zip(*losses.values(), strict=True)):
+        named = zip(losses, numbers, strict=True)
+        trial.step(at, {f"{name}_loss_output_0": np.float64(number) for name, number in named})
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("noise", "now", "fires"),
+    [
+        (0.0, 0.36, False),
+        (0.0, 0.38, True),  # it is above half of where it began
+        (0.1, 0.1, False),
+        (0.5, 0.1, True),  # it swings
+    ],
+)
+def test_a_loss_that_fell_at_once_and_came_back_a_little_excuses_its_adversary(
+    noise: float, now: float, *, fires: bool
+) -> None:
+    fast = [0.74, 0.25, 0.07, 0.03, 0.02]
+    # One of eight is high, as of a discriminator that was misled.
+    back = [0.9 if at % 8 == 7 else now + noise * (at % 2) for at in range(60)]
+    generator = [0.72, 0.73, 0.74, 0.79, 0.86, *[2.5] * 60]
+    trial = several(discriminator=[*fast, *back], generator=generator)
+    assert bool(found_at(LossDiverging(), trial)) is fires
+
+
+def test_two_losses_that_diverge_do_not_excuse_each_other() -> None:
+    random = np.random.default_rng(0)
+    noisy = random.normal(1, 0.3, 60).clip(0.1)
+    noisy[0] = 1.6
+    assert found_at(LossDiverging(), several(a=noisy, b=[1.0, *[3.0] * 59]))
+    grown = 1 + np.arange(60.0)
+    assert found_at(LossDiverging(), several(a=grown, b=3 * grown))

@@ -130,3 +130,17 @@ def test_a_linear_warm_up_is_waited_for_but_no_jitter(num_steps: int, *, is_foun
     found = found_at(PlateauedLoss(), warming_up(num_steps))
     assert bool(found) is is_found
     assert not found or min(found) <= 120
+
+
+@pytest.mark.parametrize(("every", "is_found"), [(1000, True), (190, False)])
+def test_steps_count_by_and_by_if_no_weight_ever_moved(every: int, *, is_found: bool) -> None:
+    # A script that forgot the optimiser's step; the other one accumulates gradients.
+    random, trial = np.random.default_rng(0), TrialBuilder()
+    trial.collections(losses=("^Loss",), weights=("weight$",))
+    for step in range(0, 400, 5):
+        weight = np.linspace(-1, 1, 64) * (1 + 0.01 * (step // every))
+        loss = np.float64(2.3 + 0.03 * random.normal())
+        trial.step(step, {"layer.weight": weight, "Loss_output_0": loss}, mode_step=step)
+    found = found_at(PlateauedLoss(), trial)
+    assert bool(found) is is_found
+    assert not found or 200 <= min(found) <= 215
