@@ -2,8 +2,11 @@
 
 XGBoost says of no metric whether it is better the smaller or the larger it is. A loss that is taken
 for a score is not judged; a score that is taken for a loss is accused of growing. So only names
-that are known to fall are losses: those of XGBoost's own, and of a script's own those that say so,
-as `my_log_loss`, `wmape` or `PyRMSLE`, but not `neg_rmse` or `d2_absolute_error_score`.
+that are known to fall are losses: those of XGBoost's own, and of a script's own those that are made
+of words for losses and of words that turn nothing round, as `my_log_loss`, `val_wmape@10` or
+`PyRMSLE`. Any other word may turn it round or make it something else, as in `neg_rmse`,
+`pct_within_error` and `profit_and_loss`; so may a number in front, as in `1-error`. Of those
+nothing is known.
 """
 
 from __future__ import annotations
@@ -34,17 +37,41 @@ _FALLING: Final = frozenset(
 _GROWING: Final = frozenset(
     {"auc", "aucpr", "map", "ndcg", "pre", "ams", "interval-regression-accuracy"}
 )
-_WORD: Final = re.compile(r"(?:[A-Z]+(?![a-z])|[A-Z]?[a-z]+)\d*")
-_LOSS: Final = re.compile(
-    r".*(?:loss|errors?|err|mse|msle|mae|mape|mspe|mphe|mase|deviance|nll|nloglik)\d*"
-    r"|(?:brier|pinball|huber|hinge|crossentropy)\d*"
+_LOSS_WORDS: Final = (
+    r"loss(?:es)?|errors?|errs?|deviance|nll|nloglik|neg(?:ative)?_?log_?lik(?:elihood)?"
+    r"|[nrw]?mse|nrmse|wrmse|r?msle|[nw]?mae|s?mape|w?ape|wmape|mphe|mspe|rmspe|mase|rmsse|rr?[as]e"
+    r"|med(?:ian)?ap?e|mdap?e|s[sa]e|huber|log_?cosh|pinball|crps|winkler"
+    r"|mlogloss|merror|cross_?entropy|bce|brier(?:_?score)?|hinge|focal|misclass(?:ification|ified)?"
+    r"|coverage_error"  # Of rankings of labels; coverage by itself is better the larger it is.
 )
-_CROSS_ENTROPY: Final = "cross_entropy"
-_LIKELIHOOD: Final = re.compile(r"(?:^|_)neg(?:ative)?_?log_?lik")
-"""Less of it is better, though a negative word stands in front."""
-_TURNED: Final = re.compile(
-    r"neg.*|minus|inv|inverse|d2|skill|gains?|improvements?|reductions?|saved|avoided|explained"
+_NEUTRAL_WORDS: Final = (
+    # Whose it is, and of which data.
+    r"my|own|custom(?:i[sz]ed)?|user|new|py(?:thon)?|numpy|np|torch|xgb(?:oost)?|sk(?:learn)?"
+    r"|f?eval(?:uation)?|valid(?:ation)?|val|train(?:ing)?|test(?:ing)?|dev|hold|out|oof|oob|cv|fold"
+    r"|data(?:set)?|set|overall|global|func(?:tion)?|fn|metric"
+    # How it is measured, and averaged.
+    r"|mean|average|avg|median|sum|total|max(?:imum)?|min(?:imum)?|g(?:eometric_?)?mean|rate|of|at"
+    r"|top|[pq](?=\d)|(?:un)?weighted|balanced|macro|micro|rel(?:ative)?|perc(?:ent(?:age)?)?|pct"
+    r"|root|squared?|squares|sq|abs(?:olute)?|log(?:arithmic)?|scaled|normali[sz]ed|norm|clipped"
+    r"|capped|trimmed|smooth(?:ed)?|raw|residual|a?symmetric|asym|exponential|least|l[12]"
+    # What it is of.
+    r"|poisson|gamma|tweedie|cox|aft|survival|quantile|expectile|hamming|logistic|softmax|sigmoid"
+    r"|with_?logits|binary|multi(?:class)?|categorical|sparse|zero_?one|class(?:es|ification)?"
+    r"|reg(?:ression)?|pred(?:iction|icted)?|forecast|label|rank(?:ing)?"
 )
+
+
+def _pattern() -> re.Pattern[str]:
+    """Return what matches names, in small letters, that are made of these words alone."""
+    between = r"[_ .@-]?"
+    # What something is taken from is no number of a threshold: `my_1-rmse`.
+    number = rf"(?:{between}\d+(?:\.\d+)?(?!-))?"
+    words = (each.replace("_?", between) for each in (_LOSS_WORDS, _NEUTRAL_WORDS))
+    loss, neutral = (f"(?:{each}){number}" for each in words)
+    return re.compile(f"(?:{neutral}{between})*{loss}(?:{between}(?:{loss}|{neutral}))*")
+
+
+_KNOWN_TO_FALL: Final = _pattern()
 
 
 def is_built_in(metric: str) -> bool:
@@ -73,15 +100,7 @@ def is_known_to_fall(metric: str) -> bool:
     """
     if _base(metric) in _FALLING:
         return True
-    if metric.startswith("-"):
-        return False
-    words = [word.lower() for word in _WORD.findall(metric)]
-    text = "_".join(words)
-    if _LIKELIHOOD.search(text):
-        return True
-    if any(_TURNED.fullmatch(word) for word in words):
-        return False
-    return _CROSS_ENTROPY in text or any(_LOSS.fullmatch(word) for word in words)
+    return _KNOWN_TO_FALL.fullmatch(metric.lower()) is not None
 
 
 def _base(metric: str) -> str:

@@ -4,13 +4,15 @@ Scripts keep references to them (`criterion = F.cross_entropy`), tensors of clas
 look them up in tables, and torch.compile knows them by identity. So while somebody listens a
 function stays the object that it is, and only its code is another: it calls a copy of the function,
 and tells of that. Graphs that are compiled, traced or scripted are made as of the function itself,
-and tell nothing.
+and tell nothing. Warnings of a function, as of sizes that differ, name the line of its caller, as
+without listeners: the copy knows that it stands deeper.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType
 from typing import Any, Final
@@ -24,6 +26,9 @@ from hook_layer.pytorch.watched_functions import WatchedFunction
 
 __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
+_WARNINGS: Final = "_stepwatch_warnings"
+_OWN_FRAMES: Final = 2
+"""Frames between a function and its caller while somebody listens: the trampoline, and `told`."""
 _SET_OTHERWISE: Final = ("size_average", "reduce")
 _is_tracing: Final[Callable[[], bool]] = torch.jit.is_tracing  # type: ignore[attr-defined]
 
@@ -76,9 +81,13 @@ class WatchedLoss(WatchedFunction):
         return reduction if isinstance(reduction, str) else None
 
     def reduced(self, given: Mapping[str, Any], reduction: str) -> Tensor:
-        """Return the result of a call with another reduction, without a gradient."""
-        with torch.no_grad(), _inside:
-            result: Tensor = self._watched(**{**given, "reduction": reduction})
+        """Return the result of a call with another reduction, without a gradient or a warning."""
+        _inside.is_silent = True
+        try:
+            with torch.no_grad(), _inside:
+                result: Tensor = self._watched(**{**given, "reduction": reduction})
+        finally:
+            _inside.is_silent = False
         return result
 
     @property
@@ -91,17 +100,19 @@ class WatchedLoss(WatchedFunction):
             return
         function = self._watched
         name, code, names = function.__name__, function.__code__, function.__globals__
-        original = FunctionType(code, names, name, function.__defaults__)
         renamed = {"_original": f"_stepwatch_{name}", "_told": f"_stepwatch_told_{name}"}
-        names[renamed["_original"]] = original
-        names[renamed["_told"]] = self._told(original)
-        own = _trampoline.__code__
+        names[renamed["_original"]] = FunctionType(code, names, name, function.__defaults__)
+        names[_WARNINGS] = _WarningsOfCallers()
+        deeper = _renamed(code, {"warnings": _WARNINGS})
+        names[renamed["_told"]] = self._told(
+            FunctionType(deeper, names, name, function.__defaults__)
+        )
+        own = _renamed(_trampoline.__code__, renamed)
         self._code = code
         function.__signature__ = self._signature
         # What looks for the source, as torch.jit does, finds that of the function.
         function.__code__ = own.replace(
             co_name=name,
-            co_names=tuple(renamed.get(each, each) for each in own.co_names),
             co_filename=code.co_filename,
             co_firstlineno=code.co_firstlineno,
         )
@@ -127,10 +138,36 @@ class WatchedLoss(WatchedFunction):
         return told
 
 
+class _WarningsOfCallers:
+    """The module `warnings`, for functions that are called by a trampoline."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(warnings, name)
+
+    def warn(
+        self,
+        message: Any,
+        category: type[Warning] | None = None,
+        stacklevel: int = 1,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Warn as `warnings.warn` does where there is no trampoline."""
+        if not _inside.is_silent:
+            deeper = stacklevel + 1 + (_OWN_FRAMES if stacklevel > 1 else 0)
+            warnings.warn(message, category, deeper, *args, **kwargs)
+
+
+def _renamed(code: CodeType, names: Mapping[str, str]) -> CodeType:
+    """Return code that takes some globals by other names."""
+    return code.replace(co_names=tuple(names.get(each, each) for each in code.co_names))
+
+
 class _Inside(threading.local):
     """How deep this thread is within loss functions that tell nothing new."""
 
     depth = 0
+    is_silent = False
 
     def __enter__(self) -> None:
         self.depth += 1

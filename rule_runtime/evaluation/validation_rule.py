@@ -159,7 +159,7 @@ class ValidationRule(Rule):
             if loss_side(names[at], step.mode)[0] is not None
         }
         if not at_row:
-            return NotEvaluated("no finite loss was saved")
+            return _without_losses(step, memory, is_empty=not len(rows))
         losses = {pair: float(means[at]) for pair, at in at_row.items()}
         keep_beside(memory, self.beside(step))
         if step.mode is ModeKeys.EVAL:
@@ -285,6 +285,14 @@ def _training(series: NumberSeries, num_steps: int, since: int = 0) -> Training:
     rise = float(np.median(after) - np.median(before)) if len(after) else 0.0
     lately = float(np.median(series.latest[-since:])) if since else -math.inf
     return Training(now, series.start, noise(series.latest), fall, rise, num_steps, lately)
+
+
+def _without_losses(step: StepView, memory: Memory, *, is_empty: bool) -> Outcome:
+    """Return what a step without losses tells; a pass of EVAL may be of another model."""
+    is_other = step.mode is ModeKeys.EVAL and is_empty and "training" in memory
+    if is_other and "validation" in memory:
+        return NotApplicable(_BETWEEN)
+    return NotEvaluated(why_no_validation(step) if is_other else "no finite loss was saved")
 
 
 def _reason(step: StepView, losses: Iterable[Series]) -> str:

@@ -21,7 +21,8 @@ __all__ = ["LearningRateTooHigh"]
 _ETA: Final = "^hyperparameters/(eta|learning_rate)$"
 _OF_TREES: Final = "^hyperparameters/(eta|max_depth|objective)$"
 _MAX_ETA: Final = 1.0
-_FIRST_STEP: Final = 10
+_MANY_TIMES: Final = 10
+_SINGLE_STEPS: Final = 2
 _GOES_ON: Final = 0.4
 _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
 
@@ -45,12 +46,14 @@ class LearningRateTooHigh(Rule):
         gradients were, make steps that are up to ten times too long, and weights jump in trainings
         that learn well. So the change to the saved step behind step 0 must be ten times
         `max_update_ratio`; if it is less, but above `max_update_ratio`, the next change counts,
-        too, if it goes on: if it is more than 0.4 divided by the number of the step. The true ratio
-        may be larger, so it can miss, but what it finds is there. Weights whose norm is zero, and
-        those with NaN or infinite elements, are left out. Of more than 64 weights, of all workers
-        together, 64 evenly spread by name are followed. Boosted trees have no weights: there it
-        fires if the hyperparameter `eta` (or `learning_rate`, beside `max_depth` or `objective`)
-        was saved and is larger than 1.
+        too, if it goes on: if it is more than 0.4 divided by the number of the step. Where every
+        step is saved, a single one counts if it is ten times `max_update_ratio`; else two in a row
+        must be above it, as one step of LBFGS is many iterations. The true ratio may be larger, so
+        it can miss, but what it finds is there. Weights whose norm is zero, and those with NaN or
+        infinite elements, are left out. Of more than 64 weights, of all workers together, 64 evenly
+        spread by name are followed. Boosted trees have no weights: there it fires if the
+        hyperparameter `eta` (or `learning_rate`, beside `max_depth` or `objective`) was saved and
+        is larger than 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -99,10 +102,11 @@ class LearningRateTooHigh(Rule):
         if not names:
             return NotEvaluated(why_no_drift(rows, since, step.mode_step))
         middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
-        limit = self._limit(middle, (since or 0, step.mode_step), memory)
-        is_high = middle > limit
-        memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if is_high else 0
-        if memory["streak"] < self.patience:
+        steps = since or 0, step.mode_step
+        limit = self._limit(middle, steps, memory)
+        streak = memory.get("streak", 0) + 1 if middle > limit else 0
+        memory["streak"] = min(streak, self.patience + 1)
+        if streak < self._patience(middle, steps):
             return Passed()
         fastest = names[min(range(len(names)), key=lambda at: (-bound[at], names[at]))]
         told = (
@@ -122,6 +126,17 @@ class LearningRateTooHigh(Rule):
             )
         )
 
+    def _patience(self, middle: float, steps: tuple[int, int]) -> int:
+        """Return how many changes in a row must be too large; see `_limit`."""
+        since, now = steps
+        is_little = now - since == 1 and middle <= self._jump
+        return max(self.patience, _SINGLE_STEPS) if is_little else self.patience
+
+    @property
+    def _jump(self) -> float:
+        """The change in a step that is too large even where one step by itself says little."""
+        return _MANY_TIMES * self.max_update_ratio
+
     def _limit(self, middle: float, steps: tuple[int, int], memory: Memory) -> float:
         """Return the largest change in a step that is no issue between two steps.
 
@@ -132,9 +147,8 @@ class LearningRateTooHigh(Rule):
         """
         since, now = steps
         if since == 0:
-            limit = _FIRST_STEP * self.max_update_ratio
-            memory["jumped"] = self.max_update_ratio < middle <= limit
-            return limit
+            memory["jumped"] = self.max_update_ratio < middle <= self._jump
+            return self._jump
         # Weights that grow by as much in each step change by 1 / t of their norm in step t.
         goes_on = 2 * _GOES_ON / (since + now)
         is_judged = memory.pop("jumped", False)

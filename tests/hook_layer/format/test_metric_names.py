@@ -15,14 +15,30 @@ GROWING = (
     "interval-regression-accuracy"
 )
 OWN_LOSSES = (
-    "my_loss PyRMSLE CustomErr my-error wmape smape mse2 log_loss brier_score_loss max_error "
-    "mean_absolute_error weighted_rmse_log negative_log_likelihood NegLogLik nll tweedieDeviance "
-    "cross_entropy crossentropy pinball"
+    "my_loss PyRMSLE CustomErr my-error wmape smape mse2 log_loss max_error mylogloss NLLLoss "
+    "weighted_rmse_log negative_log_likelihood NegLogLik nll tweedieDeviance error_rate valid_err "
+    "cross_entropy crossentropy pinball rmse_10 wmape@10 my_error@0.5 top5_error top_5_error "
+    "wape WAPE RMSPE mdape MedAE MASE CRPS bce BCEWithLogitsLoss rae rrse rmsse nrmse cv_rmse "
+    "log_cosh logcosh huber focal_loss misclassification brier BrierScore hinge quantile_loss_0.9 "
+    "pinball_loss_90 asymmetric_error multi_logloss binary_error gmean_err smooth_l1_loss "
+    "sum_of_squared_errors classification_error my_merror own_poisson-nloglik ZeroOneLoss"
+)
+OF_SCIKIT_LEARN = (
+    "brier_score_loss coverage_error hamming_loss hinge_loss label_ranking_loss log_loss max_error "
+    "mean_absolute_error mean_absolute_percentage_error mean_gamma_deviance mean_pinball_loss "
+    "mean_poisson_deviance mean_squared_error mean_squared_log_error mean_tweedie_deviance "
+    "median_absolute_error root_mean_squared_error root_mean_squared_log_error zero_one_loss"
 )
 OWN_SCORES = (
     "accuracy f1 r2 mcc profit neg_rmse neg_mean_squared_error negative_log_loss NegRMSE -rmse "
     "negrmse d2_absolute_error_score d2_log_loss_score brier_skill_score error_reduction gini "
-    "one_minus_error neg_cross_entropy inv_mae log_likelihood lossless accuracy_at_5 terrain"
+    "one_minus_error neg_cross_entropy inv_mae log_likelihood lossless accuracy_at_5 terrain "
+    "pct_within_error profit_and_loss profit_loss stop_loss_rate share_below_error hits_at_err "
+    "no_error accuracy_at_error1 r2_rmse_score error_free_rate 1-error 1_minus_logloss 1-MAPE "
+    "my_1-rmse 1/rmse loss_ratio_lift smape_accuracy mape_accuracy score_mae rmse_score err_corr "
+    "acc_err recall_at_5pct_error_rate tpr_at_error within_mae_1 forecast_accuracy_1-wmape "
+    "MAPE_inverted reciprocal_rmse exp_neg_rmse win_rate_vs_loss R2Error terror_detection gloss "
+    "noise_mse weight_loss my_-rmse unlogloss !error mean weighted_log_10 10 @ _"
 )
 
 
@@ -40,14 +56,19 @@ def test_metrics_of_xgboost_that_grow(metric: str) -> None:
     assert not is_known_to_fall(metric)
 
 
-@pytest.mark.parametrize("metric", OWN_LOSSES.split())
+@pytest.mark.parametrize("metric", [*OWN_LOSSES.split(), *OF_SCIKIT_LEARN.split(), "My RMSE"])
 def test_own_metrics_that_are_called_losses(metric: str) -> None:
     assert is_known_to_fall(metric)
     assert not is_built_in(metric)
 
 
-@pytest.mark.parametrize("metric", OWN_SCORES.split())
+@pytest.mark.parametrize("metric", [*OWN_SCORES.split(), "", "1 - rmse", "Ärror"])
 def test_of_other_own_metrics_nothing_is_known(metric: str) -> None:
     assert not is_known_to_fall(metric)
     assert not is_known_to_grow(metric)
     assert not is_built_in(metric)
+
+
+def test_a_long_name_takes_no_time() -> None:
+    assert not is_known_to_fall("mean_loss_10_" * 1000 + "gain")
+    assert is_known_to_fall("mean_" * 1000 + "loss")

@@ -110,6 +110,25 @@ def test_a_jump_at_the_beginning_counts_if_it_is_large_or_goes_on(
 
 
 @pytest.mark.parametrize(
+    ("scales", "found"),
+    [
+        ((1.0, 1.36, 1.85, 2.2, 2.2), []),  # LBFGS: a step is many iterations
+        ((1.0, 1.0, 1.0, 1.4, 1.4), []),
+        ((1.0, 1.0, 1.0, 1.4, 1.9, 1.9), [4]),
+        ((1.0, 1.0, 4.85, 4.9), [2]),
+        ((1.0, 1.0, 1.4, 1.4, 1.9, 1.9), []),
+    ],
+)
+def test_a_single_step_counts_if_its_change_is_large_or_goes_on(
+    scales: tuple[float, ...], found: list[int]
+) -> None:
+    trial = run_of_scales(*scales, interval=1, start=0)
+    assert found_at(LearningRateTooHigh(), trial) == found
+    # Of the mean of two steps a single one is enough.
+    assert bool(found_at(LearningRateTooHigh(), run_of_scales(1.0, 1.6, interval=2)))
+
+
+@pytest.mark.parametrize(
     ("hyperparameters", "fires"),
     [
         ({"eta": 60.0}, True),

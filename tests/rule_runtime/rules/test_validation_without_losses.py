@@ -1,0 +1,70 @@
+"""What is said where steps of EVAL have no loss, such as passes of a teacher in a distillation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.evaluation.outcome import NotApplicable, NotEvaluated, Outcome
+from rule_runtime.rules.generalisation_gap import GeneralisationGap
+from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
+from rule_runtime.testing import TrialBuilder
+from tests.rule_runtime.rules.runs import LOSS
+
+RULES = [GeneralisationGap(), SuspiciouslyGood()]
+NO_LOSS = NotEvaluated("no finite loss was saved")
+
+
+def step_of(trial: TrialBuilder, step: int, mode: ModeKeys, loss: float | None) -> None:
+    tensors = {"Net_input_0": np.ones(3)} if loss is None else {LOSS: np.float64(loss)}
+    trial.step(step, tensors, mode=mode, mode_step=step)
+
+
+def run_of(losses: dict[ModeKeys, float | None], *, num_steps: int = 20) -> TrialBuilder:
+    """Return a run of steps of each of these modes in turn."""
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        mode = list(losses)[step % len(losses)]
+        step_of(trial, step, mode, losses[mode])
+    return trial
+
+
+def last_outcome(rule: GeneralisationGap | SuspiciouslyGood, trial: TrialBuilder) -> Outcome:
+    return trial.outcomes(rule)[-1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_behind_training_there_is_no_loss_of_validation(
+    rule: GeneralisationGap | SuspiciouslyGood,
+) -> None:
+    trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: None})
+    for step in range(20, 60):
+        step_of(trial, step, ModeKeys.EVAL, None)
+    outcome = last_outcome(rule, trial)
+    assert isinstance(outcome, NotEvaluated)
+    assert outcome.reason.startswith("there is no loss of validation to judge: call model.eval()")
+    assert outcome.reason.startswith(trial.evaluate(rule).counts.main_reason)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_behind_passes_with_a_loss_it_is_none(rule: GeneralisationGap | SuspiciouslyGood) -> None:
+    trial = run_of({ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: 0.5})
+    step_of(trial, 20, ModeKeys.EVAL, None)
+    assert last_outcome(rule, trial) == NotApplicable("no pass of validation ended here")
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        {ModeKeys.EVAL: None},
+        {ModeKeys.TRAIN: None, ModeKeys.EVAL: None},
+        {ModeKeys.TRAIN: 0.5, ModeKeys.EVAL: np.nan},
+        {ModeKeys.EVAL: 0.5, ModeKeys.TRAIN: None},
+    ],
+)
+@pytest.mark.parametrize("rule", RULES)
+def test_without_any_loss_there_is_none(
+    rule: GeneralisationGap | SuspiciouslyGood, losses: dict[ModeKeys, float | None]
+) -> None:
+    assert last_outcome(rule, run_of(losses)) == NO_LOSS
