@@ -37,6 +37,7 @@ _FALLING: Final = frozenset(
 _GROWING: Final = frozenset(
     {"auc", "aucpr", "map", "ndcg", "pre", "ams", "interval-regression-accuracy"}
 )
+_LONGEST: Final = 64
 _LOSS_WORDS: Final = (
     r"loss(?:es)?|errors?|errs?|deviance|nll|nloglik|neg(?:ative)?_?log_?lik(?:elihood)?"
     r"|[nrw]?mse|nrmse|wrmse|r?msle|[nw]?mae|s?mape|w?ape|wmape|mphe|mspe|rmspe|mase|rmsse|rr?[as]e"
@@ -48,12 +49,12 @@ _NEUTRAL_WORDS: Final = (
     # Whose it is, and of which data.
     r"my|own|custom(?:i[sz]ed)?|user|new|py(?:thon)?|numpy|np|torch|xgb(?:oost)?|sk(?:learn)?"
     r"|f?eval(?:uation)?|valid(?:ation)?|val|train(?:ing)?|test(?:ing)?|dev|hold|out|oof|oob|cv|fold"
-    r"|data(?:set)?|set|overall|global|func(?:tion)?|fn|metric"
+    r"|data|set|overall|global|func(?:tion)?|fn|metric"
     # How it is measured, and averaged.
     r"|mean|average|avg|median|sum|total|max(?:imum)?|min(?:imum)?|g(?:eometric_?)?mean|rate|of|at"
     r"|top|[pq](?=\d)|(?:un)?weighted|balanced|macro|micro|rel(?:ative)?|perc(?:ent(?:age)?)?|pct"
     r"|root|squared?|squares|sq|abs(?:olute)?|log(?:arithmic)?|scaled|normali[sz]ed|norm|clipped"
-    r"|capped|trimmed|smooth(?:ed)?|raw|residual|a?symmetric|asym|exponential|least|l[12]"
+    r"|capped|trimmed|smooth(?:ed)?|raw|residual|a?symmetric|asym(?!metric)|exponential|least|l[12]"
     # What it is of.
     r"|poisson|gamma|tweedie|cox|aft|survival|quantile|expectile|hamming|logistic|softmax|sigmoid"
     r"|with_?logits|binary|multi(?:class)?|categorical|sparse|zero_?one|class(?:es|ification)?"
@@ -100,7 +101,8 @@ def is_known_to_fall(metric: str) -> bool:
     """
     if _base(metric) in _FALLING:
         return True
-    return _KNOWN_TO_FALL.fullmatch(metric.lower()) is not None
+    # Names come from files, and words that are made of words could be read in many ways.
+    return len(metric) <= _LONGEST and _KNOWN_TO_FALL.fullmatch(metric.lower()) is not None
 
 
 def _base(metric: str) -> str:
