@@ -17,7 +17,10 @@ from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 
-LIMITED = {"relu_output", "tanh_input", "sigmoid_input", "input_values", "keras_inputs"}
+LIMITED = {
+    *("relu_output", "tanh_input", "sigmoid_input"),
+    *("input_values", "keras_inputs", "model_output_values"),
+}
 NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
 OF_THE_ORIGINAL = {
     "CheckInputImages", "ClassImbalance", "Confusion", "DeadRelu", "ExplodingTensor",
