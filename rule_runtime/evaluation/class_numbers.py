@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_inputs import Input, LossInputs
+from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
 from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.numerics.class_pairs import true_classes
 from rule_runtime.numerics.repeated_rows import is_repeated
@@ -17,7 +18,7 @@ from rule_runtime.numerics.repeated_rows import is_repeated
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["ClassNumbers"]
+__all__ = ["ClassNumbers", "of_every_score"]
 
 _NO_DISTANCE: Final = re.compile(
     r"^(CrossEntropy|NLL|BCE|KLDiv|CTC|Poisson|Gaussian|Hinge|Multi|Margin|Cosine|Triplet)"
@@ -29,6 +30,9 @@ _MAX_TENSORS: Final = 4
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 32
 _BALANCED: Final = 3.0
+_WITH_NAMES: Final = ("CrossEntropy", "NLL")
+_MATRIX: Final = 2
+_CLOSE: Final = 1e-4
 _MOST_COLUMNS: Final = 8
 """Of places, as of pixels; a text has more."""
 
@@ -128,6 +132,44 @@ class ClassNumbers:
             and all(tally[: len(seen)])
             and max(seen) <= _BALANCED * min(seen)
         )
+
+
+def of_every_score(
+    step: StepView, inputs: LossInputs, name: str, worker: str, value: float
+) -> LossMismatch | None:
+    """Return what is wrong if a loss is the distance of every score from the number of the class.
+
+    As `((scores - labels[:, None]) ** 2).mean()`. Only values tell, which are saved seldom.
+
+    Args:
+        step: The step.
+        inputs: The inputs of its losses.
+        name: Name of the loss, `X_output_0`.
+        worker: The worker.
+        value: The loss.
+    """
+    kind = inputs.kind(name, worker)
+    is_other = kind is LossKind.BINARY or (kind.is_of_classes and name.startswith(_WITH_NAMES))
+    values = None if is_other else outputs_and_targets(step, name, worker)
+    if values is None or not np.isfinite(value) or values[0].ndim != _MATRIX:
+        return None
+    scores, targets = (of.astype(np.float64) for of in values)
+    num_classes = scores.shape[1]
+    if targets.shape == scores.shape and (targets == targets[:, :1]).all():
+        targets = targets[:, 0]  # spread over the scores
+    classes = targets.reshape(-1)
+    if len(classes) != len(scores) or not _FEWEST_CLASSES <= num_classes <= _MOST_CLASSES:
+        return None
+    if not np.isin(classes, np.arange(num_classes)).all() or len(np.unique(classes)) <= _MATRIX:
+        return None
+    apart = scores - classes[:, None]
+    if not any(
+        math.isclose(float(form(apart).mean()), value, rel_tol=_CLOSE)
+        for form in (np.square, np.abs)
+    ):
+        return None
+    told = f"is a distance of each of {num_classes} scores from the number of the class"
+    return LossMismatch("classes", num_classes, 2.0, told)
 
 
 class _Labels(NamedTuple):

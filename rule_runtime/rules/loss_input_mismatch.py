@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.class_numbers import ClassNumbers
+from rule_runtime.evaluation.class_numbers import ClassNumbers, of_every_score
 from rule_runtime.evaluation.evaluation_phases import loss_side
 from rule_runtime.evaluation.loss_advice import loss_inputs_advice
 from rule_runtime.evaluation.loss_inputs import (
@@ -73,33 +73,36 @@ class LossInputMismatch(Rule):
         in BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
         CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
         whose rows sum to more than 1.01 in the mean, or, by values at two steps, 9 in 10 of which
-        are not zero while the sums of rows scatter by more than 0.05. Overlap: a loss of another
-        name that is, to 0.01 % and at two steps whose values were saved, one minus Dice or Jaccard,
-        or minus that, of outputs below 0 or above 1 and targets within. Signs, of losses of other
-        names: scores of classes and no third input, and a loss below -2 times that of guessing (-2
-        at least; of a cross entropy that is no module what the only model returns is taken for
-        scores, and its targets, or else the only `labels`, for classes); or as many outputs as
-        targets, ten times as large, and a loss that is minus their distance or minus its square, by
-        what that can be with such sizes (and not below 0.3 of the least). Classes: the values of
-        `labels` are the whole numbers from 0 to some number from 2 to 31, all of them seen and none
-        more than three times as often as another, among `samples` labels or more (the same rows
-        again, as boosted trees are validated by, count once), and the loss compares one number with
-        each of them: its targets have their mean, smallest and largest element, its outputs are as
-        many, and its name is that of a distance or unknown; with XGBoost `train-rmse` and its like;
-        without labels, the values of the targets of a distance that were saved are such numbers,
-        unless they have 2 to 8 columns, as places have. Axis: at two steps whose values were saved,
-        what NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are probabilities (or
-        logarithms) that sum to 1, to 0.001, along another dimension than that of the classes, 1,
-        and not, to 0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function
-        gets has the elements that the model returned in three dimensions or more, in another shape,
-        and its vectors over the classes are none of the model's; or they are, row by row, and the
-        targets of a text, the tokens that follow, column by column (or the other way round).
-        Weight: at three such steps, BCEWithLogitsLoss is the mean of what it is of if yes counts w
-        times, and w is ten times as large, or a tenth, as 1 and how many times rarer yes is (the
-        larger, or the smaller, of both). Zero: all losses are exactly 0 in the first 10 saved
-        steps, and what they get varies. Each is judged at training steps, labels in all, and found
-        at the `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged,
-        and of more than 4 tensors of labels the first 4.
+        are not zero while the sums of rows scatter by more than 0.05, also of a loss of another
+        name that proves to be a cross entropy; or one over the rows of a batch, of outputs without
+        classes and targets whose sum is not 1 (to 0.5). Overlap: a loss of another name that is, to
+        0.01 % and at two steps whose values were saved, one minus Dice or Jaccard, or minus that,
+        of outputs below 0 or above 1 and targets within. Signs, of losses of other names: scores of
+        classes and no third input, and a loss below -2 times that of guessing (-2 at least; of a
+        cross entropy that is no module what the only model returns is taken for scores, and its
+        targets, or else the only `labels`, for classes); or as many outputs as targets, ten times
+        as large, and a loss that is minus their distance or minus its square, by what that can be
+        with such sizes (and not below 0.3 of the least). Classes: the values of `labels` are the
+        whole numbers from 0 to some number from 2 to 31, all of them seen and none more than three
+        times as often as another, among `samples` labels or more (the same rows again, as boosted
+        trees are validated by, count once), and the loss compares one number with each of them: its
+        targets have their mean, smallest and largest element, its outputs are as many, and its name
+        is that of a distance or unknown; with XGBoost `train-rmse` and its like; without labels,
+        the values of the targets of a distance that were saved are such numbers, unless they have 2
+        to 8 columns, as places have. Or, by values at two steps, the loss is the distance of every
+        score from the number of the class. Axis: at two steps whose values were saved, what
+        NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are probabilities (or logarithms)
+        that sum to 1, to 0.001, along another dimension than that of the classes, 1, and not, to
+        0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function gets has the
+        elements that the model returned in three dimensions or more, in another shape, and its
+        vectors over the classes are none of the model's; or they are, row by row, and the targets
+        of a text, the tokens that follow, column by column (or the other way round). Weight: at
+        three such steps, BCEWithLogitsLoss is the mean of what it is of if yes counts w times, and
+        w is ten times as large, or a tenth, as 1 and how many times rarer yes is (the larger, or
+        the smaller, of both). Zero: all losses are exactly 0 in the first 10 saved steps, and what
+        they get varies. Each is judged at training steps, labels in all, and found at the
+        `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged, and of
+        more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -182,7 +185,8 @@ class LossInputMismatch(Rule):
             raw_overlap_of(step, inputs, name, worker, value)
             or wrong_axis_of(step, inputs, name, worker)
             or scrambled_scores_of(step, inputs, name, worker)
-            or no_shares_of(step, inputs, name, worker)
+            or no_shares_of(step, inputs, name, worker, value)
+            or of_every_score(step, inputs, name, worker, value)
             or wrong_weight_of(step, name, worker, value, memory)
         )
 

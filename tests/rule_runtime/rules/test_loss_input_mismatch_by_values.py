@@ -219,3 +219,47 @@ def test_a_weight_of_yes_that_its_rarity_does_not_explain(
         loss = np.float64(weighted(outputs, targets, **weights))
         trial.step(step, {**tensors, "BCEWithLogitsLoss_output_0": loss}, mode_step=step)
     assert found_at(LossInputMismatch(), trial) == ([200, 300] if is_found else [])
+
+
+def cross_entropy(outputs: Any, targets: Any, axis: int) -> float:
+    shares = np.log(softmax(outputs.astype(np.float64), axis))
+    return float(-(targets * shares).sum(axis).mean())
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "targets", "is_found"),
+    [
+        ((8, 3, 4), 1, lambda: RANDOM.uniform(0, 1, (8, 3, 4)), True),  # colours
+        ((8, 3, 4), 1, lambda: softmax(scores(8, 3, 4), 1), False),
+        ((8, 3, 4), 2, lambda: RANDOM.uniform(0, 1, (8, 3, 4)), False),  # it is another loss
+        ((32, 1), 0, lambda: RANDOM.integers(0, 2, (32, 1)), True),  # over the batch
+        ((32, 1), 0, lambda: softmax(scores(32, 1), 0), False),
+        ((32, 1), 1, lambda: RANDOM.integers(0, 2, (32, 1)), False),  # always 0
+    ],
+)
+def test_a_loss_that_proves_to_be_a_cross_entropy(
+    shape: tuple[int, ...], axis: int, targets: Any, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in STEPS:
+        o, t = scores(*shape), targets().astype(np.float32)
+        tensors = {"OwnLoss_input_0": o, "OwnLoss_input_1": t}
+        loss = np.float64(cross_entropy(o, t, axis))
+        trial.step(step, {**tensors, "OwnLoss_output_0": loss}, mode_step=step)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+@pytest.mark.parametrize("name", ["Loss", "MSELoss", "OwnLoss"])
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize(("columns", "is_found"), [(5, True), (4, False)])
+def test_every_score_against_the_number_of_the_class(
+    name: str, spread: bool, columns: int, is_found: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in STEPS:
+        outputs, classes = scores(32, columns), RANDOM.integers(0, 5, (32, 1)).astype(np.float32)
+        loss = np.float64(np.square(outputs.astype(np.float64) - classes).mean())
+        targets = np.repeat(classes, columns, axis=1) if spread else classes
+        tensors = {f"{name}_input_0": outputs, f"{name}_input_1": targets}
+        trial.step(step, {**tensors, f"{name}_output_0": loss}, mode_step=step)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
