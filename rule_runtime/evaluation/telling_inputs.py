@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.evaluation.loss_owners import input_target_pairs
+from rule_runtime.evaluation.marked_so_far import KeptMarks, marked_by, marked_so_far
 from rule_runtime.evaluation.model_inputs import MODEL_INPUT, OF_LAYERS
 from rule_runtime.evaluation.parted_so_far import KeptParting, parted_by, parted_so_far
 from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
@@ -92,8 +93,9 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
         step: The step.
         memory: Of at most 8 pairs of an input and targets, `kept`: what `joined` keeps of each;
             `seen`: numbers that stand for the rows of each that counted; `parted`: what
-            `parted_so_far` keeps of each, None where no two classes are parted; `met`: whether
-            there ever were values of an input beside targets, and `judged`, whether any told.
+            `parted_so_far` keeps of each, None where no two classes are parted, and `marked`, what
+            `marked_so_far` does, None where classes are not marked; `met`: whether there ever were
+            values of an input beside targets, and `judged`, whether any told.
         rows: How many rows must show it.
 
     Returns:
@@ -109,6 +111,7 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
         for told in (
             _told(step, memory, view, table, rows),
             _parted(memory, view, table, rows),
+            _marked(memory, view, table, rows),
         ):
             is_judged |= told is not None
             if told is not None and told[0] and found is None:
@@ -122,11 +125,14 @@ def _looked_at(step: StepView, inputs: TensorRows, memory: Memory) -> Iterator[t
     """Yield the row of an input, and a view of it, if it may still tell what it stands beside."""
     known: dict[str, Kept] = memory.setdefault("kept", {})
     parted: dict[str, KeptParting | None] = memory.setdefault("parted", {})
+    marked: dict[str, KeptMarks | None] = memory.setdefault("marked", {})
     for at, of_targets in input_target_pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
         pair = f"{worker}/{name}/{of_targets}"
         before = [key for key in (pair, pair + _OF_TIMES) if key in known or key in parted]
-        if before and not any(known.get(key) != [] or parted.get(key, True) for key in before):
+        if before and not any(
+            known.get(key) != [] or parted.get(key, True) or marked.get(key, True) for key in before
+        ):
             continue  # no column is left that could
         values = step.values((name,), worker).get(name)
         if values is None or _is_of_other(step, name, worker, of_targets):
@@ -197,6 +203,22 @@ def _parted(
         return None
     all_parted[view.key] = now if now["limits"]["columns"] else None
     return parted_by(now, rows), now["rows"], False
+
+
+def _marked(
+    memory: Memory, view: _View, table: _Table, rows: int
+) -> tuple[list[int], int, bool] | None:
+    """Return what marks a class each in all batches so far; None if nothing could."""
+    all_marked: dict[str, KeptMarks | None] = memory["marked"]
+    kept = all_marked.get(view.key)
+    if view.key in all_marked and kept is None:
+        return None
+    if not view.are_classes or table.targets.shape[1] > 1:
+        all_marked[view.key] = None
+        return None
+    now = marked_so_far(kept, table.columns, table.targets[:, 0], table.is_new)
+    all_marked[view.key] = now
+    return None if now is None else (marked_by(now, rows), sum(now["counts"].values()), True)
 
 
 def _narrowest(step: StepView, worker: str, num_rows: int) -> float:

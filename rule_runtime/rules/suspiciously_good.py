@@ -104,22 +104,24 @@ class SuspiciouslyGood(ValidationRule):
         batch has less than half as many as rows) by columns that are equal in all rows of a class
         and together differ between all of them or, of 8 columns or more that are no image, by
         columns that part each class from the others by a gap wider than either side, no more than
-        two of them for a class. Two classes are told, too, by one or two columns (of a series also,
-        at some time) with a limit that all rows of one are above and all of the other below, if one
-        row in 16 lies close to it, within a quarter of the standard deviation; or with a value that
-        all rows of one have and none of the other. Inputs of an integer type may be words: equal
-        values of them tell classes, no gaps or limits. Two classes are told by nothing if a further
-        column comes near in half of the batches (a correlation of more than 0.9). It fires if the
-        same columns tell them in all batches in which the target varies, in `rows` different rows
-        or more together, of classes four times as many: an ordinary feature may be right for long.
-        The first row of each class does not count, and of the most frequent one not more than 4 for
-        each that does of the others; where classes last for several rows, each change is one row.
-        No row counts of a batch whose targets turn less than 4 times from rising to falling or
-        back, or that lies class by class, as any column that counts rows would tell them. Of
-        several targets half must be told, and none refuted, by inputs of twice as many columns or
-        more, and where no layer is given fewer numbers than there are targets: they may be what is
-        to be rebuilt. An input that is the targets themselves is left out, and those of a model
-        whose outputs have another size than what the loss compares.
+        two of them for a class. Three classes or more are told as well, of whatever inputs, if each
+        has a column with one value in all of its rows that no row of another has. Two classes are
+        told, too, by one or two columns (of a series also, at some time) with a limit that all rows
+        of one are above and all of the other below, if one row in 16 lies close to it, within a
+        quarter of the standard deviation; or with a value that all rows of one have and none of the
+        other. Inputs of an integer type may be words: equal values of them tell classes, no gaps or
+        limits. Two classes are told by nothing if a further column comes near in half of the
+        batches (a correlation of more than 0.9). It fires if the same columns tell them in all
+        batches in which the target varies, in `rows` different rows or more together, of classes
+        four times as many: an ordinary feature may be right for long. The first row of each class
+        does not count, and of the most frequent one not more than 4 for each that does of the
+        others; where classes last for several rows, each change is one row. No row counts of a
+        batch whose targets turn less than 4 times from rising to falling or back, or that lies
+        class by class, as any column that counts rows would tell them. Of several targets half must
+        be told, and none refuted, by inputs of twice as many columns or more, and where no layer is
+        given fewer numbers than there are targets: they may be what is to be rebuilt. An input that
+        is the targets themselves is left out, and those of a model whose outputs have another size
+        than what the loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
