@@ -67,7 +67,7 @@ def marked_so_far(
         marks[number] = left
     present, counts = np.unique(classes, return_counts=True)
     for one in present[counts >= _AGAIN]:
-        number = f"{one:g}"
+        number = str(int(one))
         if number not in marks:
             marks[number] = _first_marks(columns, classes == one)
             if not marks[number] or len(marks) > _MOST_CLASSES:
@@ -76,7 +76,7 @@ def marked_so_far(
     shown = is_new(seen) & np.isin(classes, [float(number) for number in marks])
     totals = dict(found["counts"])
     for one, count in zip(*np.unique(classes[shown], return_counts=True), strict=True):
-        totals[f"{one:g}"] = totals.get(f"{one:g}", 0) + int(count)
+        totals[str(int(one))] = totals.get(str(int(one)), 0) + int(count)
     return KeptMarks(marks=marks, counts=totals, seen=seen)
 
 

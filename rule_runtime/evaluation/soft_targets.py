@@ -83,6 +83,8 @@ def _rows_of(
         return None
     if not is_named and inputs.kind(name, worker) is not LossKind.UNKNOWN:
         return None
+    if is_named and given.shape[_CLASSES:][:1] == (1,):
+        return None  # of a single score it is 0
     values = outputs_and_targets(step, name, worker)
     return None if values is None else _rows(*values, None if is_named else value)
 

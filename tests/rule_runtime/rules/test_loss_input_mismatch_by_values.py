@@ -263,3 +263,14 @@ def test_every_score_against_the_number_of_the_class(
         tensors = {f"{name}_input_0": outputs, f"{name}_input_1": targets}
         trial.step(step, {**tensors, f"{name}_output_0": loss}, mode_step=step)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+def test_a_cross_entropy_of_a_single_score_is_not_one_over_the_batch() -> None:
+    trial = run("CrossEntropyLoss", lambda: scores(32, 1), lambda: np.ones((32, 1), np.float32))
+    outcome = next(o for o in trial.outcomes(LossInputMismatch()) if isinstance(o, IssueFound))
+    assert outcome.evidence.measure == "scores"
+    assert not any(
+        "over the 32 rows" in o.evidence.sentence
+        for o in trial.outcomes(LossInputMismatch())
+        if isinstance(o, IssueFound)
+    )
