@@ -95,8 +95,9 @@ class VanishingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `began`: workers that ever had a gradient that was not zero. With a patience
-                `rows`: for how many saved steps each of at most 2,048 gradients had vanished.
+            memory: With a share `began`: workers that ever had a gradient that was not zero. With a
+                patience `rows`: for how many saved steps each of at most 2,048 gradients had
+                vanished.
         """
         rows = step.tensors(collections=("gradients",))
         if not len(rows):
@@ -104,12 +105,12 @@ class VanishingGradient(Rule):
         abs_mean = rows.column("abs_mean")
         if not float(np.fmin.reduce(abs_mean)) < np.inf:
             return NotEvaluated("no gradient has a finite element")
-        never_began = _never_began(rows, abs_mean, memory)
+        began = self._began(rows, abs_mean, memory)
         vanished = abs_mean < self._thresholds(step, rows, abs_mean)
         if vanished.any():
             vanished &= ~cancelled_biases(step, rows, abs_mean, least=self.threshold)
             if self.max_share < 1:
-                vanished &= ~count_later(step, rows) | never_began
+                vanished &= ~count_later(step, rows) | ~np.isin(rows.workers, began)
         elif self.patience == 1:
             return Passed()
         streaks = self._streaks(rows, vanished, memory)
@@ -130,6 +131,18 @@ class VanishingGradient(Rule):
                 remedy=_REMEDY,
             )
         )
+
+    def _began(
+        self, rows: TensorRows, abs_mean: npt.NDArray[np.float64], memory: Memory
+    ) -> list[str]:
+        """Return the workers that ever had a gradient that is not zero, if that is asked for."""
+        if self.max_share >= 1:
+            return []
+        known: list[str] = memory.get("began", [])
+        if len(known) < len(set(rows.workers)):
+            has_any = {rows.workers[at] for at in np.flatnonzero(abs_mean != 0)}
+            memory["began"] = known = sorted(has_any.union(known))
+        return known
 
     def _thresholds(
         self, step: StepView, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
@@ -158,15 +171,6 @@ class VanishingGradient(Rule):
         streaks = known.update(keys, np.zeros(len(keys), np.uint32), vanished)
         memory["rows"] = known.to_json()
         return streaks
-
-
-def _never_began(
-    rows: TensorRows, abs_mean: npt.NDArray[np.float64], memory: Memory
-) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] are of workers whose gradients have all been zero since the beginning."""
-    has_any = {rows.workers[at] for at in np.flatnonzero(abs_mean != 0)}
-    memory["began"] = sorted(has_any.union(memory.get("began", ())))
-    return ~np.isin(rows.workers, memory["began"])
 
 
 def _has_loss(step: StepView, worker: str) -> bool:
