@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hook_layer.current_hook import CurrentHook
 from hook_layer.testing.written_trial import WrittenTrial
 
 _numbers = itertools.count()
@@ -18,6 +19,13 @@ def new_trial() -> Callable[[], WrittenTrial]:
 @pytest.fixture
 def trial(new_trial: Callable[[], WrittenTrial]) -> WrittenTrial:
     return new_trial()
+
+
+@pytest.fixture(autouse=True)
+def _no_current_hook() -> None:
+    """Forget the process's hook of an earlier test: `HookSource` makes no second one."""
+    for current in CurrentHook._of_frameworks:
+        current.forget()
 
 
 @pytest.fixture(autouse=True)
