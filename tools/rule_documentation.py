@@ -31,6 +31,7 @@ from tools.generated_text import bring_up_to_date  # noqa: E402
 README = ROOT / "rule_runtime" / "rules" / "README.md"
 RESULTS = ROOT / "benchmarks" / "detection" / "RESULTS.md"
 BAR = "\\|"  # within a table
+ITEM = "* "
 COMMAND = "python tools/rule_documentation.py"
 
 SECTIONS = (
@@ -175,9 +176,20 @@ def _section(name: str, rule: type[Rule]) -> str:
         if title == "Parameters":
             parts += [_parameters(rule, texts[title]), _saved(rule), _in_packs(rule)]
         else:
-            paragraphs = (_escaped(text) for text in texts[title])
-            parts.append(f"**{title}.** " + "\n\n".join(paragraphs) + "\n")
+            parts.append(f"**{title}.**{_as_markdown(texts[title])}\n")
     return "\n".join(part for part in parts if part)
+
+
+def _as_markdown(paragraphs: Sequence[str]) -> str:
+    """Return paragraphs and the items of lists, which begin with `* `, behind a title."""
+    text, was_item = "", False
+    for at, paragraph in enumerate(paragraphs):
+        is_item = paragraph.startswith(ITEM)
+        mark = ITEM if is_item else ""
+        apart = "\n" if is_item and was_item else "\n\n"
+        text += f"{apart if at or is_item else ' '}{mark}{_escaped(paragraph.removeprefix(mark))}"
+        was_item = is_item
+    return text
 
 
 def _caution(rule: type[Rule]) -> str:
@@ -185,7 +197,7 @@ def _caution(rule: type[Rule]) -> str:
 
 
 def sections_of(rule: type[Rule]) -> dict[str, list[str]]:
-    """Return the paragraphs of a rule's documentation by heading.
+    """Return the paragraphs, and items of lists, of a rule's documentation by heading.
 
     Those of `Parameters` are the parameters' descriptions.
 
@@ -199,7 +211,8 @@ def sections_of(rule: type[Rule]) -> dict[str, list[str]]:
     missing = [title for title in SECTIONS if title not in found]
     if missing:
         raise ValueError(f"the documentation of {rule.__name__} lacks {', '.join(missing)}")
-    between = {title: r"\n(?=\w)" if title == "Parameters" else r"\n\s*\n" for title in SECTIONS}
+    items = r"\n\s*\n|\n(?=\* )"
+    between = {title: r"\n(?=\w)" if title == "Parameters" else items for title in SECTIONS}
     return {
         title: [" ".join(part.split()) for part in re.split(between[title], inspect.cleandoc(text))]
         for title, text in found.items()

@@ -77,6 +77,43 @@ def test_a_rule_without_a_heading_is_refused(tool: ModuleType) -> None:
         tool.sections_of(Undocumented)
 
 
+def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
+    class Listed(Rule):
+        """Finds nothing.
+
+        What it detects:
+            Two things:
+            * the first one, of
+              two lines;
+            * a * b.
+        Why it matters:
+            * Once.
+
+            It does not.
+        How it decides:
+            By guessing.
+
+            And once more.
+        Parameters:
+            None.
+        What to try:
+            Nothing.
+        Known false alarms:
+            All.
+        Source:
+            None.
+        """
+
+        def check(self, step, memory):  # noqa: ANN001, ANN202
+            raise NotImplementedError
+
+    told = tool._section("Listed", Listed)
+    shown = "**What it detects.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
+    assert shown in told
+    assert "**Why it matters.**\n\n* Once.\n\nIt does not.\n" in told
+    assert "**How it decides.** By guessing.\n\nAnd once more.\n" in told
+
+
 def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
     assert tool._escaped("a * b < `c * d`") == r"a \* b \< `c * d`"
     assert tool._table(("a",), [("|x|",)]) == "| a |\n| --- |\n| \\|x\\| |"
