@@ -51,8 +51,8 @@ def scrambled_scores_of(
     """Return what is wrong with scores that a cross entropy gets in the wrong order.
 
     Each vector of scores over the classes has to be one that the model wrote, along a dimension of
-    as many; and where the targets of a text are the tokens that follow its inputs, scores and
-    targets have to be of the same places.
+    as many, if there is one; and where the targets of a text are the tokens that follow its inputs,
+    scores and targets have to be of the same places.
 
     Args:
         step: The step.
@@ -132,11 +132,21 @@ def _are_the_same(
 
 
 def _has_vectors_of(written: npt.NDArray[Any], read: npt.NDArray[Any]) -> bool:
-    """Tell whether the vectors over the classes are those along a dimension of what was written."""
-    num_classes = read.shape[_CLASSES]
+    """Tell whether the vectors over the classes are those along a dimension of what was written.
+
+    Or along a part of one, as of several tables of classes; without a dimension that is the
+    classes' own nothing tells how a script divides them.
+    """
+    shape, num_classes = written.shape, read.shape[_CLASSES]
+    if num_classes not in shape:
+        return True
     own = np.sort(_marks(read, _CLASSES))
-    axes = [axis for axis, size in enumerate(written.shape) if size == num_classes]
-    return any(_are_the_same(own, np.sort(_marks(written, axis)), own) for axis in axes)
+    parts = [
+        (axis + 1, written.reshape(*shape[:axis], -1, num_classes, *shape[axis + 1 :]))
+        for axis, size in enumerate(shape)
+        if size % num_classes == 0
+    ]
+    return any(_are_the_same(own, np.sort(_marks(part, axis)), own) for axis, part in parts)
 
 
 def _marks(scores: npt.NDArray[Any], axis: int) -> npt.NDArray[np.float64]:

@@ -94,15 +94,15 @@ class LossInputMismatch(Rule):
         NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are probabilities (or logarithms)
         that sum to 1, to 0.001, along another dimension than that of the classes, 1, and not, to
         0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function gets has the
-        elements that the model returned in three dimensions or more, in another shape, and its
-        vectors over the classes are none of the model's; or they are, row by row, and the targets
-        of a text, the tokens that follow, column by column (or the other way round). Weight: at
-        three such steps, BCEWithLogitsLoss is the mean of what it is of if yes counts w times, and
-        w is ten times as large, or a tenth, as 1 and how many times rarer yes is (the larger, or
-        the smaller, of both). Zero: all losses are exactly 0 in the first 10 saved steps, and what
-        they get varies. Each is judged at training steps, labels in all, and found at the
-        `patience`-th saved step in a row. Of more than 32 losses the first 32 are judged, and of
-        more than 4 tensors of labels the first 4.
+        elements that the model returned in three dimensions or more, one of them of as many as
+        there are classes, in another shape, and its vectors over the classes are none of the
+        model's; or they are, row by row, and the targets of a text, the tokens that follow, column
+        by column (or the other way round). Weight: at three such steps, BCEWithLogitsLoss is the
+        mean of what it is of if yes counts w times, and w is ten times as large, or a tenth, as 1
+        and how many times rarer yes is (the larger, or the smaller, of both). Zero: all losses are
+        exactly 0 in the first 10 saved steps, and what they get varies. Each is judged at training
+        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
+        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.

@@ -153,6 +153,30 @@ def test_scores_and_targets_of_one_order_are_right(places: tuple[int, int]) -> N
     assert found_at(LossInputMismatch(), by_rows)
 
 
+@pytest.mark.parametrize(
+    ("divided", "axis", "written"),
+    [
+        ((8, 5, 3, 6), 3, (8, 5, 18)),
+        ((8, 5, 6, 4), 2, (8, 5, 24)),
+        ((6, 5, 3, 6), 3, (6, 5, 18)),
+    ],
+)
+def test_scores_of_several_tables_of_classes_may_be_divided(
+    divided: tuple[int, ...], axis: int, written: tuple[int, ...]
+) -> None:
+    trial = TrialBuilder()
+    for step in STEPS:
+        tables = scores(*divided)
+        tensors = {
+            "Writer_output_0": tables.reshape(written),
+            "CrossEntropyLoss_input_0": np.moveaxis(tables, axis, -1).reshape(-1, 6),
+            "CrossEntropyLoss_input_1": RANDOM.integers(0, 6, tables.size // 6),
+            "CrossEntropyLoss_output_0": np.float64(2),
+        }
+        trial.step(step, tensors, mode_step=step)
+    assert not found_at(LossInputMismatch(), trial)
+
+
 def test_a_model_that_says_one_thing_is_not_judged_by_the_order() -> None:
     trial = run_of_text(lambda written: np.zeros_like(written).reshape(8, 6, 5))
     assert not found_at(LossInputMismatch(), trial)
