@@ -175,7 +175,7 @@ def _are_of_other_places(
     places = written.shape[:-1]
     if tokens is None or tokens.shape != places or read.ndim != _CLASSES + 1:
         return False
-    if targets.shape != read.shape[:1] or min(places) == 1:
+    if targets.shape != read.shape[:1] or targets.size != tokens.size or min(places) == 1:
         return False
     by_rows = np.arange(targets.size).reshape(places)
     by_columns = np.arange(targets.size).reshape(places[::-1]).T

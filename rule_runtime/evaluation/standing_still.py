@@ -15,11 +15,19 @@ from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
     from rule_runtime.evaluation.rule import Memory
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["Before", "are_steady", "changed_before", "has_exploded", "keeps_moving"]
+__all__ = [
+    "Before",
+    "are_at_bounds",
+    "are_steady",
+    "changed_before",
+    "has_exploded",
+    "keeps_moving",
+]
 
 _SETTLED: Final = 1e-4
+_ROUNDING: Final = 1e-4
 _LARGEST: Final = float(np.finfo(np.float32).max)
 _EXPLODED: Final = 1e6
 _MOVING: Final = 1e-3
@@ -63,6 +71,17 @@ def changed_before(
     rows.update(keys, largest.view("<u4"), has_changed)
     memory["largest"] = rows.to_json()
     return Before(has_changed, has_changed & (sizes < _SETTLED * largest))
+
+
+def are_at_bounds(rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which tensors have but two values, as weights that a script clips and that go farther.
+
+    Args:
+        rows: The tensors [R].
+    """
+    low, high, mean, std = (rows.column(name) for name in ("min", "max", "mean", "std"))
+    # Nothing between two numbers scatters by more than these two.
+    return np.isclose(std * std, (mean - low) * (high - mean), rtol=_ROUNDING, atol=0.0)
 
 
 def has_exploded(memory: Memory, sizes: npt.NDArray[np.float64]) -> bool:

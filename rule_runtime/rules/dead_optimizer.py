@@ -16,6 +16,7 @@ from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvalua
 from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
 from rule_runtime.evaluation.standing_still import (
+    are_at_bounds,
     are_steady,
     changed_before,
     has_exploded,
@@ -73,13 +74,15 @@ class DeadOptimizer(Rule):
         Where all stand still by then the learning rate was lowered to almost nothing, or the
         training goes back and forth between the same two values. Nor is it judged if its gradient
         is, by the mean of its absolute elements, less than 1/10,000 of the largest it had: the
-        training has arrived, and what is left is lost in rounding. One that never changed is judged
-        however small its gradient. Nothing is judged while the largest gradient, by that mean, is
-        more than a million times that of the first step. Nor are parameters in half precision whose
-        elements are positive and within a factor of two of each other, as the scales of a
-        normalisation are: a step smaller than half of their last digit is rounded away, while among
-        the elements of a matrix there are always some small enough to move. Of more than 2,048
-        parameters, of all workers together, as many are followed.
+        training has arrived, and what is left is lost in rounding. Nor if all its elements are but
+        two numbers, as those of a weight that the script clips, which have come to its bounds. One
+        that never changed is judged however small its gradient, and whatever its elements. Nothing
+        is judged while the largest gradient, by that mean, is more than a million times that of the
+        first step. Nor are parameters in half precision whose elements are positive and within a
+        factor of two of each other, as the scales of a normalisation are: a step smaller than half
+        of their last digit is rounded away, while among the elements of a matrix there are always
+        some small enough to move. Of more than 2,048 parameters, of all workers together, as many
+        are followed.
 
     Parameters:
         patience: Saved steps in a row without a change.
@@ -132,7 +135,7 @@ class DeadOptimizer(Rule):
         before = np.array([known.get(int(key), (0, 0))[0] for key in keys])
         same = is_known & (prints == before)
         past = changed_before(memory, keys, sizes, is_known & ~same)
-        moves &= ~past.has_settled
+        moves &= ~past.has_settled & ~(past.has_changed & same & are_at_bounds(parameters))
         # What layers count by themselves, as means of batches, changes without an optimiser.
         is_all = bool(moves.any() and same[moves].all())
         others_move = keeps_moving(step, memory) and not is_all

@@ -252,3 +252,15 @@ def test_gradients_that_exploded_leave_nothing_to_judge(growth: float, *, fires:
     if not fires:
         assert isinstance(outcomes[-1], NotEvaluated)
         assert outcomes[-1].reason.startswith("gradients are more than a million times")
+
+
+@pytest.mark.parametrize(("bounds", "fires"), [((-1.0, 1.0), False), ((-1.0, 1.0, 0.5), True)])
+def test_what_a_script_clips_may_stand_at_its_bounds(
+    bounds: tuple[float, ...], *, fires: bool
+) -> None:
+    trial = TrialBuilder()
+    for step in range(20):
+        still = np.resize(bounds, 8) * min(0.2 * (step + 1), 1.0)
+        tensors = {"Net_a.weight": np.arange(4.0) + step, "Net_b.weight": still}
+        trial.step(step, {**tensors, **{f"gradient/{name}": np.ones(8) for name in tensors}})
+    assert bool(found_at(DeadOptimizer(), trial)) is fires

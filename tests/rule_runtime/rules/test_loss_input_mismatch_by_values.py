@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.evaluation.outcome import IssueFound, Passed
 from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at
@@ -161,20 +161,19 @@ def test_scores_and_targets_of_one_order_are_right(places: tuple[int, int]) -> N
         ((6, 5, 3, 6), 3, (6, 5, 18)),
     ],
 )
-def test_scores_of_several_tables_of_classes_may_be_divided(
-    divided: tuple[int, ...], axis: int, written: tuple[int, ...]
-) -> None:
+def test_scores_of_several_tables_may_be_divided(divided: Any, axis: int, written: Any) -> None:
     trial = TrialBuilder()
     for step in STEPS:
         tables = scores(*divided)
         tensors = {
+            "Writer_input_0": RANDOM.integers(0, 6, written[:2]),
             "Writer_output_0": tables.reshape(written),
             "CrossEntropyLoss_input_0": np.moveaxis(tables, axis, -1).reshape(-1, 6),
             "CrossEntropyLoss_input_1": RANDOM.integers(0, 6, tables.size // 6),
             "CrossEntropyLoss_output_0": np.float64(2),
         }
         trial.step(step, tensors, mode_step=step)
-    assert not found_at(LossInputMismatch(), trial)
+    assert all(isinstance(outcome, Passed) for outcome in trial.outcomes(LossInputMismatch()))
 
 
 def test_a_model_that_says_one_thing_is_not_judged_by_the_order() -> None:
