@@ -24,6 +24,8 @@ _MAX_ETA: Final = 1.0
 _MANY_TIMES: Final = 10
 _SINGLE_STEPS: Final = 2
 _GOES_ON: Final = 0.4
+_MOST: Final = 0.5
+_MOMENTUM: Final = 2.0
 _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
 
 
@@ -50,10 +52,12 @@ class LearningRateTooHigh(Rule):
         step is saved, a single one counts if it is ten times `max_update_ratio`; else two in a row
         must be above it, as one step of LBFGS is many iterations. The true ratio may be larger, so
         it can miss, but what it finds is there. Weights whose norm is zero, and those with NaN or
-        infinite elements, are left out. Of more than 64 weights, of all workers together, 64 evenly
-        spread by name are followed. Boosted trees have no weights: there it fires if the
-        hyperparameter `eta` (or `learning_rate`, beside `max_depth` or `objective`) was saved and
-        is larger than 1.
+        infinite elements, are left out. Where half of them or more are zero at first, as in a
+        linear model, they grow by large parts of themselves: a change is then too large only if it
+        is more than 2 divided by the number of the step before, too. Of more than 64 weights, of
+        all workers together, 64 evenly spread by name are followed. Boosted trees have no weights:
+        there it fires if the hyperparameter `eta` (or `learning_rate`, beside `max_depth` or
+        `objective`) was saved and is larger than 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -86,7 +90,8 @@ class LearningRateTooHigh(Rule):
         Args:
             step: What was saved at the step.
             memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row;
-                `jumped`: whether the weights jumped at the very beginning.
+                `jumped`: whether the weights jumped at the very beginning; `grows`: whether most
+                were zero at the first saved step.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -94,6 +99,7 @@ class LearningRateTooHigh(Rule):
         if not len(rows):
             return _of_trees(step)
         drift = WeightDrift(memory.get("drift", {}))
+        memory.setdefault("grows", bool(np.mean(rows.column("l2") == 0) >= _MOST))
         columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
         pairs = list(zip(rows.names, rows.workers, strict=True))
         since = drift.step
@@ -149,7 +155,10 @@ class LearningRateTooHigh(Rule):
         if since == 0:
             memory["jumped"] = self.max_update_ratio < middle <= self._jump
             return self._jump
-        # Weights that grow by as much in each step change by 1 / t of their norm in step t.
+        # Weights that grow by as much in each step change by 1 / t of their norm in step t; those
+        # that grow from zero, and faster and faster by momentum, by up to 2 / t.
+        if memory.get("grows"):
+            return max(self.max_update_ratio, _MOMENTUM / since)
         goes_on = 2 * _GOES_ON / (since + now)
         is_judged = memory.pop("jumped", False)
         return min(self.max_update_ratio, goes_on) if is_judged else self.max_update_ratio

@@ -35,9 +35,11 @@ class LossSpike(LossRule):
         the beginning (the first one, or the median of the first 5 if that is larger), so that the
         scatter of a loss that is small by now does not count. The standard deviation is 1.4826 x
         median absolute deviation, or the distance of the 0.9 quantile from the median divided by
-        1.2816 if that is larger: losses of small batches scatter upwards. With several losses none
-        is judged while one of them lies clearly below its beginning. The losses of EVAL and PREDICT
-        steps and of other data sets than `train` are not judged, nor are metrics that should grow.
+        1.2816 if that is larger: losses of small batches scatter upwards. Where a loss was 0 at
+        first, as before a first reward or while it is switched off, the zeros in front do not
+        count. With several losses none is judged while one of them lies clearly below its
+        beginning. The losses of EVAL and PREDICT steps and of other data sets than `train` are not
+        judged, nor are metrics that should grow.
 
     Parameters:
         num_points: Saved losses before the spike that it is compared with.
@@ -90,6 +92,10 @@ class LossSpike(LossRule):
             num_steps: Not used.
         """
         before, now = series.latest[: -self.patience], series.latest[-self.patience :]
+        if series.start == 0:
+            before = np.trim_zeros(before, "f")
+            if len(before) < self.num_needed - self.patience:
+                return None
         middle = float(np.median(before))
         deviation = max(spread(before), float(np.quantile(before, 0.9) - middle) / _Q90)
         limit = max(

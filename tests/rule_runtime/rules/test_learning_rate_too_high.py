@@ -128,6 +128,14 @@ def test_a_single_step_counts_if_its_change_is_large_or_goes_on(
     assert bool(found_at(LearningRateTooHigh(), run_of_scales(1.0, 1.6, interval=2)))
 
 
+@pytest.mark.parametrize("interval", [1, 2, 3])
+def test_weights_that_begin_at_zero_grow_by_large_parts_of_themselves(interval: int) -> None:
+    scales = [2.0 * (1 - 0.98 ** (at * interval)) for at in range(20)]
+    assert not found_at(LearningRateTooHigh(), run_of_scales(*scales, interval=interval, start=0))
+    scales = [0.0, *(1.6 ** (at * interval) for at in range(10))]
+    assert found_at(LearningRateTooHigh(), run_of_scales(*scales, interval=interval, start=0))
+
+
 @pytest.mark.parametrize(
     ("hyperparameters", "fires"),
     [

@@ -61,3 +61,10 @@ def test_a_quarter_of_the_window_is_enough() -> None:
 def test_a_new_level_is_a_spike_once() -> None:
     trial = run_of_losses([*QUIET, *[5.0] * 40])
     assert found_at(LossSpike(), trial) == [5 * 24]
+
+
+@pytest.mark.parametrize(("start", "fires"), [(0.0, False), (2.0, True)])
+def test_a_loss_that_was_always_zero_begins(start: float, fires: bool) -> None:
+    """As where a reward is found at last, or a part of the loss is switched on later."""
+    trial = run_of_losses([start, *[0.0] * 25, 1.0, 1.1, 1.2])
+    assert bool(found_at(LossSpike(), trial)) is fires
