@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["worse_trees"]
 
 _ROUNDS: Final = 20
-_ROUNDS_TO_GO: Final = 100
+_ROUNDS_TO_GO: Final = 300
 _WINDOW: Final = 10
 _NUM_FIRST: Final = 3
 _PATIENCE: Final = 3

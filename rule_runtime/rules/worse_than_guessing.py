@@ -95,7 +95,7 @@ class WorseThanGuessing(Rule):
         `logloss` of two classes, each 30 % or more, `mlogloss`, and `rmse` and `mae` of labels of
         more than 50 values, unless a quantile or expectile other than that of 0.5 is asked for. It
         fires from 20 rounds on, if the median of the latest 10 saved ones is that large at 3 of
-        them in a row, and what it fell by since the first round does not lead below in 100 more.
+        them in a row, and what it fell by since the first round does not lead below in 300 more.
         The loss of other data, of which the labels are then, must be as large, and never 5 % below
         what a constant gives unless that of training rises. Of classes only probabilities count.
 

@@ -73,6 +73,7 @@ def test_what_is_worse_than_a_constant_is_found(
         (THREE, {"objective": "multi:softprob", "num_class": 3, "eta": 0.001}),
         (NUMBERS, SQUARES),
         (NUMBERS, {**SQUARES, "base_score": 0.5, "eta": 0.1}),  # far away, but on the way
+        (NUMBERS, {**SQUARES, "base_score": 0.5, "eta": 0.01}),
         (NUMBERS, {"objective": "reg:absoluteerror", "eval_metric": "mae"}),
         (NUMBERS, {"objective": "reg:gamma", "eval_metric": "rmse"}),
         (
