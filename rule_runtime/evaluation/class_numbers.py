@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.numerics.class_pairs import true_classes

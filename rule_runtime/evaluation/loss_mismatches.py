@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from rule_runtime.evaluation import wrong_distances
 from rule_runtime.evaluation.loss_inputs import Input, LossInputs, LossKind
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
+from rule_runtime.evaluation.unfit_targets import unfit_targets_of
 from rule_runtime.numerics.overlap import overlap_of
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["REMEDY_OF", "LossMismatch", "mismatch_of", "raw_overlap_of"]
+__all__ = ["mismatch_of", "raw_overlap_of"]
 
 _ELEMENTWISE: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_output")
 _OF_LOGARITHMS: Final = re.compile(r"^(NLL|KLDiv)Loss_output")
-_OF_PROBABILITIES: Final = re.compile(r"^BCE(WithLogits)?Loss_output")
-_OF_SIGNS: Final = re.compile(r"^(SoftMargin|HingeEmbedding)Loss_output")
 _OF_RATES: Final = re.compile(r"^PoissonNLLLoss_output")
-_OF_CLASSES: Final = re.compile(r"^CrossEntropyLoss_output")
 _OUTPUT: Final = "_output_0"
 _OF_SCRIPTS: Final = f"Loss{_OUTPUT}"
 _POSITIVE: Final = 1e-3
@@ -32,44 +31,8 @@ _FAR_BELOW: Final = 2.0
 _MUCH_LARGER: Final = 10.0
 _LEAST_SHARE: Final = 0.3
 _ROUNDING: Final = 1.05
-_MATRIX: Final = 2
-_MORE_THAN_ROUNDING: Final = 0.01
 _EXACT: Final = 2e-5
 _SURELY: Final = 100.0
-
-REMEDY_OF: Final = {
-    "elements": "Give outputs and targets the same shape: outputs.squeeze(-1), or "
-    "targets.unsqueeze(-1).",
-    "means": "Take the mean of distances, not the distance of means: ((outputs - targets) ** 2)"
-    ".mean().",
-    "largest": "Put LogSoftmax (or log) ahead of this loss, or take CrossEntropyLoss, which has it "
-    "inside.",
-    "target": "Map the targets to the numbers that this loss is made for.",
-    "loss": "Look at the sign of the loss: what is trained must fall while the model gets better.",
-    "probability": "Put a sigmoid (or softmax) ahead of this loss.",
-    "row_sum": "Where several classes may hold together take BCEWithLogitsLoss; else give each row "
-    "one class.",
-    "axis": "Give the softmax the dimension of the classes: dim=1 of [B, C] and [B, C, T].",
-    "order": "Move the dimension of the classes by transpose or permute, [B, T, C] to [B, C, T]; "
-    "view and reshape leave the elements where they are.",
-    "weight": "Set pos_weight to about how many times rarer yes is than no, or leave it out.",
-    "places": "Give scores and targets one order: both row by row, or both column by column.",
-    "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
-    "zero": "Look at what the loss is of: the softmax of a single score, or a mask of nothing.",
-    "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",
-    "classes": "Take a loss of classes (CrossEntropyLoss, multi:softprob) with one output for each "
-    "class; if the numbers are amounts in truth, switch this rule off.",
-}
-"""What to try, by what was measured."""
-
-
-class LossMismatch(NamedTuple):
-    """What is wrong with a loss: what was measured, beside which limit, and the words."""
-
-    measure: str
-    value: float
-    threshold: float
-    told: str
 
 
 def mismatch_of(
@@ -93,12 +56,13 @@ def mismatch_of(
     if targets is None:
         return None
     if _OF_RATES.match(name):
-        return _of_rates(step, (outputs, targets), worker, value)
+        of_rates = _of_rates(step, (outputs, targets), worker, value)
+        return of_rates or unfit_targets_of(name, outputs, targets)
     if _ELEMENTWISE.match(name):
         return _spread(outputs, targets)
     return (
         _of_scripts(inputs, name, worker, value)
-        or _of_targets(name, outputs, targets)
+        or unfit_targets_of(name, outputs, targets)
         or _of_sign(inputs, name, worker, value)
         or _of_every_pair(inputs, name, worker, value)
     )
@@ -158,46 +122,6 @@ def _told_of_pairs(num: float, what: str) -> LossMismatch:
     size = num**2
     told = f"is the mean {what} of all {size:g} differences of an output and a target, not of the "
     return LossMismatch("elements", size, num, f"{told}{num:g} that belong together")
-
-
-def _of_targets(name: str, outputs: Input, targets: Input) -> LossMismatch | None:
-    """Return what is wrong with targets that a loss of classes, or of yes or no, cannot have."""
-    if _OF_CLASSES.match(name):
-        return _of_one_score(outputs) or _of_shares(outputs, targets)
-    if _OF_PROBABILITIES.match(name) and not (
-        targets.low >= -_POSITIVE and targets.high <= 1 + _POSITIVE
-    ):
-        far = targets.low if targets.low < -_POSITIVE else targets.high
-        told = f"takes targets from 0 to 1, and gets {targets.low:.3g} to {targets.high:.3g}"
-        return LossMismatch("target", far, 1.0 if far > 1 else 0.0, told)
-    if _OF_SIGNS.match(name) and targets.low == 0 and targets.high == 1:
-        told = "takes targets of -1 and 1, and gets 0 and 1"
-        return LossMismatch("target", 0.0, -1.0, told)
-    return None
-
-
-def _of_one_score(outputs: Input) -> LossMismatch | None:
-    """Return what is wrong with scores of a single class: their cross entropy is always 0."""
-    shape = outputs.shape or ()
-    if len(shape) < _MATRIX or shape[1] != 1:
-        return None
-    told = f"compares scores of several classes, and gets one of each row, {list(shape)}: it is 0"
-    return LossMismatch("scores", 1.0, 2.0, f"{told} whatever the model says")
-
-
-def _of_shares(outputs: Input, targets: Input) -> LossMismatch | None:
-    """Return what is wrong with targets of several classes that can hold together.
-
-    Rows of a sum below 1 may be left out of the loss on purpose; no row has more than one class.
-    """
-    shape = targets.shape or ()
-    if len(shape) < _MATRIX or shape != outputs.shape or not targets.low >= 0:
-        return None
-    total = targets.mean * shape[1]
-    if total <= 1 + _MORE_THAN_ROUNDING:
-        return None
-    told = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
-    return LossMismatch("row_sum", total, 1.0, f"{told}that sum to {total:.3g} in the mean")
 
 
 def _of_every_pair(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:

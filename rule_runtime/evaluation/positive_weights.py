@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.numerics.series_memory import MAX_SERIES

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.loss_inputs import LossInputs
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
 
 if TYPE_CHECKING:

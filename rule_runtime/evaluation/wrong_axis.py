@@ -1,7 +1,8 @@
 """Probabilities that a softmax made over another axis than that of the classes.
 
 Only values tell, which are saved seldom: those along the axis of the classes do not sum to 1, and
-those along another one do, in every place.
+those along another one do, in every place. Those of texts whose places are one dimension with the
+texts sum to the number of texts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import LossInputs
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -24,6 +25,7 @@ _OF_CLASSES: Final = re.compile(r"^(?P<logarithms>NLL|KLDiv)?(CrossEntropy)?Loss
 _CLASSES: Final = 1
 _CLOSE: Final = 1e-3
 _FAR: Final = 0.01
+_MATRIX: Final = 2
 
 
 def wrong_axis_of(
@@ -59,13 +61,27 @@ def wrong_axis_of(
         return None
     of_classes = _distance_from_1(shares, _CLASSES)
     others = [axis for axis in range(shares.ndim) if axis != _CLASSES and shares.shape[axis] > 1]
-    found = [axis for axis in others if _distance_from_1(shares, axis) < _CLOSE]
+    sums = {axis: _whole_sum(shares, axis) for axis in others}
+    found = [axis for axis in others if sums[axis]]
     if not found or of_classes < _FAR:
         return None
     shape = list(values.shape)
-    told = f"gets probabilities of shape {shape} that sum to 1 along dimension {found[0]}, and not "
-    told += f"along dimension {_CLASSES}, that of the classes"
+    told = f"gets probabilities of shape {shape} that sum to {sums[found[0]]} along dimension "
+    told += f"{found[0]}, and not to 1 along dimension {_CLASSES}, that of the classes"
     return LossMismatch("axis", float(found[0]), float(_CLASSES), told)
+
+
+def _whole_sum(shares: npt.NDArray[Any], axis: int) -> int:
+    """Return what probabilities sum to along an axis everywhere; 0 if that is no whole number.
+
+    That is 1, or the number of texts if their places are one dimension with them, [B * T, C].
+    """
+    if shares.ndim > _MATRIX:
+        return int(_distance_from_1(shares, axis) < _CLOSE)
+    whole = int(np.rint(shares.sum(axis).mean()))
+    if whole < 1 or shares.shape[axis] % whole or whole == shares.shape[axis]:
+        return 0
+    return whole if _distance_from_1(shares / whole, axis) < _CLOSE else 0
 
 
 def _distance_from_1(shares: npt.NDArray[Any], axis: int) -> float:

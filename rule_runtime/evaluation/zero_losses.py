@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import LossInputs
-from rule_runtime.evaluation.loss_mismatches import LossMismatch
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.numerics.series_memory import MAX_SERIES
 

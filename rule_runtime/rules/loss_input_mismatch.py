@@ -15,19 +15,17 @@ from rule_runtime.evaluation.loss_inputs import (
     Input,
     LossInputs,
 )
-from rule_runtime.evaluation.loss_mismatches import (
-    REMEDY_OF,
-    LossMismatch,
-    mismatch_of,
-    raw_overlap_of,
-)
+from rule_runtime.evaluation.loss_mismatch import REMEDY_OF, LossMismatch
+from rule_runtime.evaluation.loss_mismatches import mismatch_of, raw_overlap_of
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.own_tokens import own_tokens_of
 from rule_runtime.evaluation.positive_weights import wrong_weight_of
 from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
 from rule_runtime.evaluation.selection import evidence, finite_means
 from rule_runtime.evaluation.soft_targets import no_shares_of
 from rule_runtime.evaluation.wrong_axis import wrong_axis_of
+from rule_runtime.evaluation.wrong_formulas import wrong_formula_of
 from rule_runtime.evaluation.zero_losses import zero_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
@@ -187,6 +185,8 @@ class LossInputMismatch(Rule):
             or scrambled_scores_of(step, inputs, name, worker)
             or no_shares_of(step, inputs, name, worker, value)
             or of_every_score(step, inputs, name, worker, value)
+            or own_tokens_of(step, inputs, name, worker, value)
+            or wrong_formula_of(step, inputs, loss, memory)
             or wrong_weight_of(step, name, worker, value, memory)
         )
 

@@ -58,7 +58,7 @@ def test_a_softmax_over_another_axis_than_that_of_the_classes(
     outcome = trial.outcomes(LossInputMismatch())[-1]
     if is_found:
         assert isinstance(outcome, IssueFound)
-        assert f"sum to 1 along dimension {axis}, and not along dimension 1" in (
+        assert f"sum to 1 along dimension {axis}, and not to 1 along dimension 1" in (
             outcome.evidence.sentence
         )
 

@@ -1,0 +1,113 @@
+"""Losses that are written wrongly, or leave classes out: only values tell, saved seldom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
+from rule_runtime.evaluation.loss_mismatch import LossMismatch
+from rule_runtime.evaluation.loss_values import outputs_and_targets
+from rule_runtime.evaluation.rule import Memory
+from rule_runtime.numerics.series_memory import MAX_SERIES
+from rule_runtime.numerics.wrong_classes import classes_left_out, other_axis
+from rule_runtime.numerics.wrong_formulas import is_size_of_mean, wrong_formula
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["wrong_formula_of"]
+
+_OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
+_BOTH: Final = 2
+_MATRIX: Final = 2
+_MOST_TOLD: Final = 8
+
+
+def wrong_formula_of(
+    step: StepView, inputs: LossInputs, loss: tuple[str, str, float], memory: Memory
+) -> LossMismatch | None:
+    """Return what is wrong with the only loss of a worker, if it is of a known wrong formula.
+
+    Beside others a loss may be there for something else, as a penalty.
+
+    Args:
+        step: The step.
+        inputs: The inputs of its losses.
+        loss: Its name, `X_output_0`, the worker and its value.
+        memory: `signs`: of each of at most 32 losses the signs that the mean difference had when
+            its size was the loss; both must be seen, for the difference itself is meant by critics.
+    """
+    name, worker, value = loss
+    if list(step.tensors(collections=("losses",)).workers).count(worker) != 1:
+        return None
+    kind, scores = inputs.kind(name, worker), inputs.of(name, worker, 0)
+    if kind in (LossKind.BINARY, LossKind.DISTANCES, LossKind.SQUARES) or scores is None:
+        return None
+    values = outputs_and_targets(step, name, worker)
+    if values is None:
+        return None
+    if kind.is_of_classes:
+        is_answer = _is_answer_of_model(step, name, worker, scores.shape)
+        return _of_classes(*values, value, is_answer=is_answer)
+    found = wrong_formula(*values, value)
+    if found is not None:
+        return LossMismatch("formula", value, found[1], f"is {found[0]}")
+    return _of_mean(values, loss, memory)
+
+
+def _of_classes(
+    outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float, *, is_answer: bool
+) -> LossMismatch | None:
+    """Return what is wrong with a cross entropy of classes.
+
+    Only where a model answers each row once no class may be left out: of places of a text or
+    picture padding may be, and what is not asked for.
+    """
+    axes = other_axis(outputs, targets, loss)
+    if axes is not None:
+        told = f"takes a softmax of scores {list(outputs.shape)} along dimension {axes[0]}, and not"
+        told += f" along dimension {axes[1]}, that of the classes"
+        return LossMismatch("axis", float(axes[0]), float(axes[1]), told)
+    left_out = classes_left_out(outputs, targets, loss) if is_answer else None
+    if left_out is None:
+        return None
+    told = "leaves out all rows of " + ("class " if len(left_out) == 1 else "classes ")
+    told += ", ".join(map(str, left_out[:_MOST_TOLD])) + (", ..." if left_out[_MOST_TOLD:] else "")
+    return LossMismatch("left_out", float(len(left_out)), 0.0, told)
+
+
+def _of_mean(
+    values: tuple[npt.NDArray[Any], npt.NDArray[Any]], loss: tuple[str, str, float], memory: Memory
+) -> LossMismatch | None:
+    """Return what is wrong if a loss is the size of the mean difference."""
+    name, worker, value = loss
+    known: dict[str, list[int]] = memory.setdefault("signs", {})
+    key, sign = f"{worker}/{name}", is_size_of_mean(*values, value)
+    if not sign or (key not in known and len(known) >= MAX_SERIES):
+        return None
+    known[key] = sorted({*known.get(key, []), sign})
+    if len(known[key]) < _BOTH:
+        return None
+    told = "is the size of the mean difference, in which errors cancel out"
+    return LossMismatch("means", value, 0.0, told)
+
+
+def _is_answer_of_model(
+    step: StepView, name: str, worker: str, shape: tuple[int, ...] | None
+) -> bool:
+    """Tell whether a model returned, and was given, a row for each row of what a loss gets."""
+    if shape is None or len(shape) != _MATRIX:
+        return False
+    owner = name.removesuffix("_output_0")
+    losses = set(step.tensors(collections=("losses",)).names)
+    rows = step.tensors(regex=_OF_MODELS)
+    for of, by, given in zip(rows.names, rows.workers, rows.shapes, strict=True):
+        if by != worker or of in losses or of.startswith(f"{owner}_") or given != shape:
+            continue
+        model = of.rpartition("_output_")[0]
+        first = step.tensors(regex=(f"^{model}_input_0$",))
+        if any(got and got[0] == shape[0] for got in first.shapes):
+            return True
+    return False
