@@ -26,6 +26,7 @@ REMEDY_OF: Final = {
     "scores": "Give the model an output for each class, or take a loss of numbers or of yes or no.",
     "formula": "Compare the loss with its definition, part by part, or take torch's own module.",
     "left_out": "Look at ignore_index and at weights of classes: 0 leaves out all rows of a class.",
+    "column": "Compare all columns of the outputs with those of the targets.",
     "tokens": "Ask for the tokens that follow: text[:, 1:] of what is given text[:, :-1].",
     "zero": "Look at what the loss is of: the softmax of a single score, or a mask of nothing.",
     "smallest": "Leave out the exponential, or give PoissonNLLLoss log_input=False.",

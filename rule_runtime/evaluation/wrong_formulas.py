@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind
 from rule_runtime.evaluation.loss_mismatch import LossMismatch
 from rule_runtime.evaluation.loss_values import outputs_and_targets
@@ -21,6 +23,8 @@ __all__ = ["wrong_formula_of"]
 
 _OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
 _BOTH: Final = 2
+_ROUNDING: Final = 1e-6
+_SAME: Final = 1e-4
 _MATRIX: Final = 2
 _MOST_TOLD: Final = 8
 
@@ -36,25 +40,71 @@ def wrong_formula_of(
         step: The step.
         inputs: The inputs of its losses.
         loss: Its name, `X_output_0`, the worker and its value.
-        memory: `signs`: of each of at most 32 losses the signs that the mean difference had when
-            its size was the loss; both must be seen, for the difference itself is meant by critics.
+        memory: Of each of at most 32 losses `formulas`, the latest that it was of, and `signs`,
+            those that the mean difference had when its size was the loss: both must be seen, for
+            the difference itself is meant by critics.
     """
     name, worker, value = loss
     if list(step.tensors(collections=("losses",)).workers).count(worker) != 1:
         return None
     kind, scores = inputs.kind(name, worker), inputs.of(name, worker, 0)
-    if kind in (LossKind.BINARY, LossKind.DISTANCES, LossKind.SQUARES) or scores is None:
-        return None
     values = outputs_and_targets(step, name, worker)
-    if values is None:
+    if values is None or scores is None:
         return None
+    if kind is LossKind.BINARY or kind.is_of_numbers:
+        return _of_part(step, worker, *values)
     if kind.is_of_classes:
         is_answer = _is_answer_of_model(step, name, worker, scores.shape)
         return _of_classes(*values, value, is_answer=is_answer)
-    found = wrong_formula(*values, value)
+    known: dict[str, str] = memory.setdefault("formulas", {})
+    key = f"{worker}/{name}"
+    found = wrong_formula(*values, value, known.get(key))
     if found is not None:
+        if key in known or len(known) < MAX_SERIES:
+            known[key] = found[0]
         return LossMismatch("formula", value, found[1], f"is {found[0]}")
     return _of_mean(values, loss, memory)
+
+
+def _of_part(
+    step: StepView, worker: str, given: npt.NDArray[Any], targets: npt.NDArray[Any]
+) -> LossMismatch | None:
+    """Return what is wrong if a loss gets a column of several of a model's answers, or their mean.
+
+    The last column may be the last place of a series, which alone is asked for.
+    """
+    if given.dtype.kind != "f" or given.shape != targets.shape or np.ptp(targets) == 0 < given.ndim:
+        return None
+    losses = set(step.tensors(collections=("losses",)).names)
+    rows = step.tensors(regex=_OF_MODELS)
+    own = [
+        of
+        for of, by, shape in zip(rows.names, rows.workers, rows.shapes, strict=True)
+        if by == worker and of not in losses and len(shape or ()) == _MATRIX
+    ]
+    for of, answers in step.values(own, worker).items() if own else ():
+        columns = answers.shape[1]
+        is_whole = answers.size == given.size or answers.dtype.kind != "f"
+        if is_whole or not np.isfinite(answers).all():
+            continue
+        told = f"of the {columns} columns that {of.removesuffix('_output_0')} returns"
+        # A number of three decimals is one that somebody wants outputs to have in the mean.
+        is_own = not np.isclose(1000 * targets, np.rint(1000 * targets), rtol=0, atol=_SAME).all()
+        if given.size == 1 and is_own and _are_close(given, answers.mean(), answers):
+            return LossMismatch(
+                "means", 1.0, float(answers.size), f"gets nothing but the mean {told}"
+            )
+        if given.size != len(answers):
+            continue
+        for at in range(columns - 1):
+            if _are_close(given, answers[:, at], answers):
+                return LossMismatch("column", float(at), 0.0, f"gets column {at} alone {told}")
+    return None
+
+
+def _are_close(some: npt.NDArray[Any], others: Any, answers: npt.NDArray[Any]) -> bool:
+    apart = np.abs(some.astype(np.float64).reshape(-1) - others)
+    return bool(apart.max() <= _ROUNDING * np.abs(answers).max() and np.ptp(answers) > 0)
 
 
 def _of_classes(

@@ -25,10 +25,12 @@ _TELLING: Final = 2e-3
 _CANCELLED: Final = 0.8
 _LEAST: Final = 1e-6
 _SEVERAL: Final = 1.01
+_LOOSELY: Final = 1e-3
+_NEXT_TO_NONE: Final = 0.01
 
 
 def wrong_formula(
-    outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float
+    outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float, before: str | None = None
 ) -> tuple[str, float] | None:
     """Return of which wrong formula a loss is, in words, and what the right one gives.
 
@@ -36,18 +38,21 @@ def wrong_formula(
     hinge, or its smooth form, of 0 and 1; a cross entropy of classes of which several hold
     together; an overlap that is to fall. Of other numbers: a cross entropy of yes and no, which
     they cannot be; the square of how far means are apart, of all elements, or of all rows or all
-    columns of several. Of both: one of several columns alone.
+    columns of several; errors as parts of targets of both signs. Of both: one of several columns
+    alone.
 
     Args:
         outputs: Outputs [B, ...], scores or probabilities.
         targets: Targets, as many.
         loss: The loss, as a mean; some also as a sum of each row, or of all.
+        before: Of which formula it was at another step: that is known again to 0.1 % of what the
+            right one gives, for what is wrong soon is nearly 0.
 
     Returns:
         None if it is none of these, or the right one gives nearly the same.
     """
     pair = _pair(outputs, targets)
-    if pair is None or not math.isfinite(loss) or abs(loss) < _LEAST:
+    if pair is None or not math.isfinite(loss) or (abs(loss) < _LEAST and before is None):
         return None
     o, t = pair
     is_share = t.min() >= 0 and t.max() <= 1
@@ -55,16 +60,14 @@ def wrong_formula(
         return None  # classes, or their probabilities
     factors = (1.0, t.shape[1], t.size) if is_share else (1.0, t.shape[1], t.shape[1] ** 2)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        for told, wrong, right in _of_shares(o, t) if is_share else _of_numbers(o, t):
+        for told, wrong, right in _of_shares(o, t, loss) if is_share else _of_numbers(o, t):
             is_telling = abs(wrong - right) > _TELLING * max(abs(wrong), abs(right))
+            near = _CLOSE * abs(loss)
             for factor in factors if is_telling else ():
-                if math.isclose(factor * wrong, loss, rel_tol=_CLOSE):
+                far = _LOOSELY * factor * abs(right) if told == before else 0.0
+                if abs(factor * wrong - loss) <= max(near, far):
                     return told, factor * right
-    if not is_share:
-        return None
-    p = o if o.min() >= 0 and o.max() <= 1 else 1 / (1 + np.exp(-np.clip(o, -700, 700)))
-    overlap = overlap_of(p, t, 1 - loss)
-    return None if overlap is None else (f"the {overlap} overlap, which is to grow", 1 - loss)
+    return None
 
 
 def is_size_of_mean(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> int:
@@ -99,8 +102,13 @@ def _pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[_Number
     return (o, t) if is_known and np.ptp(o) > 0 and np.ptp(t) > 0 else None
 
 
-def _of_shares(o: _Numbers, t: _Numbers) -> _Found:
+def _of_shares(o: _Numbers, t: _Numbers, loss: float) -> _Found:
     """Yield wrong formulas of targets from 0 to 1, what they give, and what the right one gives."""
+    p = o if o.min() >= 0 and o.max() <= 1 else 1 / (1 + np.exp(-np.clip(o, -700, 700)))
+    measure = overlap_of(p, t, 1 - loss)
+    overlap = loss if measure else float(2 * (p * t).sum() / (p + t).sum())
+    if measure or overlap < _NEXT_TO_NONE:
+        yield "the overlap, which is to grow", overlap, 1 - overlap
     forms = [(np.logaddexp(0, -o), np.logaddexp(0, o))]
     if o.min() > 0 and o.max() < 1:
         forms.append((-np.log(o), -np.log1p(-o)))
@@ -136,6 +144,12 @@ def _of_numbers(o: _Numbers, t: _Numbers) -> _Found:
     yield told, float((np.logaddexp(0, o) - t * o).mean()), square
     yield from _of_columns(np.square(error))
     yield from _of_columns(np.abs(error))
+    if t.min() < 0 < t.max() and (t != 0).all():
+        relative = float(np.abs(error / t).mean())
+        told = "the errors as parts of targets, of which some are next to 0"
+        right = float(np.abs(error).mean() / np.abs(t).mean())
+        yield told, relative, right
+        yield told, 100 * relative, 100 * right
     means = [("all outputs", np.array([error.mean()]))]
     if min(error.shape) > 1:
         means += [("rows", error.mean(axis=1)), ("columns", error.mean(axis=0))]

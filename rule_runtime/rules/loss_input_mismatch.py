@@ -68,7 +68,9 @@ class LossInputMismatch(Rule):
         outputs above 0.001 that go into NLLLoss or KLDivLoss; outputs of PoissonNLLLoss that are
         the exponentials of what went into the module ahead of it (by smallest and largest element),
         if the loss is nearer to what it is of logarithms than of rates. Targets: below 0 or above 1
-        in BCELoss and BCEWithLogitsLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss; for
+        in BCELoss, BCEWithLogitsLoss and MultiLabelSoftMarginLoss, below 0 in PoissonNLLLoss, on
+        both sides of 0 in KLDivLoss, 0 and 1 in SoftMarginLoss and HingeEmbeddingLoss, and in
+        MultiLabelMarginLoss, which takes lists of classes; rows of KLDivLoss [B, C] as below; for
         CrossEntropyLoss one score in each row, or targets as large as its outputs, none below 0,
         whose rows sum to more than 1.01 in the mean, or, by values at two steps, 9 in 10 of which
         are not zero while the sums of rows scatter by more than 0.05, also of a loss of another
@@ -91,16 +93,30 @@ class LossInputMismatch(Rule):
         score from the number of the class. Axis: at two steps whose values were saved, what
         NLLLoss, KLDivLoss, CrossEntropyLoss or a function gets are probabilities (or logarithms)
         that sum to 1, to 0.001, along another dimension than that of the classes, 1, and not, to
-        0.01, along that. Order: at two such steps, what CrossEntropyLoss or a function gets has the
-        elements that the model returned in three dimensions or more, one of them of as many as
-        there are classes, in another shape, and its vectors over the classes are none of the
-        model's; or they are, row by row, and the targets of a text, the tokens that follow, column
-        by column (or the other way round). Weight: at three such steps, BCEWithLogitsLoss is the
-        mean of what it is of if yes counts w times, and w is ten times as large, or a tenth, as 1
-        and how many times rarer yes is (the larger, or the smaller, of both). Zero: all losses are
-        exactly 0 in the first 10 saved steps, and what they get varies. Each is judged at training
-        steps, labels in all, and found at the `patience`-th saved step in a row. Of more than 32
-        losses the first 32 are judged, and of more than 4 tensors of labels the first 4.
+        0.01, along that (texts of one dimension with their places sum to how many they are); or a
+        cross entropy by the script is one with the softmax along another dimension. Order: at two
+        such steps, what CrossEntropyLoss or a function gets has the elements that the model
+        returned in three dimensions or more, one of them of as many as there are classes, in
+        another shape, and its vectors over the classes are none of the model's; or they are, row by row, and the targets of a text, the tokens that
+        follow, column by column (or the other way round). Weight: at three such steps,
+        BCEWithLogitsLoss is the mean of what it is of if yes counts w times, and w is ten times as
+        large, or a tenth, as 1 and how many times rarer yes is (the larger, or the smaller, of
+        both). Formula: at two such steps the only loss is, to 0.01 %, one of these wrong ones, by
+        its outputs and targets, and the right one differs: of targets from 0 to 1 (but for rows
+        that sum to 1) t log(p) without its other half, a cross entropy that takes yes for no, a
+        hinge, or log(1 + exp(-t o)), of 0 and 1, a softmax over columns of which several hold, Dice
+        or Jaccard themselves; of other numbers a cross entropy of yes and no, errors divided by
+        targets of both signs, the square of how far the means of all outputs, or of rows or
+        columns, are from those of targets, or its size, if both signs are seen; one column alone.
+        What was one such is known again to 0.1 % of the right loss. Part: a loss of yes and no or a
+        distance gets one column of those [B, C] that a model returns, but not the last one, or the
+        mean of them all. Left out: the only cross entropy of a model of one answer for each row is,
+        to 0.001 %, the mean without the rows of one class that occurs, or of the least likely ones.
+        Tokens: the targets of a cross entropy are the whole numbers that a model is given, all of
+        them, at two such steps with a loss below a tenth of guessing. Zero: all losses are exactly
+        0 in the first 10 saved steps, and what they get varies. Each is judged at training steps,
+        labels in all, and found at the `patience`-th saved step in a row. Of more than 32 losses
+        the first 32 are judged, and of more than 4 tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
@@ -111,7 +127,8 @@ class LossInputMismatch(Rule):
         Look at shapes and ranges of what goes into the loss.
 
     Known false alarms:
-        Grades, counts or places from 0 on, all about equally frequent, which are amounts in truth.
+        Grades, counts or places from 0 on, all about equally frequent, which are amounts in truth;
+        a class that means "not known" and is left out for that.
 
     Source:
         Stepwatch; wrong shapes and wrong losses are among the faults of "Repairing Deep Neural
@@ -136,7 +153,8 @@ class LossInputMismatch(Rule):
         Args:
             step: What was saved at the step.
             memory: `streaks`, and `certain`, findings by values, of at most 32 losses; `zeros`, see
-                `zero_losses`; `weights`, see `wrong_weight_of`; `labels` and `latest`, see
+                `zero_losses`; `formulas` and `signs`, see `wrong_formula_of`; `weights`, see
+                `wrong_weight_of`; `labels` and `latest`, see
                 `ClassNumbers`.
         """
         classes = ClassNumbers(memory, self.samples)

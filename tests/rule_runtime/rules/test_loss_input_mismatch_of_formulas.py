@@ -91,6 +91,7 @@ OF_AMOUNTS: list[tuple[_Loss, str]] = [
     (lambda o, t: ((o - t) ** 2).mean(), ""),
     (lambda o, t: abs(o - t).mean(), ""),
     (lambda o, t: (o - t).mean() ** 2, "how far the means of all outputs are"),
+    (lambda o, t: abs((o - t) / t).mean(), "the errors as parts of targets, of which some are"),
     (lambda o, t: (o - t).mean(), ""),  # as that of a critic is, and it diverges
     (lambda o, t: (np.logaddexp(0, o) - t * o).mean(), "of yes and no, with targets from"),
     (lambda o, t: np.maximum(0.05 * (t - o), 0.95 * (o - t)).mean(), ""),  # a quantile is meant
@@ -225,3 +226,60 @@ def test_a_language_model_that_is_to_say_what_it_is_given(
         trial.step(step, {**given, "CrossEntropyLoss_output_0": np.float64(loss)}, mode_step=step)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
     assert not is_found or "the same 80 tokens that Net is given" in told(trial)
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda o, t: -(t * np.log(sigmoid(o) + 1e-7)).mean(), "of yes alone"),
+        (lambda o, t: 2 * (sigmoid(o) * t).sum() / (sigmoid(o) + t).sum(), "the overlap"),
+    ],
+)
+def test_what_is_wrong_soon_is_nearly_0(loss: _Loss, words: str) -> None:
+    outputs = scores(40, 2)
+    outputs[1:] += 12 if words == "of yes alone" else -12
+    trial = run(outputs, yes(40, 2), loss)
+    assert found_at(LossInputMismatch(), trial) == [100, 200, 300]
+    assert words in told(trial)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (lambda of: of[:, 0], "gets column 0 alone of the 3 columns that Net returns"),
+        (lambda of: of[:, 2], ""),  # the last place of a series
+        (lambda of: of.mean(), "gets nothing but the mean of the 3 columns that Net returns"),
+        (lambda of: of.mean(axis=1), ""),
+        (lambda of: of, ""),
+    ],
+)
+def test_a_part_of_what_a_model_returns(part: Callable[[Any], Any], words: str) -> None:
+    trial = TrialBuilder()
+    for step, o, t in zip(STEPS, scores(40, 3), amounts(40, 3), strict=True):
+        given = {"MSELoss_input_0": part(o), "MSELoss_input_1": part(t), "Net_output_0": o}
+        trial.step(step, {**given, "MSELoss_output_0": np.float64(1)}, mode_step=step)
+    assert found_at(LossInputMismatch(), trial) == ([100, 200, 300] if words else [])
+    assert words in told(trial)
+
+
+@pytest.mark.parametrize(
+    ("name", "targets", "is_found"),
+    [
+        ("MultiLabelMarginLoss", yes(40, 5).astype(np.int64), True),
+        ("MultiLabelMarginLoss", np.tile([3, 0, -1, 1, 2], (len(STEPS), 40, 1)), False),
+        ("MultiLabelSoftMarginLoss", yes(40, 5), False),
+        ("MultiLabelSoftMarginLoss", 2 * yes(40, 5) - 1, True),
+        ("PoissonNLLLoss", np.abs(amounts(40, 5)), False),
+        ("PoissonNLLLoss", amounts(40, 5), True),
+        ("KLDivLoss", np.full((len(STEPS), 40, 5), 0.2), False),
+        ("KLDivLoss", np.full((len(STEPS), 40, 5), np.log(0.2)), False),  # log_target
+        ("KLDivLoss", amounts(40, 5), True),
+        ("KLDivLoss", yes(40, 5), True),
+    ],
+)
+def test_targets_that_a_loss_is_not_made_for(name: str, targets: Any, is_found: bool) -> None:
+    trial = run(-np.abs(scores(40, 5)), targets, lambda _o, _t: 1.0, name=name)
+    for step in range(310, 340, 10):
+        given = {f"{name}_input_0": -np.abs(scores(40, 5)[0]), f"{name}_input_1": targets[0]}
+        trial.step(step, {**given, f"{name}_output_0": np.float64(1)}, mode_step=step)
+    assert bool(found_at(LossInputMismatch(), trial)) is is_found
