@@ -55,15 +55,23 @@ def wrong_formula_of(
         return _of_part(step, worker, *values)
     if kind.is_of_classes:
         is_answer = _is_answer_of_model(step, name, worker, scores.shape)
-        return _of_classes(*values, value, is_answer=is_answer)
-    known: dict[str, str] = memory.setdefault("formulas", {})
-    key = f"{worker}/{name}"
-    found = wrong_formula(*values, value, known.get(key))
-    if found is not None:
-        if key in known or len(known) < MAX_SERIES:
-            known[key] = found[0]
+        of_classes = _of_classes(*values, value, is_answer=is_answer)
+        is_same = of_classes is not None and _is_same(memory, loss, of_classes.told)
+        return of_classes if is_same else None
+    found = wrong_formula(*values, value, memory.get("formulas", {}).get(f"{worker}/{name}"))
+    if found is not None and _is_same(memory, loss, found[0]):
         return LossMismatch("formula", value, found[1], f"is {found[0]}")
     return _of_mean(values, loss, memory)
+
+
+def _is_same(memory: Memory, loss: tuple[str, str, float], told: str) -> bool:
+    """Keep of which formula a loss is; tell whether it was of no other one before, by chance."""
+    known: dict[str, str] = memory.setdefault("formulas", {})
+    key = f"{loss[1]}/{loss[0]}"
+    if key not in known and len(known) >= MAX_SERIES:
+        return False
+    before, known[key] = known.get(key, told), told
+    return before == told
 
 
 def _of_part(

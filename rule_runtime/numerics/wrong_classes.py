@@ -16,7 +16,7 @@ __all__ = ["classes_left_out", "other_axis"]
 _Numbers = npt.NDArray[np.float64]
 _MOST_ELEMENTS: Final = 1 << 20
 _FEWEST: Final = 8
-_EXACT: Final = 1e-5
+_EXACT: Final = 3e-6
 _TELLING: Final = 2e-3
 _MATRIX: Final = 2
 

@@ -110,14 +110,16 @@ def _of_shares(o: _Numbers, t: _Numbers, loss: float) -> _Found:
     if measure or overlap < _NEXT_TO_NONE:
         yield "the overlap, which is to grow", overlap, 1 - overlap
     forms = [(np.logaddexp(0, -o), np.logaddexp(0, o))]
-    if o.min() > 0 and o.max() < 1:
-        forms.append((-np.log(o), -np.log1p(-o)))
+    if o.min() >= 0 and o.max() <= 1:
+        least, no = np.finfo(np.float32).eps, 1 - o
+        forms.append((-np.log(np.maximum(o, least)), -np.log(np.maximum(no, least))))
     for of_yes, of_no in forms:
         each = t * of_yes + (1 - t) * of_no
         right = float(each.mean())
         yield "a cross entropy of yes alone, t log(p)", float((t * of_yes).mean()), right
-        mixed_up = float((t * of_no + (1 - t) * of_yes).mean())
-        yield "a cross entropy that takes yes for no, and no for yes", mixed_up, right
+        if o.min() < 0 or of_yes is not forms[0][0]:  # a distance is large where both are unlike
+            mixed_up = float((t * of_no + (1 - t) * of_yes).mean())
+            yield "a cross entropy that takes yes for no, and no for yes", mixed_up, right
         yield from _of_columns(each)
     if not np.isin(t, (0, 1)).all():
         return
@@ -140,7 +142,7 @@ def _of_numbers(o: _Numbers, t: _Numbers) -> _Found:
     """Yield wrong formulas of numbers, what they give, and what the right one gives."""
     error = o - t
     square = float(np.square(error).mean())
-    told = f"a cross entropy of yes and no, with targets from {t.min():.3g} to {t.max():.3g}"
+    told = "a cross entropy of yes and no, with targets below 0 or above 1"
     yield told, float((np.logaddexp(0, o) - t * o).mean()), square
     yield from _of_columns(np.square(error))
     yield from _of_columns(np.abs(error))

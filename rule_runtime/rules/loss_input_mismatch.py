@@ -111,7 +111,7 @@ class LossInputMismatch(Rule):
         What was one such is known again to 0.1 % of the right loss. Part: a loss of yes and no or a
         distance gets one column of those [B, C] that a model returns, but not the last one, or the
         mean of them all. Left out: the only cross entropy of a model of one answer for each row is,
-        to 0.001 %, the mean without the rows of one class that occurs, or of the least likely ones.
+        to 0.0003 %, the mean without the rows of one class that occurs, or the least likely ones.
         Tokens: the targets of a cross entropy are the whole numbers that a model is given, all of
         them, at two such steps with a loss below a tenth of guessing. Zero: all losses are exactly
         0 in the first 10 saved steps, and what they get varies. Each is judged at training steps,

@@ -93,7 +93,7 @@ OF_AMOUNTS: list[tuple[_Loss, str]] = [
     (lambda o, t: (o - t).mean() ** 2, "how far the means of all outputs are"),
     (lambda o, t: abs((o - t) / t).mean(), "the errors as parts of targets, of which some are"),
     (lambda o, t: (o - t).mean(), ""),  # as that of a critic is, and it diverges
-    (lambda o, t: (np.logaddexp(0, o) - t * o).mean(), "of yes and no, with targets from"),
+    (lambda o, t: (np.logaddexp(0, o) - t * o).mean(), "of yes and no, with targets below"),
     (lambda o, t: np.maximum(0.05 * (t - o), 0.95 * (o - t)).mean(), ""),  # a quantile is meant
 ]
 
@@ -283,3 +283,22 @@ def test_targets_that_a_loss_is_not_made_for(name: str, targets: Any, is_found: 
         given = {f"{name}_input_0": -np.abs(scores(40, 5)[0]), f"{name}_input_1": targets[0]}
         trial.step(step, {**given, f"{name}_output_0": np.float64(1)}, mode_step=step)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
+
+
+def test_distances_are_large_where_two_are_unlike() -> None:
+    def loss(o: Any, t: Any) -> Any:
+        return (t * np.logaddexp(0, o) + (1 - t) * np.logaddexp(0, -o)).mean()
+
+    assert not found_at(LossInputMismatch(), run(np.abs(scores(40, 1)), yes(40, 1), loss))
+    assert found_at(LossInputMismatch(), run(scores(40, 1), yes(40, 1), loss))
+
+
+def test_the_same_classes_must_be_left_out_each_time() -> None:
+    classes = np.random.default_rng(4).integers(0, 5, (len(STEPS), 60))
+    missing = iter(range(len(STEPS)))
+
+    def loss(o: Any, t: Any) -> Any:
+        return class_losses(o, t)[t != next(missing)].mean()
+
+    trial = run(scores(60, 5), classes, loss, name="CrossEntropyLoss")
+    assert not found_at(LossInputMismatch(), trial)
