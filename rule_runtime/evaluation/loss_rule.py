@@ -41,6 +41,7 @@ class Finding(NamedTuple):
         threshold: What it was compared with.
         told: The finding in words.
         remedy: What to try first; empty for what the rule says of all its findings.
+        is_early: Whether it is too early to be told: it counts for `patience` only.
     """
 
     excess: float
@@ -48,6 +49,7 @@ class Finding(NamedTuple):
     threshold: float
     told: str
     remedy: str = ""
+    is_early: bool = False
 
 
 class LossRule(Rule):

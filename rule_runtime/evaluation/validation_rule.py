@@ -228,7 +228,7 @@ class ValidationRule(Rule):
             finding = self.judge(validations[key], now[key])
             place = "\n".join(key)
             streaks[place] = min(before.get(place, 0) + 1, patience) if finding else 0
-            if finding is not None and streaks[place] >= patience:
+            if finding and streaks[place] >= patience and not finding.is_early:
                 found[key] = finding
         memory["streaks"] = streaks
         return found

@@ -44,6 +44,10 @@ def numbers_beside(step: StepView) -> dict[str, float]:
             found[f"{side}/{name}"] = float(outputs.shape[0])
         guess = inputs.guess(name, worker)
         targets, kind = inputs.of(name, worker, 1), inputs.kind(name, worker)
+        if side == _SIDES[0] and targets is not None and targets.shape:
+            # Of numbers those of a row go together, as pixels of an image do.
+            is_each = kind.is_of_classes and targets.dtype.startswith("int")
+            found[f"rows/{name}"] = float(targets.size if is_each else targets.shape[0])
         if targets is not None and kind.is_of_numbers:
             found[f"scale {side}/{name}"] = targets.std
         if kind is LossKind.SQUARES or _OF_SMALL_SQUARES.match(name):

@@ -25,7 +25,7 @@ from rule_runtime.evaluation.validation_curves import (
     is_learned_by_heart,
     was_there_before,
 )
-from rule_runtime.evaluation.validation_guessing import is_guessing
+from rule_runtime.evaluation.validation_guessing import is_guessing, is_too_early
 from rule_runtime.evaluation.validation_passes import keep_beside
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.evaluation.validation_scales import (
@@ -96,28 +96,31 @@ class GeneralisationGap(ValidationRule):
         measures likelihoods that have no zero. Neither is said of a loss that is larger in training
         than at the beginning, as a part of a loss may be that the others push up.
 
-        It fires if validation was never better than one answer for all rows: from 150 steps and 3
-        passes on, no pass was below 99 % of what that gives, the median of the latest 3 is above 97
-        % of the first or the last one 3 % above the smallest, and the last one is above 98 % of the
-        one before; or, from 130 steps and 6 passes on, if no pass was below 97 % of it, the median
-        of the latest 5 is above 98.5 %, and that of the latest 3 has not fallen by 0.5 % since the
-        3 before; or if the training loss, and 1.6 times its noise, is below 90 % of that, and the
-        last pass above 99 % of the one before; or if the latest 3 are above 1.5 times that, and
-        their median is not below the first, and the last one not below the first of the 3. That is
-        known of classes that are whole numbers, ln(number of classes), of losses of other names
-        only if training began near it (0.8 to 2 times); of yes and no that each are 30 % or more of
-        the 50 rows or more of a pass, their entropy, if training began near ln 2 (0.85 to 1.25
-        times); and of MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the variance of the targets of
-        the pass, or its root. Where a pass is a single step, and values of its inputs were saved,
-        it is known exactly, also of losses of other names that prove to be squares, distances or
-        cross entropies: the entropy of how frequent classes are, of 20 rows for each or more; and
-        that of two classes, each 30 % or more, also where a pass has several steps. For boosted
-        trees labels tell it where their values were saved: for `rmse` and `mae` their scatter, for
-        `logloss` and `mlogloss` their entropy, if that is 0.75 of the largest or more and no class
-        of two below 30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which
-        validation lags as above, and a median of the latest 3 above 99.5 %, that did not fall in
-        the latest 8. Numbers one of which, five standard deviations away, has a tenth of the
-        variance are not compared with one answer, and their gap is not judged.
+        It fires if validation was never better than one answer for all rows: from 130 steps and 3
+        passes on (for `patience` a pass counts from 90 steps on, if two were before it, or it is
+        not 10 % above that), no pass was below 99 % of what that gives, the median of the latest 3
+        is above 97 % of the first or the last one 3 % above the smallest, and the last one is above
+        98 % of the one before; or if no pass was lower by more than luck allows, 40 % / sqrt(rows),
+        but 1 % at least, and 3 % of 6 passes, the median of the latest 5 by half of that, and the
+        latter half does not fall: its median is not 0.5 %, or a third of the luck of the rows,
+        below that of the former, and the last pass is not the lowest; or if the training loss, and
+        1.6 times its noise, is below 90 % of that, and the last pass above 99 % of the one before;
+        or if the latest 3 are above 1.5 times that, and their median is not below the first, and
+        the last one not below the first of the 3. That is known of classes that are whole numbers,
+        ln(number of classes), of losses of other names only if training began near it (0.8 to 2
+        times); of yes and no that each are 30 % or more of the 50 rows or more of a pass, their
+        entropy, if training began near ln 2 (0.85 to 1.25 times); and of MSELoss, L1Loss,
+        SmoothL1Loss and HuberLoss: the variance of the targets of the pass, or its root. Where a
+        pass is a single step, and values of its inputs were saved, it is known exactly, also of
+        losses of other names that prove to be squares, distances or cross entropies: the entropy of
+        how frequent classes are, of 20 rows for each or more; and that of two classes, each 30 % or
+        more, also where a pass has several steps. For boosted trees labels tell it where their
+        values were saved: for `rmse` and `mae` their scatter, for `logloss` and `mlogloss` their
+        entropy, if that is 0.75 of the largest or more and no class of two below 30 %. There it
+        takes 20 rounds, a training loss that fell by 3 %, by which validation lags as above, and a
+        median of the latest 3 above 99.5 %, that did not fall in the latest 8. Numbers one of
+        which, five standard deviations away, has a tenth of the variance are not compared with one
+        answer, and their gap is not judged.
 
         Last, where `labels` and `predictions` of classes were saved with values, answers are
         compared with what chance gives, by the permutation test. It fires if the answers of the
@@ -269,7 +272,8 @@ class GeneralisationGap(ValidationRule):
             told += f"{_place(validation, constant)} {constant:.4g}, which one answer for all "
             told += "rows gives"
             remedy = _NOT_LEARNED if training.now > _NO_BETTER * constant else ""
-            return Finding(gap, gap, 0.0, told, remedy)
+            is_early = is_too_early(validation, training)
+            return Finding(gap, gap, 0.0, told, remedy, is_early)
         else:
             return None
         return Finding(gap, gap, 0.0, told)
