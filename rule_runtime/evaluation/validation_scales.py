@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rule_runtime.evaluation.validation_rule import Training, Validation
     from rule_runtime.trial.step_view import StepView
 
-__all__ = ["is_on_another_scale", "numbers_beside", "times_as_many_rows"]
+__all__ = ["is_on_another_scale", "measured_by", "numbers_beside", "times_as_many_rows"]
 
 _SIDES: Final = ("validation", "training")
 """What stands ahead of the name of a loss, for validation and for training."""
@@ -25,6 +25,8 @@ _OF_SMALL_SQUARES: Final = re.compile(r"^(SmoothL1|Huber)Loss_output")
 _OTHER_UNITS: Final = 5.0
 _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
+_EVEN: Final = 0.62
+_WIDER: Final = 1.5
 
 
 def numbers_beside(step: StepView) -> dict[str, float]:
@@ -74,6 +76,26 @@ def is_on_another_scale(validation: Validation, training: Training) -> bool:
     is_sum = bool(validation.beside.get(f"summed/{validation.name}"))
     are_other_units = min(scales) > 0 and max(scales) > _OTHER_UNITS * min(scales)
     return are_other_units or (is_sum and _is_mean(validation, training))
+
+
+def measured_by(validation: Validation, scale: float, constant: float) -> float:
+    """Return by what a gap is measured: by one answer for all rows, where that is known.
+
+    The loss at the beginning may be far above, as of targets far from zero, and of scores of many
+    classes few of which occur; all there is to learn from the inputs is what one answer leaves.
+
+    Args:
+        validation: The loss of validation.
+        scale: The loss at the beginning.
+        constant: What one answer for all rows of validation gives; 0 if it is not known.
+    """
+    name, beside = validation.name, validation.beside
+    if validation.of_trees or not constant:
+        return scale
+    of, of_training = (beside.get(f"scale {side}/{name}", 0.0) for side in _SIDES)
+    is_of_classes = f"guess/{name}" in beside or f"plain/{name}" in beside
+    is_little = is_of_classes and constant < _EVEN
+    return scale if is_little or of_training > _WIDER * of else min(constant, scale)
 
 
 def _is_mean(validation: Validation, training: Training) -> bool:

@@ -30,6 +30,7 @@ from rule_runtime.evaluation.validation_passes import keep_beside
 from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
 from rule_runtime.evaluation.validation_scales import (
     is_on_another_scale,
+    measured_by,
     numbers_beside,
     times_as_many_rows,
 )
@@ -72,21 +73,24 @@ class GeneralisationGap(ValidationRule):
         5 saved training losses, and of those among them since the pass before, by more than
         `gap_percent` of the loss at the beginning (the first training loss, or the median of the
         first 5, or what guessing gives where that is known, whichever is largest) and by more than
-        four times the noise of the latest 20, and is more than `ratio` times as large. A gap that
-        was there before anything was learned (the training loss beside the first pass had not
-        fallen by a tenth) must have grown since, or the ratio of the two losses doubled. Squares,
-        of MSELoss, SmoothL1Loss and HuberLoss, are also compared by their roots, the typical
-        errors. Measured by the beginning, and not by the training loss of now as Overfit does: that
-        goes towards zero in many a good training. Boosted trees always fit their training data
-        better: 1.25 times the gap is allowed while validation is within 2 % of its best. It fires
-        as well if nothing is learned but by heart, after 4 passes or more: the training loss fell
-        by more than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3
-        passes is 5 % above the first, and of the latest 8 the later is larger in 20 of 28 pairs);
-        no pass of validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is
-        the first round), or below 90 % of the loss at the beginning; the median of the latest 3 is
-        not below the first, and 0.5 % above the smallest; and the last one lies above the training
-        loss by a third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the
-        smallest are enough for boosted trees.
+        four times the noise of the latest 20, and is more than `ratio` times as large. Where it is
+        known what one answer for all rows gives (see below), and that is less, the gap is measured
+        by it: not that of boosted trees, nor of classes if it is less than 0.62, as one of them is
+        frequent, nor of numbers that scatter 1.5 times as much in training. A gap that was there
+        before anything was learned (the training loss beside the first pass had not fallen by a
+        tenth) must have grown since, or the ratio of the two losses doubled. Squares, of MSELoss,
+        SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured
+        by the beginning, and not by the training loss of now as Overfit does: that goes towards
+        zero in many a good training. Boosted trees always fit their training data better: 1.25
+        times the gap is allowed while validation is within 2 % of its best. It fires as well if
+        nothing is learned but by heart, after 4 passes or more: the training loss fell by more than
+        3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is 5 %
+        above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass of
+        validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first
+        round), or below 90 % of the loss at the beginning; the median of the latest 3 is not below
+        the first, and 0.5 % above the smallest; and the last one lies above the training loss by a
+        third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are
+        enough for boosted trees.
 
         And it fires, `patience` passes in a row, if validation has turned: if the latest 3 passes
         rise, the last one lies above the smallest by a tenth of what the gap is measured by, and
@@ -251,7 +255,8 @@ class GeneralisationGap(ValidationRule):
             return None
         # Behind a change of task most of the latest losses are still those of the task before.
         near = training._replace(now=max(training.now, training.lately))
-        distance, gap = validation.now - near.now, gap_percent(validation, near, scale, self.ratio)
+        by = measured_by(validation, scale, constant)
+        distance, gap = validation.now - near.now, gap_percent(validation, near, by, self.ratio)
         is_far = gap > self.gap_percent and distance > _NUM_NOISE * training.noise
         is_far &= near.now <= 0 or validation.now > self.ratio * near.now
         is_far &= not validation.beside.get(f"outlier/{validation.name}")
@@ -262,7 +267,7 @@ class GeneralisationGap(ValidationRule):
         told = f"the loss of validation is {validation.now:.3g} and that of training "
         told += f"{near.now:.3g}: "
         if is_far and not has_risen:
-            told += f"a gap of {gap:.3g} % of {scale:.3g}, by which training was measured, more "
+            told += f"a gap of {gap:.3g} % of {by:.3g}, by which training was measured, more "
             return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
         if not has_risen and has_turned(validation, training, scale):
             told += f"it was {validation.lowest:.3g} at its best, and has risen since"

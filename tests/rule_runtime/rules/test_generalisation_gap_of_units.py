@@ -59,3 +59,42 @@ def test_a_gap_that_was_there_before_anything_was_learned_must_grow(
     for step, (mode, loss) in enumerate(losses):
         trial.step(step, {LOSS: np.float64(loss)}, mode=mode, mode_step=step)
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
+@pytest.mark.parametrize(
+    ("name", "validation", "wider", "is_found"),
+    [
+        ("MSELoss", 0.40, 1.0, True),  # one answer gives 1, and training began at 26
+        ("MSELoss", 0.10, 1.0, False),
+        ("MSELoss", 0.40, 1.6, False),  # training has more to learn
+        ("CrossEntropyLoss", 0.70, 1.0, True),  # ln 4 is 1.386
+        ("CrossEntropyLoss", 0.25, 1.0, False),
+    ],
+)
+def test_a_gap_is_measured_by_what_one_answer_leaves_to_learn(
+    name: str, validation: float, wider: float, *, is_found: bool
+) -> None:
+    """Targets are far from 0, or first scores are bad: the loss at the beginning is far above."""
+    numbers = np.random.default_rng(0).permutation(np.arange(400) % 2 * 2 - 1.0)[:, None]
+    classes = np.arange(400) % 4
+    is_of_numbers = name == "MSELoss"
+    outputs = (
+        np.zeros((400, 1)) if is_of_numbers else 50 * np.sin(np.arange(1600.0)).reshape(400, 4)
+    )
+    trial = TrialBuilder()
+    for step in range(80):
+        is_training = step % 10 < 5
+        factor = wider if is_training else 1.0
+        targets = 5 + factor * numbers if is_of_numbers else classes
+        loss = (26.0 if step < 5 else 0.02) if is_training else validation
+        trial.step(
+            step,
+            {
+                f"{name}_output_0": np.float64(loss),
+                f"{name}_input_0": outputs,
+                f"{name}_input_1": targets,
+            },
+            mode=ModeKeys.TRAIN if is_training else ModeKeys.EVAL,
+            mode_step=step,
+        )
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
