@@ -77,6 +77,9 @@ def constants_of_targets(
             return found
         spread = size_of_error(kind, name, targets.std * targets.std)
         found[f"constant/{name}"] = spread if 0 < spread < math.inf and not has_outlier else 0.0
+        if exact is not None and values is not None and len(values[1]) >= _FEWEST_ROWS:
+            # By so much the variance of a longer pass, of all its numbers, is too large.
+            found[f"columns/{name}"] = min(exact / spread, 1.0) if spread > 0 else 1.0
         return found | {f"outlier/{name}": float(has_outlier)}
     return _of_numbers_of_classes(inputs, name, worker)
 
@@ -174,7 +177,7 @@ def constant_answer(validation: Validation, training: Training) -> float:
     if of_classes is not None:
         return of_classes
     if validation.num_steps > 1 and is_told and f"pass/{name}" in beside:
-        return beside[f"pass/{name}"]
+        return beside[f"pass/{name}"] * beside.get(f"columns/{name}", 1.0)
     is_whole = f"guess/{name}" in beside or validation.num_steps == 1
     known = beside.get(f"constant/{name}", 0.0)
     if not beside.get(f"outlier/{name}"):

@@ -18,6 +18,8 @@ _NUM_HALVINGS: Final = 40
 _THIRD: Final = 1 / 3
 _MATRIX: Final = 2
 _ROWS_EACH: Final = 20
+_MANY_COLUMNS: Final = 16
+_FEWEST_ROWS: Final = 50
 _LOWEST_LOGARITHM: Final = -100.0
 
 
@@ -36,10 +38,12 @@ _FORMS: Final[tuple[Callable[[_Errors], _Errors], ...]] = (np.square, np.abs, _h
 def best_constant(
     outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float
 ) -> float | None:
-    """Return what the best single number for all outputs gives; None if the loss is not known.
+    """Return what the best single answer for all rows gives; None if the loss is not known.
 
-    Known are means of squares, of distances, of what HuberLoss and SmoothL1Loss are of by their
-    defaults and of ln cosh, half of them, their sums over a row, and roots of mean squares.
+    That is one number, or of 20 rows or more one for each of their columns, as a mean image is;
+    then it is what the means of other rows give. Known are means of squares, of distances, of what
+    HuberLoss and SmoothL1Loss are of by their defaults and of ln cosh, half of them, their sums
+    over a row, and roots of mean squares.
 
     Args:
         outputs: Outputs [B, ...].
@@ -52,8 +56,10 @@ def best_constant(
         return None
     # Of huge numbers squares are infinite, and near no loss.
     with np.errstate(over="ignore", invalid="ignore"):
-        numbers = targets.astype(np.float64).reshape(-1)
-        errors = outputs.astype(np.float64).reshape(-1) - numbers
+        numbers = targets.astype(np.float64).reshape(len(targets) if targets.ndim else 1, -1)
+        errors = outputs.astype(np.float64).reshape(numbers.shape) - numbers
+        if len(numbers) < _ROWS_EACH:
+            numbers = numbers.reshape(-1, 1)
         in_row = targets.size / max(len(targets), 1)
         for form in _FORMS:
             mean = float(form(errors).mean())
@@ -61,21 +67,23 @@ def best_constant(
                 if math.isclose(factor * mean, loss, rel_tol=_CLOSE):
                     return factor * _smallest(form, numbers)
         if math.isclose(math.sqrt(float(np.square(errors).mean())), loss, rel_tol=_CLOSE):
-            return float(numbers.std())
+            return math.sqrt(_smallest(np.square, numbers))
     return None
 
 
 def _smallest(form: Callable[[_Errors], _Errors], numbers: _Errors) -> float:
-    """Return the smallest mean of a convex function of the distances to one number."""
-    low, high = float(numbers.min()), float(numbers.max())
+    """Return the smallest mean of a convex function of distances to one number a column."""
+    low, high = numbers.min(axis=0), numbers.max(axis=0)
     for _ in range(_NUM_HALVINGS):
         third = (high - low) * _THIRD
         a, b = low + third, high - third
-        if form(numbers - a).mean() <= form(numbers - b).mean():
-            high = b
-        else:
-            low = a
-    return float(form(numbers - (low + high) / 2).mean())
+        is_lower = form(numbers - a).mean(axis=0) <= form(numbers - b).mean(axis=0)
+        low, high = np.where(is_lower, low, a), np.where(is_lower, b, high)
+    best, (rows, columns) = float(form(numbers - (low + high) / 2).mean()), numbers.shape
+    if columns == 1:
+        return best
+    # Each column was fitted to these rows; for others its number would be a bit worse.
+    return min(best * rows / (rows - 1), _smallest(form, numbers.reshape(-1, 1)))
 
 
 def best_shares(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> float | None:
@@ -92,8 +100,8 @@ def best_shares(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: floa
         loss: The loss.
 
     Returns:
-        The loss of such an answer, 0 if rows are too few for that (20 of each class that occurs) or
-        of one class; None if the loss is none of these.
+        The loss of such an answer, 0 if rows are too few for that (20 of each class that occurs; 50
+        of 16 columns or more of yes and no) or of one class; None if the loss is none of these.
     """
     if not 0 < targets.size <= outputs.size <= _MOST_ELEMENTS or not math.isfinite(loss):
         return None
@@ -136,8 +144,19 @@ def _shares_of_yes(
         forms.append(-_logarithm(np.where(t > 0, x, 1 - x)))
     if not any(_is_mean(form, loss) for form in forms):
         return None
-    columns = [entropy_of_counts(np.array([rows - ones, ones])) for ones in t.sum(axis=0)]
+    ones = t.sum(axis=0)
+    if t.shape[1] >= _MANY_COLUMNS and rows >= _FEWEST_ROWS:
+        # Of so many each may be rare: it is their mean that counts, as of pixels of a mask.
+        return _mean_entropy(ones, rows)
+    columns = [entropy_of_counts(np.array([rows - of, of])) for of in ones]
     return float(np.mean(columns)) if min(columns) > 0 else 0.0
+
+
+def _mean_entropy(ones: npt.NDArray[np.float64], rows: int) -> float:
+    """Return the mean of the entropies of columns of yes and no, with Miller's correction."""
+    shares = np.stack([ones, rows - ones])[:, (ones > 0) & (ones < rows)] / rows
+    entropies = -(shares * np.log(shares)).sum(axis=0) + 1 / (2 * rows)
+    return float(np.minimum(entropies, math.log(2)).sum()) / len(ones)
 
 
 def _shares_of_classes(scores: _Errors, classes: npt.NDArray[Any], loss: float) -> float | None:

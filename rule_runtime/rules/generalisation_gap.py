@@ -118,13 +118,15 @@ class GeneralisationGap(ValidationRule):
         pass is a single step, and values of its inputs were saved, it is known exactly, also of
         losses of other names that prove to be squares, distances or cross entropies: the entropy of
         how frequent classes are, of 20 rows for each or more; and that of two classes, each 30 % or
-        more, also where a pass has several steps. For boosted trees labels tell it where their
-        values were saved: for `rmse` and `mae` their scatter, for `logloss` and `mlogloss` their
-        entropy, if that is 0.75 of the largest or more and no class of two below 30 %. There it
-        takes 20 rounds, a training loss that fell by 3 %, by which validation lags as above, and a
-        median of the latest 3 above 99.5 %, that did not fall in the latest 8. Numbers one of
-        which, five standard deviations away, has a tenth of the variance are not compared with one
-        answer, and their gap is not judged.
+        more, also where a pass has several steps. Of 20 rows or more each column of numbers has an
+        answer of its own, and of 50 each of 16 columns or more of yes and no, as pixels; by what
+        that makes of a step of 50 rows the variance of a longer pass is less. For boosted trees
+        labels tell it where their values were saved: for `rmse` and `mae` their scatter, for
+        `logloss` and `mlogloss` their entropy, if that is 0.75 of the largest or more and no class
+        of two below 30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which
+        validation lags as above, and a median of the latest 3 above 99.5 %, that did not fall in
+        the latest 8. Numbers one of which, five standard deviations away, has a tenth of the
+        variance are not compared with one answer, and their gap is not judged.
 
         Last, where `labels` and `predictions` of classes were saved with values, answers are
         compared with what chance gives, by the permutation test. It fires if the answers of the

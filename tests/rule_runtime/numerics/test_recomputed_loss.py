@@ -35,9 +35,39 @@ def huber(errors: np.ndarray) -> np.ndarray:
     ],
 )
 def test_the_least_that_one_number_gives(loss: Callable[[np.ndarray], float]) -> None:
-    best = min(loss(TARGETS - number) for number in np.linspace(0, 3, 30001))
-    found = best_constant(OUTPUTS.astype(np.float32), TARGETS, loss(OUTPUTS - TARGETS))
+    targets, outputs = TARGETS[:19], OUTPUTS[:19]
+    best = min(loss(targets - number) for number in np.linspace(0, 3, 30001))
+    found = best_constant(outputs.astype(np.float32), targets, loss(outputs - targets))
     assert found == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "apart", "best"),
+    [
+        (400, [0, 2, 5], 1.0),  # columns that differ: each has its own number
+        (400, [0, 0, 0], 1.0),
+        (19, [0, 2, 5], 1.0 + 38 / 9),  # too few rows to tell
+    ],
+)
+def test_columns_of_numbers_have_one_answer_each(
+    rows: int, apart: list[float], best: float
+) -> None:
+    signs = np.arange(rows * 3).reshape(rows, 3) % 2 * 2.0 - 1
+    targets = signs + np.array(apart)
+    outputs = np.random.default_rng(1).normal(0, 1, targets.shape)
+    found = best_constant(outputs, targets, float(((outputs - targets) ** 2).mean()))
+    assert found == pytest.approx(best, rel=0.01 if rows > 20 else 0.05)
+
+
+@pytest.mark.parametrize(("rows", "is_known"), [(50, True), (49, False)])
+def test_pixels_that_are_rarely_yes_have_a_frequency_each(rows: int, *, is_known: bool) -> None:
+    random = np.random.default_rng(2)
+    shares = np.concatenate([np.zeros(8), np.full(8, 0.02), np.full(16, 0.5)])
+    targets = (random.random((rows, 32)) < shares).astype(np.float64)
+    scores = random.normal(0, 1, targets.shape)
+    loss = float((np.logaddexp(0, scores) - targets * scores).mean())
+    found = best_shares(scores, targets, loss)
+    assert found == pytest.approx(0.25 * 0.098 + 0.5 * math.log(2) if is_known else 0, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -399,6 +399,33 @@ def test_training_that_goes_on_from_a_checkpoint_is_measured_by_guessing(
     assert bool(found_at(GeneralisationGap(), trial)) is is_found
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("share", "is_apart", "is_found"),
+    [(1.01, True, True), (0.9, True, False), (0.5, False, False)],
+)
+def test_each_column_of_targets_has_an_answer_of_its_own(
+    steps: int, share: float, *, is_apart: bool, is_found: bool
+) -> None:
+    """Columns of variance 1, of all numbers 1 + 14 / 3: a mean image is no better than 1."""
+    random = np.random.default_rng(0)
+    columns = np.array([0.0, 2.0, 5.0]) if is_apart else np.zeros(3)
+    targets = random.permuted(np.arange(600).reshape(200, 3) % 2 * 2.0 - 1, axis=0) + columns
+    outputs = columns + 0.1 * random.normal(size=targets.shape)
+    first = float(((outputs - targets) ** 2).mean())
+    trial, step = TrialBuilder(), itertools.count()
+    for number in range(5):
+        for at in range(0, 60, 5):
+            tensors = {"MSELoss_output_0": np.float64(share)}
+            trial.step(next(step), tensors, mode=ModeKeys.TRAIN, mode_step=60 * number + at)
+        for part in range(steps):
+            of_step = {"MSELoss_input_0": outputs, "MSELoss_input_1": targets}
+            loss = first if number == 0 else share * np.mean((outputs - targets) ** 2)
+            tensors = {"MSELoss_output_0": np.float64(loss), **of_step}
+            trial.step(next(step), tensors, mode=ModeKeys.EVAL, mode_step=steps * number + part)
+    assert bool(found_at(GeneralisationGap(), trial)) is is_found
+
+
 def test_between_passes_nothing_is_missing() -> None:
     trial = of_passes([2.0, 1.9, 1.8], [2.0, 1.9, 1.8])
     outcomes = trial.outcomes(GeneralisationGap())
