@@ -83,7 +83,7 @@ def _smallest(form: Callable[[_Errors], _Errors], numbers: _Errors) -> float:
     if columns == 1:
         return best
     # Each column was fitted to these rows; for others its number would be a bit worse.
-    return min(best * rows / (rows - 1), _smallest(form, numbers.reshape(-1, 1)))
+    return min(float(best * rows / (rows - 1)), _smallest(form, numbers.reshape(-1, 1)))
 
 
 def best_shares(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> float | None:
