@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.loss_inputs import LossInputs
 from rule_runtime.evaluation.loss_owners import input_target_pairs
-from rule_runtime.evaluation.marked_so_far import KeptMarks, marked_by, marked_so_far
 from rule_runtime.evaluation.model_inputs import MODEL_INPUT, OF_LAYERS
-from rule_runtime.evaluation.parted_so_far import KeptParting, parted_by, parted_so_far
+from rule_runtime.evaluation.telling_views import (
+    OF_TIMES,
+    Table,
+    View,
+    as_table,
+    may_be_told,
+    told_in_views,
+)
 from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, told_columns
-from rule_runtime.numerics.column_blocks import Flags
-from rule_runtime.numerics.repeated_rows import are_new
 from rule_runtime.numerics.telling_columns import (
     are_targets,
-    as_columns,
-    as_targets,
     columns_of_all,
 )
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ToldTargets", "told_targets"]
 
-_OF_TIMES: Final = "/times"
 _TABLE: Final = 2
 _SERIES: Final = 3
 _MAX_PAIRS: Final = 8
+_SHOWN: Final = 4
 
 
 class ToldTargets(NamedTuple):
@@ -47,6 +48,7 @@ class ToldTargets(NamedTuple):
         targets: Name of the targets.
         num_rows: Rows that show it, of several targets of that with the fewest.
         is_together: Whether not each of the columns tells a target alone.
+        threshold: How many rows must show that a number is told.
     """
 
     at: int
@@ -54,36 +56,26 @@ class ToldTargets(NamedTuple):
     targets: str
     num_rows: int
     is_together: bool
+    threshold: float
 
+    @property
+    def measure(self) -> str:
+        """What is measured."""
+        return "rows_told"
 
-class _View(NamedTuple):
-    """Rows of an input, and the targets of each.
+    @property
+    def value(self) -> float:
+        """How many rows show it."""
+        return float(self.num_rows)
 
-    Attributes:
-        key: What it is called: the worker, the input, the targets, and which view it is.
-        values: The input [B, ...].
-        targets: The targets [B, ...].
-        in_row: How many rows stand for one of the input as it was.
-        of_targets: Name of the targets.
-        worker: Whose they are.
-        are_classes: Whether whole numbers among the targets are classes.
-    """
-
-    key: str
-    values: npt.NDArray[Any]
-    targets: npt.NDArray[Any]
-    in_row: int = 1
-    of_targets: str = ""
-    worker: str = ""
-    are_classes: bool = False
-
-
-class _Table(NamedTuple):
-    """A view as columns [B, C] and numbers or classes [B, T]; `is_new` tells which rows are new."""
-
-    columns: npt.NDArray[Any]
-    targets: npt.NDArray[np.float64]
-    is_new: Callable[[list[int]], Flags]
+    @property
+    def sentence(self) -> str:
+        """What tells the targets, in words."""
+        columns = ", ".join(map(str, self.columns[:_SHOWN])) + " ..." * (len(self.columns) > _SHOWN)
+        one = "column" if len(self.columns) == 1 else "columns"
+        verb = "tells" if len(self.columns) == 1 else "tell"
+        verb = "together tell" if self.is_together else verb
+        return f"{one} {columns} {verb} the target {self.targets}, in {self.num_rows} rows"
 
 
 def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldTargets | None]:
@@ -92,10 +84,9 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
     Args:
         step: The step.
         memory: Of at most 8 pairs of an input and targets, `kept`: what `joined` keeps of each;
-            `seen`: numbers that stand for the rows of each that counted; `parted`: what
-            `parted_so_far` keeps of each, None where no two classes are parted, and `marked`, what
-            `marked_so_far` does, None where classes are not marked; `met`: whether there ever were
-            values of an input beside targets, and `judged`, whether any told.
+            `seen`: numbers that stand for the rows of each that counted; what `told_in_views`
+            keeps of each; `met`: whether there ever were values of an input beside targets, and
+            `judged`, whether any told.
         rows: How many rows must show it.
 
     Returns:
@@ -105,34 +96,32 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
     inputs = step.tensors(regex=(MODEL_INPUT,))
     for at, view in _looked_at(step, inputs, memory):
         memory["met"] = True
-        table = _as_table(view)
+        table = as_table(view)
         if table is None:
             continue
         for told in (
             _told(step, memory, view, table, rows),
-            _parted(memory, view, table, rows),
-            _marked(memory, view, table, rows),
+            *told_in_views(memory, view, table, rows),
         ):
             is_judged |= told is not None
             if told is not None and told[0] and found is None:
                 columns, num_rows, is_together = told
-                found = ToldTargets(at, columns, view.of_targets, num_rows, is_together)
+                found = ToldTargets(
+                    at, columns, view.of_targets, num_rows, is_together, float(rows)
+                )
     memory["judged"] = is_judged or memory.get("judged", False)
     return is_judged, found
 
 
-def _looked_at(step: StepView, inputs: TensorRows, memory: Memory) -> Iterator[tuple[int, _View]]:
+def _looked_at(step: StepView, inputs: TensorRows, memory: Memory) -> Iterator[tuple[int, View]]:
     """Yield the row of an input, and a view of it, if it may still tell what it stands beside."""
     known: dict[str, Kept] = memory.setdefault("kept", {})
-    parted: dict[str, KeptParting | None] = memory.setdefault("parted", {})
-    marked: dict[str, KeptMarks | None] = memory.setdefault("marked", {})
+    looked_at: list[str] = memory.setdefault("looked_at", [])
     for at, of_targets in input_target_pairs(step, inputs):
         name, worker = inputs.names[at], inputs.workers[at]
         pair = f"{worker}/{name}/{of_targets}"
-        before = [key for key in (pair, pair + _OF_TIMES) if key in known or key in parted]
-        if before and not any(
-            known.get(key) != [] or parted.get(key, True) or marked.get(key, True) for key in before
-        ):
+        before = [key for key in (pair, pair + OF_TIMES) if key in looked_at]
+        if before and not any(known.get(key) != [] or may_be_told(memory, key) for key in before):
             continue  # no column is left that could
         values = step.values((name,), worker).get(name)
         if values is None or _is_of_other(step, name, worker, of_targets):
@@ -140,24 +129,15 @@ def _looked_at(step: StepView, inputs: TensorRows, memory: Memory) -> Iterator[t
         kind = LossInputs(step).kind(of_targets.replace("_input_1", "_output_0"), worker)
         for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
             key = pair + view.key
-            if key in known or key in parted or len({*known, *parted}) < _MAX_PAIRS:
+            if key not in looked_at and len(looked_at) < _MAX_PAIRS:
+                looked_at.append(key)
+            if key in looked_at:
                 view = view._replace(key=key, of_targets=of_targets, worker=worker)  # noqa: PLW2901
                 yield at, view._replace(are_classes=kind.is_of_classes)
 
 
-def _as_table(view: _View) -> _Table | None:
-    """Return a view as a table; None if it is none."""
-    # Of the features of trees only the first rows may be saved.
-    numbers = as_targets(view.targets[: len(view.values)])
-    columns = None if numbers is None else as_columns(view.values, len(numbers))
-    if columns is None or numbers is None:
-        return None
-    whole = columns.reshape(len(columns) // view.in_row, -1)
-    return _Table(columns, numbers, lambda seen: are_new(whole, seen).repeat(view.in_row))
-
-
 def _told(
-    step: StepView, memory: Memory, view: _View, table: _Table, rows: int
+    step: StepView, memory: Memory, view: View, table: Table, rows: int
 ) -> tuple[list[int], int, bool] | None:
     """Return what tells targets in all batches so far, as `told_columns`; None if nothing could."""
     known: dict[str, Kept] = memory["kept"]
@@ -172,7 +152,7 @@ def _told(
         table.targets,
         known=known_columns(kept, table.columns.shape[1]),
         # Of images and texts many columns tell two classes nearly: one of them may by chance.
-        may_part=view.values.ndim == _TABLE and not view.key.endswith(_OF_TIMES),
+        may_part=view.values.ndim == _TABLE and not view.key.endswith(OF_TIMES),
         are_classes=view.are_classes,
         is_new=cache(lambda: table.is_new(now)),
     )
@@ -185,40 +165,6 @@ def _told(
         known[view.key] = joined(kept, told)
         seen[view.key] = now if known[view.key] else []
     return told_columns(known.get(view.key), rows)
-
-
-def _parted(
-    memory: Memory, view: _View, table: _Table, rows: int
-) -> tuple[list[int], int, bool] | None:
-    """Return what parts two classes in all batches so far; None if nothing could."""
-    all_parted: dict[str, KeptParting | None] = memory["parted"]
-    kept = all_parted.get(view.key)
-    may_part = view.values.ndim in (_TABLE, _SERIES) and not view.key.endswith(_OF_TIMES)
-    if not may_part or table.targets.shape[1] > 1:
-        all_parted[view.key] = None
-    if view.key in all_parted and kept is None:
-        return None
-    now = parted_so_far(kept, table.columns, table.targets[:, 0], table.is_new)
-    if now is None:
-        return None
-    all_parted[view.key] = now if now["limits"]["columns"] else None
-    return parted_by(now, rows), now["rows"], False
-
-
-def _marked(
-    memory: Memory, view: _View, table: _Table, rows: int
-) -> tuple[list[int], int, bool] | None:
-    """Return what marks a class each in all batches so far; None if nothing could."""
-    all_marked: dict[str, KeptMarks | None] = memory["marked"]
-    kept = all_marked.get(view.key)
-    if view.key in all_marked and kept is None:
-        return None
-    if not view.are_classes or table.targets.shape[1] > 1:
-        all_marked[view.key] = None
-        return None
-    now = marked_so_far(kept, table.columns, table.targets[:, 0], table.is_new)
-    all_marked[view.key] = now
-    return None if now is None else (marked_by(now, rows), sum(now["counts"].values()), True)
 
 
 def _narrowest(step: StepView, worker: str, num_rows: int) -> float:
@@ -255,7 +201,7 @@ def _is_of_other(step: StepView, name: str, worker: str, of_targets: str) -> boo
     return bool(sizes[owner] and sizes[compared]) and sizes[owner].isdisjoint(sizes[compared])
 
 
-def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterator[_View]:
+def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterator[View]:
     """Yield rows of an input [B, ...] beside their targets, and those of each time of a series.
 
     Targets [B, T'] or [B, T', K] are those of the last T' times of a series [B, T, C]: the first
@@ -270,7 +216,7 @@ def _views(values: npt.NDArray[Any], targets: npt.NDArray[Any] | None) -> Iterat
         flat = targets.reshape(len(targets), length, -1)
         if 2 * (flat[:, 1:] != flat[:, :-1]).any((1, 2)).sum() >= len(flat):
             timed = values[:, -length:].reshape(-1, values.shape[2])
-            yield _View(_OF_TIMES, timed, flat.reshape(-1, flat.shape[2]), length)
+            yield View(OF_TIMES, timed, flat.reshape(-1, flat.shape[2]), length)
         if targets.ndim == _SERIES and length == values.shape[1]:
             return
-    yield _View("", values, targets)
+    yield View("", values, targets)

@@ -12,9 +12,10 @@ from rule_runtime.evaluation.model_inputs import MODEL_INPUT
 from rule_runtime.numerics.told_texts import are_masked, are_next, are_seen, is_source
 
 if TYPE_CHECKING:
+    from rule_runtime.evaluation.rule import Memory
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["losses_of_texts"]
+__all__ = ["are_losses_judged", "losses_of_texts"]
 
 _REAL: Final = ("float", "bfloat")
 _OF_LAYERS: Final = r"_input_[0-9]+$"
@@ -93,4 +94,18 @@ def _has_source(step: StepView, inputs: TensorRows, at: int, *text: npt.NDArray[
         and not _is_among(step, inputs, other, _OF_MODELS)
         and is_source(step.values((name,), worker).get(name), *text)
         for other, name in enumerate(inputs.names)
+    )
+
+
+def are_losses_judged(memory: Memory) -> bool:
+    """Tell whether any loss that was just judged is of boosted trees, or of texts.
+
+    Args:
+        memory: What `ValidationRule` keeps.
+    """
+    pairs = [key.split("\n") for key in memory["streaks"]]
+    beside = memory.get("beside", {})
+    return any(
+        first != last or not beside.keys().isdisjoint((f"next/{last}", f"seen/{last}"))
+        for first, _, last in pairs
     )

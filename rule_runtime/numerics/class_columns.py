@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rule_runtime.numerics.column_blocks import Columns, Flags, blocks, changes, rounding
 
-__all__ = ["TOGETHER", "ClassColumns", "columns_of_classes", "rows_shown"]
+__all__ = ["TOGETHER", "ClassColumns", "columns_of_classes", "may_count", "rows_shown"]
 
 TOGETHER: Final = ""
 """Stands for all classes, where columns tell them together."""
@@ -38,6 +38,23 @@ class ClassColumns(NamedTuple):
 
     columns: dict[str, npt.NDArray[np.intp]]
     alone: npt.NDArray[np.intp]
+
+
+def may_count(of_rows: npt.NDArray[Any]) -> Flags:
+    """Tell which rows may show that classes are told [B]; none if they lie class by class.
+
+    Where the class changes less than half as often as in a random order, only changes count.
+
+    Args:
+        of_rows: The class of each row [B].
+    """
+    counts = np.unique(of_rows, return_counts=True)[1]
+    is_change = np.concatenate([[False], of_rows[1:] != of_rows[:-1]])
+    if is_change.sum() < len(counts):
+        return np.zeros(len(of_rows), np.bool_)
+    by_chance = len(of_rows) - np.square(counts).sum() / len(of_rows)
+    # The rows of a run are one state that lasts, and what is right once in it is right throughout.
+    return np.asarray(is_change | (_IN_RUNS * is_change.sum() >= by_chance), np.bool_)
 
 
 def rows_shown(classes: npt.NDArray[np.intp], order: npt.NDArray[np.intp], is_new: Flags) -> int:

@@ -18,7 +18,8 @@ from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, P
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
 from rule_runtime.evaluation.selection import evidence, finite_means, is_training
 from rule_runtime.evaluation.telling_inputs import told_targets
-from rule_runtime.evaluation.telling_texts import losses_of_texts
+from rule_runtime.evaluation.telling_places import foreseen_places
+from rule_runtime.evaluation.telling_texts import are_losses_judged, losses_of_texts
 from rule_runtime.evaluation.tree_labels import spread_of_labels
 from rule_runtime.evaluation.tree_limits import nearest_of_trees
 from rule_runtime.evaluation.validation_rule import (
@@ -42,7 +43,7 @@ _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
 _LOOKING_AHEAD: Final = 0.05
-_SHOWN: Final = 4
+_SEEING: Final = 0.1
 _NETS: Final = "the loss of validation of a net tells nothing by itself"
 _NO_TABLE: Final = f"{_NETS}, and what was saved of inputs and targets cannot be compared"
 _SEEN: Final = "its targets stand in the model's input"
@@ -87,13 +88,16 @@ class SuspiciouslyGood(ValidationRule):
         asked is the same) and no other input may tell the text, as one to translate or an image
         (unless a quarter of the rows share it with other texts, or it is a mask of places), the
         loss of validation is too good below 5 % of that at the beginning: what comes next in a text
-        is not known so well, unless the model sees it. So is that of CrossEntropyLoss, NLLLoss or a
-        function, however small the training loss is, if at each of 32 places or more with a target
-        (it is negative where nothing is asked) the input that a layer is given first is the target
-        itself: a mask or a shift was forgotten. Half of all that is asked must stand at other
-        places, too, which are no padding then; or all that layers are given has the places of the
-        input, so that nothing is rebuilt of less than itself. While there is no loss of validation,
-        that of training is judged by this.
+        is not known so well, unless the model sees it; or if, `patience` batches in a row, the loss
+        of the last place, behind which what is asked stands nowhere in the text, is on average more
+        than 1.5 times that of the places before, and of the 4 just before, by 4 standard errors or
+        more (8 rows and 8 places at least). Too good below 10 % is that of CrossEntropyLoss,
+        NLLLoss or a function, however small the training loss is, if at each of 32 places or more
+        with a target (it is negative where nothing is asked) the input that a layer is given first
+        is the target itself: a mask or a shift was forgotten. Half of all that is asked must stand
+        at other places, too, which are no padding then; or all that layers are given has the places
+        of the input, so that nothing is rebuilt of less than itself. While there is no loss of
+        validation, that of training is judged by this.
 
         Where values of what a model gets are saved (`{model}_input_...`, `inputs` of Keras,
         `input_values` of boosted trees), and of targets (`..._input_1` of the loss, or `labels`),
@@ -105,23 +109,29 @@ class SuspiciouslyGood(ValidationRule):
         and together differ between all of them or, of 8 columns or more that are no image, by
         columns that part each class from the others by a gap wider than either side, no more than
         two of them for a class. Three classes or more are told as well, of whatever inputs, if each
-        has a column with one value in all of its rows that no row of another has. Two classes are
-        told, too, by one or two columns (of a series also, at some time) with a limit that all rows
-        of one are above and all of the other below, if one row in 16 lies close to it, within a
-        quarter of the standard deviation; or with a value that all rows of one have and none of the
-        other. Inputs of an integer type may be words: equal values of them tell classes, no gaps or
-        limits. Two classes are told by nothing if a further column comes near in half of the
-        batches (a correlation of more than 0.9). It fires if the same columns tell them in all
-        batches in which the target varies, in `rows` different rows or more together, of classes
-        four times as many: an ordinary feature may be right for long. The first row of each class
-        does not count, and of the most frequent one not more than 4 for each that does of the
-        others; where classes last for several rows, each change is one row. No row counts of a
-        batch whose targets turn less than 4 times from rising to falling or back, or that lies
-        class by class, as any column that counts rows would tell them. Of several targets half must
-        be told, and none refuted, by inputs of twice as many columns or more, and where no layer is
-        given fewer numbers than there are targets: they may be what is to be rebuilt. An input that
-        is the targets themselves is left out, and those of a model whose outputs have another size
-        than what the loss compares.
+        has a column with one value in all of its rows that no row of another has; of 8 columns of
+        real numbers or more also by a range of numbers in which no row of another lies, if no more
+        than 4 mark a class. Texts tell classes by a word, or two or three in a row, that all texts
+        of the class have, and no other, wherever it stands. A single number is told, too, of 5 to
+        128 columns by up to three of which it is a sum, each times a number, but for rounding, if a
+        linear fit of the others leaves 2 % of the variance open; and by one whose ranks tell its
+        ranks but for 0.5 % of their variance, in four times the rows, if the others leave 20 %. Two
+        classes are told, too, by one or two columns (of a series also, at some time) with a limit
+        that all rows of one are above and all of the other below, if one row in 16 lies close to
+        it, within a quarter of the standard deviation; or with a value that all rows of one have
+        and none of the other. Inputs of an integer type may be words: equal values of them tell
+        classes, no gaps or limits. Two classes, and ranges, tell nothing if a further column comes
+        near in half of the batches (a correlation of more than 0.9). It fires if the same columns
+        tell them in all batches in which the target varies, in `rows` different rows or more
+        together, of classes four times as many: an ordinary feature may be right for long. The
+        first row of each class does not count, and of the most frequent one not more than 4 for
+        each that does of the others; where classes last for several rows, each change is one row.
+        No row counts of a batch whose targets turn less than 4 times from rising to falling or
+        back, or that lies class by class, as any column that counts rows would tell them. Of
+        several targets half must be told, and none refuted, by inputs of twice as many columns or
+        more, and where no layer is given fewer numbers than there are targets: they may be what is
+        to be rebuilt. An input that is the targets themselves is left out, and those of a model
+        whose outputs have another size than what the loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
@@ -138,7 +148,8 @@ class SuspiciouslyGood(ValidationRule):
         one row to the next, if what it was is an input; targets that all rows of a group share, as
         windows of one person, beside columns that they share; a category that is the class in 99 %
         of the rows; a series that only grows beside as many columns that do not; texts rebuilt of
-        codes of each place.
+        codes of each place; classes that are defined by a word of the text, or bins of a column;
+        sums without noise; texts whose last word alone is hard to guess.
 
     Source:
         Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
@@ -175,28 +186,27 @@ class SuspiciouslyGood(ValidationRule):
         """
         of_inputs = memory.setdefault("told", {})
         is_judged, told = told_targets(step, of_inputs, self.rows)
+        is_text, foreseen = foreseen_places(step, of_inputs, self.patience)
+        of_inputs["judged"] = of_inputs.get("judged", False) or is_text
         outcome = super().check(step, memory)
         if isinstance(outcome, NotEvaluated) and is_training(step):
             outcome = self._of_training(step, memory) or outcome
-        if isinstance(outcome, Passed) and not (of_inputs["judged"] or _are_losses_judged(memory)):
+        if isinstance(outcome, Passed) and not (of_inputs["judged"] or are_losses_judged(memory)):
             outcome = NotEvaluated(_NO_TABLE if "met" in of_inputs else _no_values(step))
-        if isinstance(outcome, IssueFound) or not is_judged:
+        if isinstance(outcome, IssueFound) or not (is_judged or is_text):
             return outcome
-        if told is None:
+        found = told or foreseen
+        if found is None:
             return Passed()
-        columns = ", ".join(map(str, told.columns[:_SHOWN])) + " ..." * (len(told.columns) > _SHOWN)
-        one = "column" if len(told.columns) == 1 else "columns"
-        verb = "tells" if len(told.columns) == 1 else "tell"
-        verb = "together tell" if told.is_together else verb
         return IssueFound(
             evidence(
                 step,
                 step.tensors(regex=(MODEL_INPUT,)),
-                told.at,
-                measure="rows_told",
-                value=float(told.num_rows),
-                threshold=float(self.rows),
-                told=f"{one} {columns} {verb} the target {told.targets}, in {told.num_rows} rows",
+                found.at,
+                measure=found.measure,
+                value=found.value,
+                threshold=found.threshold,
+                told=found.sentence,
                 remedy=self.remedy,
             )
         )
@@ -208,7 +218,7 @@ class SuspiciouslyGood(ValidationRule):
             told = training_of(memory, pair)
             if told is None or not memory["beside"].get(f"seen/{pair[0]}"):
                 continue
-            limit = _LOOKING_AHEAD * told.start
+            limit = _SEEING * told.start
             if not 0 <= told.now < limit:
                 continue
             return IssueFound(
@@ -258,7 +268,7 @@ class SuspiciouslyGood(ValidationRule):
         limit = share * training.start * _TREES if by_trees else 0.0
         is_seen = validation.beside.get(f"seen/{validation.name}", 0.0) > 0
         if is_seen or f"next/{validation.name}" in validation.beside:
-            limit = _LOOKING_AHEAD * training.start
+            limit = (_SEEING if is_seen else _LOOKING_AHEAD) * training.start
         if by_trees and _DISTANCE.search(validation.name):
             is_rms = validation.name.partition("-")[2] == "rmse"
             limit = math.sqrt(share) * validation.beside.get("std", 0.0) if is_rms else 0.0
@@ -280,16 +290,6 @@ class SuspiciouslyGood(ValidationRule):
             limit,
             f"the loss of validation is {validation.now:.3g}, below {limit:.3g}, and {why}",
         )
-
-
-def _are_losses_judged(memory: Memory) -> bool:
-    """Tell whether any loss that was just judged is of boosted trees, or of texts."""
-    pairs = [key.split("\n") for key in memory["streaks"]]
-    beside = memory.get("beside", {})
-    return any(
-        first != last or not beside.keys().isdisjoint((f"next/{last}", f"seen/{last}"))
-        for first, _, last in pairs
-    )
 
 
 def _no_values(step: StepView) -> str:
