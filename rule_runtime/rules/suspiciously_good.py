@@ -43,7 +43,6 @@ _DOMINATED: Final = 2.0
 _ETA: Final = ("^hyperparameters/(eta|learning_rate)$",)
 _CLASSES: Final = ("^hyperparameters/num_class$",)
 _LOOKING_AHEAD: Final = 0.05
-_SEEING: Final = 0.1
 _NETS: Final = "the loss of validation of a net tells nothing by itself"
 _NO_TABLE: Final = f"{_NETS}, and what was saved of inputs and targets cannot be compared"
 _SEEN: Final = "its targets stand in the model's input"
@@ -91,12 +90,12 @@ class SuspiciouslyGood(ValidationRule):
         is not known so well, unless the model sees it; or if, `patience` batches in a row, the loss
         of the last place, behind which what is asked stands nowhere in the text, is on average more
         than 1.5 times that of the places before, and of the 4 just before, by 4 standard errors or
-        more (8 rows and 8 places at least). Too good below 10 % is that of CrossEntropyLoss,
-        NLLLoss or a function, however small the training loss is, if at each of 32 places or more
-        with a target (it is negative where nothing is asked) the input that a layer is given first
-        is the target itself: a mask or a shift was forgotten. Half of all that is asked must stand
-        at other places, too, which are no padding then; or all that layers are given has the places
-        of the input, so that nothing is rebuilt of less than itself. While there is no loss of
+        more (8 rows and 8 places at least). Too good below 5 % is that of CrossEntropyLoss, NLLLoss
+        or a function, however small the training loss is, if at each of 32 places or more with a
+        target (it is negative where nothing is asked) the input that a layer is given first is the
+        target itself: a mask or a shift was forgotten. Half of all that is asked must stand at
+        other places, too, which are no padding then; or all that layers are given has the places of
+        the input, so that nothing is rebuilt of less than itself. While there is no loss of
         validation, that of training is judged by this.
 
         Where values of what a model gets are saved (`{model}_input_...`, `inputs` of Keras,
@@ -218,7 +217,7 @@ class SuspiciouslyGood(ValidationRule):
             told = training_of(memory, pair)
             if told is None or not memory["beside"].get(f"seen/{pair[0]}"):
                 continue
-            limit = _SEEING * told.start
+            limit = _LOOKING_AHEAD * told.start
             if not 0 <= told.now < limit:
                 continue
             return IssueFound(
@@ -268,7 +267,7 @@ class SuspiciouslyGood(ValidationRule):
         limit = share * training.start * _TREES if by_trees else 0.0
         is_seen = validation.beside.get(f"seen/{validation.name}", 0.0) > 0
         if is_seen or f"next/{validation.name}" in validation.beside:
-            limit = (_SEEING if is_seen else _LOOKING_AHEAD) * training.start
+            limit = _LOOKING_AHEAD * training.start
         if by_trees and _DISTANCE.search(validation.name):
             is_rms = validation.name.partition("-")[2] == "rmse"
             limit = math.sqrt(share) * validation.beside.get("std", 0.0) if is_rms else 0.0
