@@ -97,26 +97,27 @@ class LossInputMismatch(Rule):
         cross entropy by the script is one with the softmax along another dimension. Order: at two
         such steps, what CrossEntropyLoss or a function gets has the elements that the model
         returned in three dimensions or more, one of them of as many as there are classes, in
-        another shape, and its vectors over the classes are none of the model's; or they are, row by row, and the targets of a text, the tokens that
-        follow, column by column (or the other way round). Weight: at three such steps,
-        BCEWithLogitsLoss is the mean of what it is of if yes counts w times, and w is ten times as
-        large, or a tenth, as 1 and how many times rarer yes is (the larger, or the smaller, of
-        both). Formula: at two such steps the only loss is, to 0.01 %, one of these wrong ones, by
-        its outputs and targets, and the right one differs: of targets from 0 to 1 (but for rows
-        that sum to 1) t log(p) without its other half, a cross entropy that takes yes for no, a
-        hinge, or log(1 + exp(-t o)), of 0 and 1, a softmax over columns of which several hold, Dice
-        or Jaccard themselves; of other numbers a cross entropy of yes and no, errors divided by
-        targets of both signs, the square of how far the means of all outputs, or of rows or
-        columns, are from those of targets, or its size, if both signs are seen; one column alone.
-        What was one such is known again to 0.1 % of the right loss. Part: a loss of yes and no or a
-        distance gets one column of those [B, C] that a model returns, but not the last one, or the
-        mean of them all. Left out: the only cross entropy of a model of one answer for each row is,
-        to 0.0003 %, the mean without the rows of one class that occurs, or the least likely ones.
-        Tokens: the targets of a cross entropy are the whole numbers that a model is given, all of
-        them, at two such steps with a loss below a tenth of guessing. Zero: all losses are exactly
-        0 in the first 10 saved steps, and what they get varies. Each is judged at training steps,
-        labels in all, and found at the `patience`-th saved step in a row. Of more than 32 losses
-        the first 32 are judged, and of more than 4 tensors of labels the first 4.
+        another shape, and its vectors over the classes are none of the model's; or they are, row by
+        row, and the targets of a text, the tokens that follow, column by column (or the other way
+        round). Weight: at three such steps, BCEWithLogitsLoss is the mean of what it is of if yes
+        counts w times, and w is ten times as large, or a tenth, as 1 and how many times rarer yes
+        is (the larger, or the smaller, of both). Formula: at two such steps the only loss is, to
+        0.01 %, one of these wrong ones, by its outputs and targets, and the right one differs: of
+        targets from 0 to 1 (but for rows that sum to 1) t log(p) without its other half, a cross
+        entropy that takes yes for no, a hinge, or log(1 + exp(-t o)), of 0 and 1, a softmax over
+        columns of which several hold, Dice or Jaccard themselves; of other numbers a cross entropy
+        of yes and no, errors divided by targets of both signs, the square of how far the means of
+        all outputs, or of rows or columns, are from those of targets, or its size, if both signs
+        are seen; one column alone. What was one such is known again to 0.1 % of the right loss.
+        Part: a loss of yes and no or a distance gets one column of those [B, C] that a model
+        returns, but not the last one, or the mean of them all. Left out: the only cross entropy of
+        a model of one answer for each row is, to 0.0003 %, the mean without the rows of one class
+        that occurs, or the least likely ones. Tokens: the targets of a cross entropy are the whole
+        numbers that a model is given, all of them, at two such steps with a loss below a tenth of
+        guessing. Zero: all losses are exactly 0 in the first 10 saved steps, and what they get
+        varies. Each is judged at training steps, labels in all, and found at the `patience`-th
+        saved step in a row. Of more than 32 losses the first 32 are judged, and of more than 4
+        tensors of labels the first 4.
 
     Parameters:
         samples: Labels that must have been seen before they are taken for classes.
