@@ -67,55 +67,55 @@ class DoubleActivation(Rule):
         ReLU ahead of a sigmoid keeps its outputs above 0.5. The model learns slowly, or never.
 
     How it decides:
-        The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is
-        exactly 0; if it is what softmax gives (between 0 and 1, with mean 1 / C for C classes); or
-        if it is the output of an activation layer, or tanh or sigmoid of any module's. If it only
-        lies between 0 and 1, as scores may by chance, it must do so at 50 saved steps in a row (or
-        `patience`, if that is more), and reach below 0.1 and above 0.9 at the last of them.
+        * The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is
+          exactly 0; if it is what softmax gives (between 0 and 1, with mean 1 / C for C classes);
+          or if it is the output of an activation layer, or tanh or sigmoid of any module's. If it
+          only lies between 0 and 1, as scores may by chance, it must do so at 50 saved steps in a
+          row (or `patience`, if that is more), and reach below 0.1 and above 0.9 at the last of
+          them.
+        * That of a loss of another name, and what the only model returns to the only loss if that
+          is no module (unless `Loss_input_0`, what it got, was saved; `labels`, if they were, must
+          be numbers of classes or as many as it has elements), is suspect if it is what softmax
+          gives, while the loss, or its share of a row, is what cross entropy can be after a second
+          softmax, at every step: between ln(e + C - 1) - 1 and 1 more. And it must be more than 1.3
+          times the largest entropy that probabilities with this mean square can have: a loss that
+          takes probabilities as they are falls to that. So it is with numbers between 0 and 1 and
+          targets of 0 and 1, if the loss is what cross entropy can be after a sigmoid of them: the
+          mean of ln(1 + exp(p)) less that of p where the target is 1. Three times the patience is
+          needed then. Losses that take probabilities or numbers by name, such as BCELoss and
+          MSELoss, are not judged so.
+        * Where values of what a loss gets were saved, it fires as well if at two such steps in a
+          row the loss is exactly, to 1e-4, the mean or a sum of the cross entropy of sigmoids of
+          numbers that are all between 0 and 1, as are the targets beside them; these numbers are
+          the first input, or its first columns, and what else there is may have a mean and the
+          logarithm of a variance, whose divergence from the standard normal distribution a
+          variational autoencoder adds. At the second step the cross entropy must be more than twice
+          the entropy of these numbers, as probabilities: scores that lie between 0 and 1 by chance
+          are not that sure.
+        * So it is with Keras, where values of `predictions` and `labels` were saved: if these are
+          probabilities and classes, and `loss` is, to 1e-5, the mean cross entropy of the softmax
+          of them, and not that of them, at the first saved step and once more; only where an epoch
+          begins is it that of a batch.
+        * Of any loss the first input is suspect if it is what a second activation gives at both
+          ends of its range, at three times as many steps: the logarithm of a softmax of a softmax
+          lies between -ln(e + C - 1) and 1 more (or up to 0.25 below the upper end, and then as far
+          above the lower one as follows from that, to 0.01, where one class has nearly all); a
+          sigmoid of a sigmoid between 0.5 and 0.731; and that of a ReLU is never below 0.5, and
+          often exactly that; raw scores that went through a sigmoid or tanh lie between 0 or -1 and
+          1.
+        * What goes into an activation layer is suspect if size, minimum, maximum, mean, standard
+          deviation and l2 norm equal those of the output of another one, of the collections
+          `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass.
+          What functions did is told by extremes, which activations keep in order: a tensor is
+          suspect if its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or
+          sigmoid, or softplus of softplus or ReLU, of those of a module's output of the same size,
+          and no single one gives nearly that, to 0.001, or 1e-4 of the largest.
+        * So is a ReLU's output ahead of the softmax, or its logarithm, at the end of a model. And,
+          in MSELoss, L1Loss, SmoothL1Loss and HuberLoss, an output that is tanh or sigmoid of a
+          module's, or never negative and sometimes 0, if targets lie beyond its range by more than
+          half of their standard deviation, and their mean and 1.25 of these, too.
 
-        That of a loss of another name, and what the only model returns to the only loss if that is
-        no module (unless `Loss_input_0`, what it got, was saved; `labels`, if they were, must be
-        numbers of classes or as many as it has elements), is suspect if it is what softmax gives,
-        while the loss, or its share of a row, is what cross entropy can be after a second softmax,
-        at every step: between ln(e + C - 1) - 1 and 1 more. And it must be more than 1.3 times the
-        largest entropy that probabilities with this mean square can have: a loss that takes
-        probabilities as they are falls to that. So it is with numbers between 0 and 1 and targets
-        of 0 and 1, if the loss is what cross entropy can be after a sigmoid of them: the mean of
-        ln(1 + exp(p)) less that of p where the target is 1. Three times the patience is needed
-        then. Losses that take probabilities or numbers by name, such as BCELoss and MSELoss, are
-        not judged so.
-
-        Where values of what a loss gets were saved, it fires as well if at two such steps in a row
-        the loss is exactly, to 1e-4, the mean or a sum of the cross entropy of sigmoids of numbers
-        that are all between 0 and 1, as are the targets beside them; these numbers are the first
-        input, or its first columns, and what else there is may have a mean and the logarithm of a
-        variance, whose divergence from the standard normal distribution a variational autoencoder
-        adds. At the second step the cross entropy must be more than twice the entropy of these
-        numbers, as probabilities: scores that lie between 0 and 1 by chance are not that sure.
-
-        So it is with Keras, where values of `predictions` and `labels` were saved: if these are
-        probabilities and classes, and `loss` is, to 1e-5, the mean cross entropy of the softmax of
-        them, and not that of them, at the first saved step and once more; only where an epoch
-        begins is it that of a batch.
-
-        Of any loss the first input is suspect if it is what a second activation gives at both ends
-        of its range, at three times as many steps: the logarithm of a softmax of a softmax lies
-        between -ln(e + C - 1) and 1 more (or up to 0.25 below the upper end, and then as far above
-        the lower one as follows from that, to 0.01, where one class has nearly all); a sigmoid of a
-        sigmoid between 0.5 and 0.731; and that of a ReLU is never below 0.5, and often exactly
-        that; raw scores that went through a sigmoid or tanh lie between 0 or -1 and 1.
-
-        What goes into an activation layer is suspect if size, minimum, maximum, mean, standard
-        deviation and l2 norm equal those of the output of another one, of the collections
-        `relu_output`, `tanh_output`, `sigmoid_output`; two ReLUs in a row do no harm and pass. What
-        functions did is told by extremes, which activations keep in order: a tensor is suspect if
-        its smallest and largest element are, to 1e-5, tanh or sigmoid of ReLU, tanh or sigmoid, or
-        softplus of softplus or ReLU, of those of a module's output of the same size, and no single
-        one gives nearly that, to 0.001, or 1e-4 of the largest. So is a ReLU's output ahead of the
-        softmax, or its logarithm, at the end of a model. And, in MSELoss, L1Loss, SmoothL1Loss and
-        HuberLoss, an output that is tanh or sigmoid of a module's, or never negative and sometimes
-        0, if targets lie beyond its range by more than half of their standard deviation, and their
-        mean and 1.25 of these, too. It fires at the `patience`-th saved training step in a row.
+        It fires at the `patience`-th saved training step in a row.
 
     Parameters:
         patience: Saved steps in a row.

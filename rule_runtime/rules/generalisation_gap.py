@@ -69,74 +69,77 @@ class GeneralisationGap(ValidationRule):
     How it decides:
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
         XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
-        each step. It fires if, `patience` passes in a row, this lies above the median of the latest
-        5 saved training losses, and of those among them since the pass before, by more than
-        `gap_percent` of the loss at the beginning (the first training loss, or the median of the
-        first 5, or what guessing gives where that is known, whichever is largest) and by more than
-        four times the noise of the latest 20, and is more than `ratio` times as large. Where it is
-        known what one answer for all rows gives (see below), and that is less, the gap is measured
-        by it: not that of boosted trees, nor of classes if it is less than 0.62, as one of them is
-        frequent, nor of numbers that scatter 1.5 times as much in training. A gap that was there
-        before anything was learned (the training loss beside the first pass had not fallen by a
-        tenth) must have grown since, or the ratio of the two losses doubled. Squares, of MSELoss,
-        SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured
-        by the beginning, and not by the training loss of now as Overfit does: that goes towards
-        zero in many a good training. Boosted trees always fit their training data better: 1.25
-        times the gap is allowed while validation is within 2 % of its best. It fires as well if
-        nothing is learned but by heart, after 4 passes or more: the training loss fell by more than
-        3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is 5 %
-        above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass of
-        validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is the first
-        round), or below 90 % of the loss at the beginning; the median of the latest 3 is not below
-        the first, and 0.5 % above the smallest; and the last one lies above the training loss by a
-        third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 % above the smallest are
-        enough for boosted trees.
+        each step.
 
-        And it fires, `patience` passes in a row, if validation has turned: if the latest 3 passes
-        rise, the last one lies above the smallest by a tenth of what the gap is measured by, and
-        not more than the noise below the training loss, and the latter has not risen by 1.25 times
-        its noise (median of the latest 10 against the 10 before); of boosted trees, from 40 rounds
-        on, if it lies above the smallest by a quarter of what the training loss fell, which also
-        measures likelihoods that have no zero. Neither is said of a loss that is larger in training
-        than at the beginning, as a part of a loss may be that the others push up.
+        It fires for one of these reasons.
+        * A gap: `patience` passes in a row, this lies above the median of the latest 5 saved
+          training losses, and of those among them since the pass before, by more than `gap_percent`
+          of the loss at the beginning (the first training loss, or the median of the first 5, or
+          what guessing gives where that is known, whichever is largest) and by more than four times
+          the noise of the latest 20, and is more than `ratio` times as large. Where it is known
+          what one answer for all rows gives (see below), and that is less, the gap is measured by
+          it: not that of boosted trees, nor of classes if it is less than 0.62, as one of them is
+          frequent, nor of numbers that scatter 1.5 times as much in training. A gap that was there
+          before anything was learned (the training loss beside the first pass had not fallen by a
+          tenth) must have grown since, or the ratio of the two losses doubled. Squares, of MSELoss,
+          SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured
+          by the beginning, and not by the training loss of now as Overfit does: that goes towards
+          zero in many a good training. Boosted trees always fit their training data better: 1.25
+          times the gap is allowed while validation is within 2 % of its best.
+        * Nothing is learned but by heart, after 4 passes or more: the training loss fell by more
+          than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is
+          5 % above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass
+          of validation was ever below 98 % of the first one (99.8 % with XGBoost, where it is the
+          first round), or below 90 % of the loss at the beginning; the median of the latest 3 is
+          not below the first, and 0.5 % above the smallest; and the last one lies above the
+          training loss by a third of what that fell. From 40 rounds on a fall by 0.3 % and 0.2 %
+          above the smallest are enough for boosted trees.
+        * Validation has turned, `patience` passes in a row: the latest 3 passes rise, the last one
+          lies above the smallest by a tenth of what the gap is measured by, and not more than the
+          noise below the training loss, and the latter has not risen by 1.25 times its noise
+          (median of the latest 10 against the 10 before); of boosted trees, from 40 rounds on, if
+          it lies above the smallest by a quarter of what the training loss fell, which also
+          measures likelihoods that have no zero. Neither is said of a loss that is larger in
+          training than at the beginning, as a part of a loss may be that the others push up.
+        * Validation was never better than one answer for all rows: from 130 steps and 3 passes on
+          (for `patience` a pass counts from 90 steps on, if two were before it, or it is not 10 %
+          above that), no pass was below 99 % of what that gives, the median of the latest 3 is
+          above 97 % of the first or the last one 3 % above the smallest, and the last one is above
+          98 % of the one before; or if no pass was lower by more than luck allows, 40 % /
+          sqrt(rows), but 1 % at least, and 3 % of 6 passes, the median of the latest 5 by half of
+          that, and the latter half does not fall: its median is not 0.5 %, or a third of the luck
+          of the rows, below that of the former, and the last pass is not the lowest; or if the
+          training loss, and 1.6 times its noise, is below 90 % of that, and the last pass above 99
+          % of the one before; or if the latest 3 are above 1.5 times that, and their median is not
+          below the first, and the last one not below the first of the 3.
 
-        It fires if validation was never better than one answer for all rows: from 130 steps and 3
-        passes on (for `patience` a pass counts from 90 steps on, if two were before it, or it is
-        not 10 % above that), no pass was below 99 % of what that gives, the median of the latest 3
-        is above 97 % of the first or the last one 3 % above the smallest, and the last one is above
-        98 % of the one before; or if no pass was lower by more than luck allows, 40 % / sqrt(rows),
-        but 1 % at least, and 3 % of 6 passes, the median of the latest 5 by half of that, and the
-        latter half does not fall: its median is not 0.5 %, or a third of the luck of the rows,
-        below that of the former, and the last pass is not the lowest; or if the training loss, and
-        1.6 times its noise, is below 90 % of that, and the last pass above 99 % of the one before;
-        or if the latest 3 are above 1.5 times that, and their median is not below the first, and
-        the last one not below the first of the 3. That is known of classes that are whole numbers,
-        ln(number of classes), of losses of other names only if training began near it (0.8 to 2
-        times); of yes and no that each are 30 % or more of the 50 rows or more of a pass, their
-        entropy, if training began near ln 2 (0.85 to 1.25 times); and of MSELoss, L1Loss,
-        SmoothL1Loss and HuberLoss: the variance of the targets of the pass, or its root. Where a
-        pass is a single step, and values of its inputs were saved, it is known exactly, also of
-        losses of other names that prove to be squares, distances or cross entropies: the entropy of
-        how frequent classes are, of 20 rows for each or more; and that of two classes, each 30 % or
-        more, also where a pass has several steps. Of 20 rows or more each column of numbers has an
-        answer of its own, and of 50 each of 16 columns or more of yes and no, as pixels; by what
-        that makes of a step of 50 rows the variance of a longer pass is less. For boosted trees
-        labels tell it where their values were saved: for `rmse` and `mae` their scatter, for
-        `logloss` and `mlogloss` their entropy, if that is 0.75 of the largest or more and no class
-        of two below 30 %. There it takes 20 rounds, a training loss that fell by 3 %, by which
-        validation lags as above, and a median of the latest 3 above 99.5 %, that did not fall in
-        the latest 8. Numbers one of which, five standard deviations away, has a tenth of the
-        variance are not compared with one answer, and their gap is not judged.
-
-        Last, where `labels` and `predictions` of classes were saved with values, answers are
-        compared with what chance gives, by the permutation test. It fires if the answers of the
-        latest 3 passes have nothing to do with the labels: not more than 3 standard deviations
-        above chance, and less than 15 % of what chance leaves (Cohen's kappa), of rows enough to
-        show 20 % of what is attainable; while, from 100 steps on, those of the latest 20 saved
-        training steps have, by 6 standard deviations and 10 % more. Boosted trees, which save no
-        answers of training, must be within 2 standard deviations and 10 %, from 20 rounds on. And
-        where no loss of validation was saved, it fires if more than 90 % of what chance leaves is
-        right in training, and 30 % less of it, and four standard errors, in the latest 2 passes.
+        What one answer gives is known of classes that are whole numbers, ln(number of classes), of
+        losses of other names only if training began near it (0.8 to 2 times); of yes and no that
+        each are 30 % or more of the 50 rows or more of a pass, their entropy, if training began
+        near ln 2 (0.85 to 1.25 times); and of MSELoss, L1Loss, SmoothL1Loss and HuberLoss: the
+        variance of the targets of the pass, or its root. Where a pass is a single step, and values
+        of its inputs were saved, it is known exactly, also of losses of other names that prove to
+        be squares, distances or cross entropies: the entropy of how frequent classes are, of 20
+        rows for each or more; and that of two classes, each 30 % or more, also where a pass has
+        several steps. Of 20 rows or more each column of numbers has an answer of its own, and of 50
+        each of 16 columns or more of yes and no, as pixels; by what that makes of a step of 50 rows
+        the variance of a longer pass is less. For boosted trees labels tell it where their values
+        were saved: for `rmse` and `mae` their scatter, for `logloss` and `mlogloss` their entropy,
+        if that is 0.75 of the largest or more and no class of two below 30 %. There it takes 20
+        rounds, a training loss that fell by 3 %, by which validation lags as above, and a median of
+        the latest 3 above 99.5 %, that did not fall in the latest 8. Numbers one of which, five
+        standard deviations away, has a tenth of the variance are not compared with one answer, and
+        their gap is not judged.
+        * Answers are no better than chance. Where `labels` and `predictions` of classes were saved
+          with values, they are compared with what chance gives, by the permutation test. It fires
+          if the answers of the latest 3 passes have nothing to do with the labels: not more than 3
+          standard deviations above chance, and less than 15 % of what chance leaves (Cohen's
+          kappa), of rows enough to show 20 % of what is attainable; while, from 100 steps on, those
+          of the latest 20 saved training steps have, by 6 standard deviations and 10 % more.
+          Boosted trees, which save no answers of training, must be within 2 standard deviations and
+          10 %, from 20 rounds on. And where no loss of validation was saved, it fires if more than
+          90 % of what chance leaves is right in training, and 30 % less of it, and four standard
+          errors, in the latest 2 passes.
 
         A pass is judged at the training step behind it, or at its last step once it is as long as
         the one before. Losses that are sums are divided by how many times the rows of training,

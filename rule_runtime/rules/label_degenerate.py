@@ -67,49 +67,49 @@ class LabelDegenerate(Rule):
         One that sees a class at a time forgets the others meanwhile.
 
     How it decides:
-        At training steps the smallest and the largest element so far are kept for each tensor of
-        labels and worker. It fires if they are equal after `samples` rows and `patience` saved
-        steps or more; never again once two values were seen. If the one value is 0 or 1, other
-        classes may be rare: ten times as many rows are needed, unless they have 5 % or more of the
-        labels in other modes than training; if none of those is of another class, their rows in the
-        longest phase count as well, but twice `samples` must be of training: that none of so many
-        rows is of a class that 1 in 1,000 are of has a chance of exp(-5). How many of the labels in
-        other modes differ from the one value is known at least, from their mean, standard deviation
-        and extremes: with a share s of 32 rows or more in one phase, and two of them that differ,
-        20 / s rows are enough, for such a run of rows has a chance of exp(-20). Only labels of the
-        same name are compared, if both are whole numbers, or both real ones, images of the same
-        size, and the scores beside them, `..._input_0`, have as many columns: those of a probe are
-        of another task. Targets of a loss, `..._input_1`, are left alone while that loss,
-        `..._output_0`, is more than a tenth of its first value: a model learns a constant answer
-        fast, and where it does not the targets are not the answer (contrastive learning with the
-        match in front, adversarial training); unless 5 % or more of them differ from it in other
-        modes, for smoothed labels are a loss that stays. Targets that are all 0 are left alone if
-        the loss is of numbers (the residual of an equation is to vanish); real numbers that are all
-        -1, 0 or 1, or anything between if the loss has no name, `Loss_input_1`, unless 5 % or more
-        differ from them in other modes: for true and made up a script may put in 1 and 0. What a
-        loss of the script's own, whose name does not end with Loss, gets as `..._input_1` need not
-        be targets: it is left alone unless 5 % or more differ from it in other modes. Targets of
-        several numbers a row, of which values are saved, are one label as well if all rows, 32 or
-        more, are equal in two saved steps; 5,000 rows (ten times `samples`) if all their numbers
-        lie between 0 and 1, and are two at most: of classes one may be rare. Real ones, unless the
-        loss is known to be of classes, also need another smallest or largest number in other modes.
-        Of a loss that is called several times in a step the targets of all calls count. Labels with
-        NaN or infinite elements count with the finite ones. Of more than 32 tensors 32 are judged.
-
-        It fires as well if half or more of the batches saved so far, of 10 or more, have one class
-        each, and these are three or more classes. It looks at whole numbers from 0 on, one a row,
-        in batches of 8 rows or more, and at those of a loss only if it is known to be of classes,
-        or its targets are of a whole type. If there are but two classes it takes 9 of 10 batches,
-        ten times `samples` rows in these, and four or more that have another class than the one
-        before, but at most a quarter, for true and made up rows come in turn; real targets that are
-        0 and 1 are left alone.
-
-        XGBoost saves the labels of validation only. There it fires if the predictions are the same
-        in all rows, 5 saved rounds in a row, while their labels are not, and the training loss is
-        what one label in all rows gives: -ln(1 - p) or -ln(p) for `train-logloss` (p at least 0.1
-        away from 0.5), -ln of the largest p for `train-mlogloss`, each within 1 %; for
-        `train-rmse`, `train-mae`, `train-mphe` and `train-quantile` less than a tenth of the
-        standard deviation of the labels; none at all for `train-error` and `train-merror`.
+        * One label in all rows. At training steps the smallest and the largest element so far are
+          kept for each tensor of labels and worker. It fires if they are equal after `samples` rows
+          and `patience` saved steps or more; never again once two values were seen. If the one
+          value is 0 or 1, other classes may be rare: ten times as many rows are needed, unless they
+          have 5 % or more of the labels in other modes than training; if none of those is of
+          another class, their rows in the longest phase count as well, but twice `samples` must be
+          of training: that none of so many rows is of a class that 1 in 1,000 are of has a chance
+          of exp(-5). How many of the labels in other modes differ from the one value is known at
+          least, from their mean, standard deviation and extremes: with a share s of 32 rows or more
+          in one phase, and two of them that differ, 20 / s rows are enough, for such a run of rows
+          has a chance of exp(-20). Only labels of the same name are compared, if both are whole
+          numbers, or both real ones, images of the same size, and the scores beside them,
+          `..._input_0`, have as many columns: those of a probe are of another task.
+        * Targets of a loss, `..._input_1`, are left alone while that loss, `..._output_0`, is more
+          than a tenth of its first value: a model learns a constant answer fast, and where it does
+          not the targets are not the answer (contrastive learning with the match in front,
+          adversarial training); unless 5 % or more of them differ from it in other modes, for
+          smoothed labels are a loss that stays. Targets that are all 0 are left alone if the loss
+          is of numbers (the residual of an equation is to vanish); real numbers that are all -1, 0
+          or 1, or anything between if the loss has no name, `Loss_input_1`, unless 5 % or more
+          differ from them in other modes: for true and made up a script may put in 1 and 0.
+        * What a loss of the script's own, whose name does not end with Loss, gets as `..._input_1`
+          need not be targets: it is left alone unless 5 % or more differ from it in other modes.
+        * Targets of several numbers a row, of which values are saved, are one label as well if all
+          rows, 32 or more, are equal in two saved steps; 5,000 rows (ten times `samples`) if all
+          their numbers lie between 0 and 1, and are two at most: of classes one may be rare. Real
+          ones, unless the loss is known to be of classes, also need another smallest or largest
+          number in other modes. Of a loss that is called several times in a step the targets of all
+          calls count. Labels with NaN or infinite elements count with the finite ones. Of more than
+          32 tensors 32 are judged.
+        * One class in each batch: it fires as well if half or more of the batches saved so far, of
+          10 or more, have one class each, and these are three or more classes. It looks at whole
+          numbers from 0 on, one a row, in batches of 8 rows or more, and at those of a loss only if
+          it is known to be of classes, or its targets are of a whole type. If there are but two
+          classes it takes 9 of 10 batches, ten times `samples` rows in these, and four or more that
+          have another class than the one before, but at most a quarter, for true and made up rows
+          come in turn; real targets that are 0 and 1 are left alone.
+        * XGBoost saves the labels of validation only. There it fires if the predictions are the
+          same in all rows, 5 saved rounds in a row, while their labels are not, and the training
+          loss is what one label in all rows gives: -ln(1 - p) or -ln(p) for `train-logloss` (p at
+          least 0.1 away from 0.5), -ln of the largest p for `train-mlogloss`, each within 1 %; for
+          `train-rmse`, `train-mae`, `train-mphe` and `train-quantile` less than a tenth of the
+          standard deviation of the labels; none at all for `train-error` and `train-merror`.
 
     Parameters:
         samples: Rows after which labels must have shown two values.

@@ -65,30 +65,28 @@ class PlateauedLoss(LossRule):
 
         The loss of boosted trees falls a little in each round however little there is to learn: it
         is left alone as long as it has a downward trend (see LearningRateTooLow).
-
-        Where `labels` and `predictions` of classes were saved with values, a loss that fell is
-        found as well if all that was learned is how frequent classes are. The entropy of the labels
-        so far (with Miller's correction, of at most 64 classes with 20 labels each, and not less
-        than 0.6 of ln(number of classes)) is the best that one answer for all rows can give a cross
-        entropy. After `num_steps` steps the median of the latest 20 bins must be lower than that by
-        `min_fall_percent`. It fires if, `patience` bins in a row, it is not, the bins have no
-        downward trend, or fall by less than a tenth of that from the first third to the last, twice
-        the error of their median is less than `min_fall_percent`, and of what chance leaves less
-        than 10 % was right in the latest 20 saved steps (Cohen's kappa). Of BCELoss and
-        BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to 1.3 times ln 2
-        (no class has a weight), and of a loss that is the cross entropy of two classes by the
-        values that were saved; where rows have several columns, and `labels` are these, each has
-        its own frequency. MSELoss is compared in the same way, in parts of the variance of the 20
-        or more targets of each batch, up to 1.1 of it, unless batches are of groups, or it was
-        higher by more than `min_fall_percent` in the 5 to 20 bins before the latest 20: in a short
-        stretch noise hides a steady fall.
-
-        Where values of outputs and targets of an only loss were saved, it is found, too, if they
-        have nothing to do with each other: in the latest 3 such steps, not the first one, their
-        correlation over all columns (scores of classes against one-hot classes) is within 2
-        standard deviations of chance, by the permutation test, and these are 0.1 at most;
-        `num_steps` have passed, the latest 20 bins have no downward trend, and values are not older
-        than they lie apart. A loss of another name must prove to be of their differences.
+        * Where `labels` and `predictions` of classes were saved with values, a loss that fell is
+          found as well if all that was learned is how frequent classes are. The entropy of the
+          labels so far (with Miller's correction, of at most 64 classes with 20 labels each, and
+          not less than 0.6 of ln(number of classes)) is the best that one answer for all rows can
+          give a cross entropy. After `num_steps` steps the median of the latest 20 bins must be
+          lower than that by `min_fall_percent`. It fires if, `patience` bins in a row, it is not,
+          the bins have no downward trend, or fall by less than a tenth of that from the first third
+          to the last, twice the error of their median is less than `min_fall_percent`, and of what
+          chance leaves less than 10 % was right in the latest 20 saved steps (Cohen's kappa). Of
+          BCELoss and BCEWithLogitsLoss targets of 0 and 1 suffice, if the first loss was 0.85 to
+          1.3 times ln 2 (no class has a weight), and of a loss that is the cross entropy of two
+          classes by the values that were saved; where rows have several columns, and `labels` are
+          these, each has its own frequency. MSELoss is compared in the same way, in parts of the
+          variance of the 20 or more targets of each batch, up to 1.1 of it, unless batches are of
+          groups, or it was higher by more than `min_fall_percent` in the 5 to 20 bins before the
+          latest 20: in a short stretch noise hides a steady fall.
+        * Where values of outputs and targets of an only loss were saved, it is found, too, if they
+          have nothing to do with each other: in the latest 3 such steps, not the first one, their
+          correlation over all columns (scores of classes against one-hot classes) is within 2
+          standard deviations of chance, by the permutation test, and these are 0.1 at most;
+          `num_steps` have passed, the latest 20 bins have no downward trend, and values are not
+          older than they lie apart. A loss of another name must prove to be of their differences.
 
         A loss that fell enough once, and then stands still, has converged and is no finding. With
         several losses none is judged while one of them lies clearly below its beginning. Losses of

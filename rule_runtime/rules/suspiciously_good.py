@@ -61,76 +61,78 @@ class SuspiciouslyGood(ValidationRule):
         are in both sets, validation looks perfect and the model is worthless where it is used.
 
     How it decides:
-        The losses of validation of boosted trees are compared with `train-...` of the same metric,
-        at each step. It fires if, `patience` steps in a row, one is less than 10 times
-        `max_loss_percent` of the loss at the beginning (the first training loss, or the median of
-        the first 5 if that is larger, which is the loss of guessing), and at most 1.1 times the
-        median of the latest 5 saved training losses; twice that where one feature has more than
-        half of the total gain. How well guessing does where a distance is measured (rmse, mae and
-        the like) the losses do not tell; of these rmse is judged, where labels are saved beside it:
-        its square must be below `max_loss_percent` of their variance, which is what the mean gives,
-        or of the mean variance of their columns, where values of these were saved. Losses of nets
-        tell next to nothing: many tasks are learned without a mistake. They are judged for texts
-        only, as below; a pass (the EVAL steps between two training steps) at the training step
-        behind it, or at its last step once it is as long as the one before, if it is at most 1.5
-        times the median of the latest 5 saved training losses. Of more than 32 losses the first 32
-        are judged. Where neither they nor inputs could be, nothing is evaluated.
+        * Losses of boosted trees: those of validation are compared with `train-...` of the same
+          metric, at each step. It fires if, `patience` steps in a row, one is less than 10 times
+          `max_loss_percent` of the loss at the beginning (the first training loss, or the median of
+          the first 5 if that is larger, which is the loss of guessing), and at most 1.1 times the
+          median of the latest 5 saved training losses; twice that where one feature has more than
+          half of the total gain. How well guessing does where a distance is measured (rmse, mae and
+          the like) the losses do not tell; of these rmse is judged, where labels are saved beside
+          it: its square must be below `max_loss_percent` of their variance, which is what the mean
+          gives, or of the mean variance of their columns, where values of these were saved.
 
-        Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and `mlogloss`
-        where `num_class` was saved) is also too good if, with one feature of more than half of the
-        gain, it is a quarter of what it began with, at most 1.1 times the training loss, and as
-        small as that of scores which went 0.8 of the way (0.9 for `mlogloss`) that they can go in
-        so many rounds, if all rows are right in each of them.
+        Losses of nets tell next to nothing: many tasks are learned without a mistake. They are
+        judged for texts only, as below; a pass (the EVAL steps between two training steps) at the
+        training step behind it, or at its last step once it is as long as the one before, if it is
+        at most 1.5 times the median of the latest 5 saved training losses. Of more than 32 losses
+        the first 32 are judged. Where neither they nor inputs could be, nothing is evaluated.
+        * Boosted trees with a small `eta` cannot come near to zero in time: `logloss` (and
+          `mlogloss` where `num_class` was saved) is also too good if, with one feature of more than
+          half of the gain, it is a quarter of what it began with, at most 1.1 times the training
+          loss, and as small as that of scores which went 0.8 of the way (0.9 for `mlogloss`) that
+          they can go in so many rounds, if all rows are right in each of them.
+        * Texts. Where targets are the model's input moved by one place (whole numbers [B, L], as of
+          a language model; the end of rows may be negative, as padding; no more than half of what
+          is asked is the same) and no other input may tell the text, as one to translate or an
+          image (unless a quarter of the rows share it with other texts, or it is a mask of places),
+          the loss of validation is too good below 5 % of that at the beginning: what comes next in
+          a text is not known so well, unless the model sees it; or if, `patience` batches in a row,
+          the loss of the last place, behind which what is asked stands nowhere in the text, is on
+          average more than 1.5 times that of the places before, and of the 4 just before, by 4
+          standard errors or more (8 rows and 8 places at least). Too good below 5 % is that of
+          CrossEntropyLoss, NLLLoss or a function, however small the training loss is, if at each of
+          32 places or more with a target (it is negative where nothing is asked) the input that a
+          layer is given first is the target itself: a mask or a shift was forgotten. Half of all
+          that is asked must stand at other places, too, which are no padding then; or all that
+          layers are given has the places of the input, so that nothing is rebuilt of less than
+          itself. While there is no loss of validation, that of training is judged by this.
+        * Inputs. Where values of what a model gets are saved (`{model}_input_...`, `inputs` of
+          Keras, `input_values` of boosted trees), and of targets (`..._input_1` of the loss, or
+          `labels`), the columns of an input are compared with targets of a number or class in each
+          row; of series [B, T, C], also with those of the last times (targets [B, T'] or [B, T', K]
+          that vary in time).
+        * Numbers are told by a column that rises, or falls, with them everywhere, unless most
+          columns nearly do, as of a series that only grows. A single number is told, too, of 5 to
+          128 columns by up to three of which it is a sum, each times a number, but for rounding, if
+          a linear fit of the others leaves 2 % of the variance open; and by one whose ranks tell
+          its ranks but for 0.5 % of their variance, in four times the rows, if the others leave 20
+          %.
+        * Classes (also numbers of which a batch has less than half as many as rows) are told by
+          columns that are equal in all rows of a class and together differ between all of them or,
+          of 8 columns or more that are no image, by columns that part each class from the others by
+          a gap wider than either side, no more than two of them for a class. Three classes or more
+          are told as well, of whatever inputs, if each has a column with one value in all of its
+          rows that no row of another has; of 8 columns of real numbers or more also by a range of
+          numbers in which no row of another lies, if no more than 4 mark a class. Texts tell
+          classes by a word, or two or three in a row, that all texts of the class have, and no
+          other, wherever it stands.
+        * Two classes are told, too, by one or two columns (of a series also, at some time) with a
+          limit that all rows of one are above and all of the other below, if one row in 16 lies
+          close to it, within a quarter of the standard deviation; or with a value that all rows of
+          one have and none of the other. Inputs of an integer type may be words: equal values of
+          them tell classes, no gaps or limits. Two classes, and ranges, tell nothing if a further
+          column comes near in half of the batches (a correlation of more than 0.9).
 
-        Where targets are the model's input moved by one place (whole numbers [B, L], as of a
-        language model; the end of rows may be negative, as padding; no more than half of what is
-        asked is the same) and no other input may tell the text, as one to translate or an image
-        (unless a quarter of the rows share it with other texts, or it is a mask of places), the
-        loss of validation is too good below 5 % of that at the beginning: what comes next in a text
-        is not known so well, unless the model sees it; or if, `patience` batches in a row, the loss
-        of the last place, behind which what is asked stands nowhere in the text, is on average more
-        than 1.5 times that of the places before, and of the 4 just before, by 4 standard errors or
-        more (8 rows and 8 places at least). Too good below 5 % is that of CrossEntropyLoss, NLLLoss
-        or a function, however small the training loss is, if at each of 32 places or more with a
-        target (it is negative where nothing is asked) the input that a layer is given first is the
-        target itself: a mask or a shift was forgotten. Half of all that is asked must stand at
-        other places, too, which are no padding then; or all that layers are given has the places of
-        the input, so that nothing is rebuilt of less than itself. While there is no loss of
-        validation, that of training is judged by this.
-
-        Where values of what a model gets are saved (`{model}_input_...`, `inputs` of Keras,
-        `input_values` of boosted trees), and of targets (`..._input_1` of the loss, or `labels`),
-        the columns of an input are compared with targets of a number or class in each row; of
-        series [B, T, C], also with those of the last times (targets [B, T'] or [B, T', K] that vary
-        in time). Numbers are told by a column that rises, or falls, with them everywhere, unless
-        most columns nearly do, as of a series that only grows; classes (also numbers of which a
-        batch has less than half as many as rows) by columns that are equal in all rows of a class
-        and together differ between all of them or, of 8 columns or more that are no image, by
-        columns that part each class from the others by a gap wider than either side, no more than
-        two of them for a class. Three classes or more are told as well, of whatever inputs, if each
-        has a column with one value in all of its rows that no row of another has; of 8 columns of
-        real numbers or more also by a range of numbers in which no row of another lies, if no more
-        than 4 mark a class. Texts tell classes by a word, or two or three in a row, that all texts
-        of the class have, and no other, wherever it stands. A single number is told, too, of 5 to
-        128 columns by up to three of which it is a sum, each times a number, but for rounding, if a
-        linear fit of the others leaves 2 % of the variance open; and by one whose ranks tell its
-        ranks but for 0.5 % of their variance, in four times the rows, if the others leave 20 %. Two
-        classes are told, too, by one or two columns (of a series also, at some time) with a limit
-        that all rows of one are above and all of the other below, if one row in 16 lies close to
-        it, within a quarter of the standard deviation; or with a value that all rows of one have
-        and none of the other. Inputs of an integer type may be words: equal values of them tell
-        classes, no gaps or limits. Two classes, and ranges, tell nothing if a further column comes
-        near in half of the batches (a correlation of more than 0.9). It fires if the same columns
-        tell them in all batches in which the target varies, in `rows` different rows or more
-        together, of classes four times as many: an ordinary feature may be right for long. The
-        first row of each class does not count, and of the most frequent one not more than 4 for
-        each that does of the others; where classes last for several rows, each change is one row.
-        No row counts of a batch whose targets turn less than 4 times from rising to falling or
-        back, or that lies class by class, as any column that counts rows would tell them. Of
-        several targets half must be told, and none refuted, by inputs of twice as many columns or
-        more, and where no layer is given fewer numbers than there are targets: they may be what is
-        to be rebuilt. An input that is the targets themselves is left out, and those of a model
-        whose outputs have another size than what the loss compares.
+        It fires if the same columns tell them in all batches in which the target varies, in `rows`
+        different rows or more together, of classes four times as many: an ordinary feature may be
+        right for long. The first row of each class does not count, and of the most frequent one not
+        more than 4 for each that does of the others; where classes last for several rows, each
+        change is one row. No row counts of a batch whose targets turn less than 4 times from rising
+        to falling or back, or that lies class by class, as any column that counts rows would tell
+        them. Of several targets half must be told, and none refuted, by inputs of twice as many
+        columns or more, and where no layer is given fewer numbers than there are targets: they may
+        be what is to be rebuilt. An input that is the targets themselves is left out, and those of
+        a model whose outputs have another size than what the loss compares.
 
     Parameters:
         max_loss_percent: Validation loss, in percent of the loss at the beginning.
