@@ -27,6 +27,7 @@ PARTS: Final = (
     "twelfth_held_out",
     "thirteenth_held_out",
     "fourteenth_held_out",
+    "fifteenth_held_out",
 )
 HEALTHY: Final = "healthy"
 

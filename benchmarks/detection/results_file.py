@@ -19,6 +19,7 @@ __all__ = ["overview", "part_results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
+    "fifteenth_held_out": "Programs that were held out a fifteenth time",
     "fourteenth_held_out": "Programs that were held out a fourteenth time",
     "thirteenth_held_out": "Programs that were held out a thirteenth time",
     "twelfth_held_out": "Programs that were held out a twelfth time",

@@ -1,0 +1,1 @@
+"""Ordinary trainings by four more authors, who read neither rules nor results."""
