@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.format.modes import ModeKeys
@@ -27,6 +28,7 @@ _SURELY_MEAN: Final = 3.0
 _OTHER_SIZE: Final = 1.5
 _EVEN: Final = 0.62
 _WIDER: Final = 1.5
+_ELSEWHERE: Final = 0.5
 
 
 def numbers_beside(step: StepView) -> dict[str, float]:
@@ -51,7 +53,7 @@ def numbers_beside(step: StepView) -> dict[str, float]:
             is_each = kind.is_of_classes and targets.dtype.startswith("int")
             found[f"rows/{name}"] = float(targets.size if is_each else targets.shape[0])
         if targets is not None and kind.is_of_numbers:
-            found[f"scale {side}/{name}"] = targets.std
+            found |= {f"scale {side}/{name}": targets.std, f"mean {side}/{name}": targets.mean}
         if kind is LossKind.SQUARES or _OF_SMALL_SQUARES.match(name):
             found[f"squares/{name}"] = 1.0
         is_of_classes = kind.is_of_classes or kind is LossKind.BINARY
@@ -92,10 +94,16 @@ def measured_by(validation: Validation, scale: float, constant: float) -> float:
     name, beside = validation.name, validation.beside
     if validation.of_trees or not constant:
         return scale
-    of, of_training = (beside.get(f"scale {side}/{name}", 0.0) for side in _SIDES)
     is_of_classes = f"guess/{name}" in beside or f"plain/{name}" in beside
     is_little = is_of_classes and constant < _EVEN
-    return scale if is_little or of_training > _WIDER * of else min(constant, scale)
+    return scale if is_little or _are_of_other_numbers(name, beside) else min(constant, scale)
+
+
+def _are_of_other_numbers(name: str, beside: Mapping[str, float]) -> bool:
+    """Tell whether training has more to learn, or validation lies elsewhere, as a later time."""
+    of, of_training = (beside.get(f"scale {side}/{name}", 0.0) for side in _SIDES)
+    means = [beside.get(f"mean {side}/{name}", 0.0) for side in _SIDES]
+    return of_training > _WIDER * of or abs(means[0] - means[1]) > _ELSEWHERE * of
 
 
 def _is_mean(validation: Validation, training: Training) -> bool:

@@ -79,13 +79,14 @@ class GeneralisationGap(ValidationRule):
           the noise of the latest 20, and is more than `ratio` times as large. Where it is known
           what one answer for all rows gives (see below), and that is less, the gap is measured by
           it: not that of boosted trees, nor of classes if it is less than 0.62, as one of them is
-          frequent, nor of numbers that scatter 1.5 times as much in training. A gap that was there
-          before anything was learned (the training loss beside the first pass had not fallen by a
-          tenth) must have grown since, or the ratio of the two losses doubled. Squares, of MSELoss,
-          SmoothL1Loss and HuberLoss, are also compared by their roots, the typical errors. Measured
-          by the beginning, and not by the training loss of now as Overfit does: that goes towards
-          zero in many a good training. Boosted trees always fit their training data better: 1.25
-          times the gap is allowed while validation is within 2 % of its best.
+          frequent, nor of numbers that scatter 1.5 times as much in training, or whose mean is half
+          a standard deviation away there. A gap that was there before anything was learned (the
+          training loss beside the first pass had not fallen by a tenth) must have grown since, or
+          the ratio of the two losses doubled. Squares, of MSELoss, SmoothL1Loss and HuberLoss, are
+          also compared by their roots, the typical errors. Measured by the beginning, and not by
+          the training loss of now as Overfit does: that goes towards zero in many a good training.
+          Boosted trees always fit their training data better: 1.25 times the gap is allowed while
+          validation is within 2 % of its best.
         * Nothing is learned but by heart, after 4 passes or more: the training loss fell by more
           than 3 % and 1.6 times the noise (0.8 times it where the median of the latest 3 passes is
           5 % above the first, and of the latest 8 the later is larger in 20 of 28 pairs); no pass

@@ -62,17 +62,19 @@ def test_a_gap_that_was_there_before_anything_was_learned_must_grow(
 
 
 @pytest.mark.parametrize(
-    ("name", "validation", "wider", "is_found"),
+    ("name", "validation", "wider", "apart", "is_found"),
     [
-        ("MSELoss", 0.40, 1.0, True),  # one answer gives 1, and training began at 26
-        ("MSELoss", 0.10, 1.0, False),
-        ("MSELoss", 0.40, 1.6, False),  # training has more to learn
-        ("CrossEntropyLoss", 0.70, 1.0, True),  # ln 4 is 1.386
-        ("CrossEntropyLoss", 0.25, 1.0, False),
+        ("MSELoss", 0.40, 1.0, 0.0, True),  # one answer gives 1, and training began at 26
+        ("MSELoss", 0.40, 1.0, 0.3, True),
+        ("MSELoss", 0.10, 1.0, 0.0, False),
+        ("MSELoss", 0.40, 1.6, 0.0, False),  # training has more to learn
+        ("MSELoss", 0.40, 1.0, 0.8, False),  # validation lies elsewhere, as of a later time
+        ("CrossEntropyLoss", 0.70, 1.0, 0.0, True),  # ln 4 is 1.386
+        ("CrossEntropyLoss", 0.25, 1.0, 0.0, False),
     ],
 )
 def test_a_gap_is_measured_by_what_one_answer_leaves_to_learn(
-    name: str, validation: float, wider: float, *, is_found: bool
+    name: str, validation: float, wider: float, apart: float, *, is_found: bool
 ) -> None:
     """Targets are far from 0, or first scores are bad: the loss at the beginning is far above."""
     numbers = np.random.default_rng(0).permutation(np.arange(400) % 2 * 2 - 1.0)[:, None]
@@ -84,8 +86,8 @@ def test_a_gap_is_measured_by_what_one_answer_leaves_to_learn(
     trial = TrialBuilder()
     for step in range(80):
         is_training = step % 10 < 5
-        factor = wider if is_training else 1.0
-        targets = 5 + factor * numbers if is_of_numbers else classes
+        factor, middle = (wider, 5 + apart) if is_training else (1.0, 5.0)
+        targets = middle + factor * numbers if is_of_numbers else classes
         loss = (26.0 if step < 5 else 0.02) if is_training else validation
         trial.step(
             step,
