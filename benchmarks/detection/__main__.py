@@ -82,10 +82,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--write", action="store_true", help="write RESULTS.md and results/")
     arguments = parser.parse_args(given)
-    if arguments.write and any(
-        (arguments.program, arguments.fault, arguments.pack, arguments.no_rules)
-    ):
-        parser.error("results are of all runs of a part: --write goes with --part and --seeds only")
+    if arguments.write and any((arguments.program, arguments.fault, arguments.no_rules)):
+        parser.error("results are of all runs of a part: no --program, --fault or --no-rules")
     if arguments.folder is None:
         arguments.folder = Path(tempfile.gettempdir()) / "stepwatch-detection"
     return arguments
