@@ -16,8 +16,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.evaluation.told_so_far import OF_CLASSES
-from rule_runtime.numerics.class_columns import may_count
+from rule_runtime.evaluation.class_counts import counted, shown_classes
 from rule_runtime.numerics.class_limits import comes_near
 from rule_runtime.numerics.column_blocks import Flags
 from rule_runtime.numerics.own_ranges import (
@@ -32,8 +31,6 @@ __all__ = ["KeptMarks", "marked_by", "marked_so_far"]
 _FEWEST_CLASSES: Final = 3
 _MOST_CLASSES: Final = 64
 _AGAIN: Final = 2
-_EACH: Final = 3
-_MOST_OF_FREQUENT: Final = 4
 _FEWEST_COLUMNS: Final = 8
 _MOST_RANGES: Final = 4
 _MANY: Final = 8
@@ -95,12 +92,7 @@ def marked_so_far(
             if not marks[number] or len(marks) > _MOST_CLASSES:
                 return None
     seen = [*found["seen"]]
-    shown = (
-        is_new(seen) & may_count(classes) & np.isin(classes, [float(number) for number in marks])
-    )
-    totals = dict(found["counts"])
-    for one, count in zip(*np.unique(classes[shown], return_counts=True), strict=True):
-        totals[str(int(one))] = totals.get(str(int(one)), 0) + int(count)
+    totals = counted(found["counts"], classes, marks, is_new(seen))
     near = _come_near(columns, classes, marks)
     return KeptMarks(
         marks=marks,
@@ -122,16 +114,12 @@ def marked_by(kept: KeptMarks, rows: int) -> list[int]:
         kept: What `marked_so_far` returned.
         rows: How many rows must show that a column tells a number; four times that a class.
     """
-    shown = {number: count for number, count in kept["counts"].items() if count >= _EACH}
-    most = max(shown.values(), default=0)
-    others = sum(shown.values()) - most
-    if len(shown) < _FEWEST_CLASSES:
-        return []
-    if others + min(most, _MOST_OF_FREQUENT * others) < OF_CLASSES * rows:
+    shown = shown_classes(kept["counts"], rows, _FEWEST_CLASSES)
+    if not shown:
         return []
     is_exact = all(are_values(kept["marks"][number]) for number in shown)
     if not is_exact:
-        of_many = [kept["marks"][number] for number, count in shown.items() if count >= _MANY]
+        of_many = [kept["marks"][number] for number in shown if kept["counts"][number] >= _MANY]
         num_ranges = max((len({tuple(mark[1:]) for mark in marks}) for marks in of_many), default=0)
         is_alone = 2 * kept["near"] < max(kept["batches"], 1)
         if kept["columns"] < _FEWEST_COLUMNS or num_ranges > _MOST_RANGES or not is_alone:

@@ -14,8 +14,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.evaluation.told_so_far import OF_CLASSES
-from rule_runtime.numerics.class_columns import may_count
+from rule_runtime.evaluation.class_counts import counted, shown_classes
 from rule_runtime.numerics.column_blocks import Flags
 
 __all__ = ["KeptWords", "worded_by", "worded_so_far"]
@@ -26,8 +25,6 @@ _MOST_WORDS: Final = 16
 _FEWEST_CLASSES: Final = 2
 _LONGEST: Final = 3
 _AGAIN: Final = 2
-_EACH: Final = 3
-_MOST_OF_FREQUENT: Final = 4
 _TABLE: Final = 2
 
 _Words = set[tuple[int, ...]]
@@ -89,12 +86,7 @@ def worded_so_far(
             return None
         words[number] = [[*word] for word in sorted(left)]
     seen = [*found["seen"]]
-    shown = (
-        is_new(seen) & may_count(classes) & np.isin(classes, [float(number) for number in words])
-    )
-    counts = dict(found["counts"])
-    for one, count in zip(*np.unique(classes[shown], return_counts=True), strict=True):
-        counts[str(int(one))] = counts.get(str(int(one)), 0) + int(count)
+    counts = counted(found["counts"], classes, words, is_new(seen))
     at = found["at"]
     if kept is None and words:
         number, first = next(iter(words.items()))
@@ -110,12 +102,7 @@ def worded_by(kept: KeptWords, rows: int) -> list[int]:
         kept: What `worded_so_far` returned.
         rows: How many rows must show that a column tells a number; four times that a class.
     """
-    shown = [count for count in kept["counts"].values() if count >= _EACH]
-    most = max(shown, default=0)
-    others = sum(shown) - most
-    num_shown = others + min(most, _MOST_OF_FREQUENT * others)
-    is_told = len(shown) >= _FEWEST_CLASSES and num_shown >= OF_CLASSES * rows
-    return [kept["at"]] if is_told else []
+    return [kept["at"]] if shown_classes(kept["counts"], rows, _FEWEST_CLASSES) else []
 
 
 def _words(text: list[int]) -> _Words:
