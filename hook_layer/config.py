@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store
+from hook_layer.storage.mirror import reopened
 
 __all__ = [
     "CheckpointConfig",
@@ -100,6 +101,22 @@ class HookTargets:
     out: Store
     tensorboard: Store | None = None
     checkpoint: CheckpointConfig | None = None
+
+    def moved(self, rename: Callable[[str], str]) -> HookTargets:
+        """Return the targets with another root; checkpoints stay where they are.
+
+        Args:
+            rename: Returns the new URI of the root, and of what has a place of its own.
+        """
+        root = self.out.uri
+
+        def rename_inside(uri: str) -> str:
+            return rename(root) + uri[len(root) :] if uri.startswith(root) else rename(uri)
+
+        tensorboard = self.tensorboard
+        if tensorboard is not None:
+            tensorboard = reopened(tensorboard, rename_inside)
+        return replace(self, out=reopened(self.out, rename), tensorboard=tensorboard)
 
 
 @dataclass(frozen=True)

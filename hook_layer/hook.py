@@ -12,6 +12,7 @@ An adapter such as `hook_layer.pytorch` calls, from the framework's own hooks,
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -20,6 +21,7 @@ from typing_extensions import Self
 
 from hook_layer.collections import Collection
 from hook_layer.delivery.counters import WriterCounters
+from hook_layer.earlier_trainings import EarlierTrainings
 from hook_layer.errors import HookConfigurationError, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.inactive_copy import InactiveCopy
@@ -36,6 +38,8 @@ class BaseHook(HookLifecycle):
     Args:
         setup: What the hook is made of.
     """
+
+    _earlier = EarlierTrainings()
 
     @property
     def out_dir(self) -> str:
@@ -101,6 +105,14 @@ class BaseHook(HookLifecycle):
     def __reduce__(self) -> tuple[Any, ...]:
         return InactiveCopy, (type(self),)
 
+    def follow(self, earlier: Iterable[BaseHook]) -> None:
+        """Close the hooks of earlier trainings of this process, once those have ended.
+
+        Args:
+            earlier: The hooks.
+        """
+        self._earlier = EarlierTrainings(earlier)
+
     # What an adapter calls -----------------------------------------------------------------------
 
     def _begin_step(self) -> None:
@@ -116,6 +128,7 @@ class BaseHook(HookLifecycle):
         if self._is_writer is None:
             self._open()
         self._count_step()
+        self._earlier.step_begins()
         if self._is_writer:
             self._open_step()
 

@@ -12,7 +12,6 @@ import time
 from functools import partial
 
 from hook_layer.capture import StepRecord
-from hook_layer.claim import FolderClaim
 from hook_layer.config import JobEnvironment, hook_enabled
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.delivery.step_files import RunIdentity
@@ -22,7 +21,9 @@ from hook_layer.guard import guarded
 from hook_layer.process_end import ProcessEnd
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resumable import ResumableHook
+from hook_layer.run_place import RunPlace
 from hook_layer.session import TrialSession
+from hook_layer.storage.base import Store
 from hook_layer.termination import on_termination
 from hook_layer.this_process import this_process
 
@@ -41,19 +42,21 @@ class HookLifecycle(ResumableHook):
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup.manager, with_statistics=setup.options.statistics)
         self.dry_run = setup.dry_run
-        self._targets = setup.targets
-        self._store = setup.targets.out
-        self._job = setup.job or JobEnvironment.detect(setup.targets.out.uri)
+        job = setup.job or JobEnvironment.detect(setup.targets.out.uri)
+        self._place = RunPlace(setup.targets, job, self._give_way)
         self._options = setup.options
         self._all_workers = setup.all_workers
         self._session: TrialSession | None = None
         self._is_writer: bool | None = None  # not known before the first step
-        self._claim = FolderClaim(setup.targets.out, self._give_way)
         self._pid = os.getpid()
         self._enabled = hook_enabled()
         self._closed = False
         self._close_s = 0.0
         self._process_end = ProcessEnd(self) if self._enabled else None
+
+    @property
+    def _store(self) -> Store:
+        return self._place.targets.out
 
     @property
     def is_active(self) -> bool:
@@ -91,8 +94,13 @@ class HookLifecycle(ResumableHook):
             logger.warning("errors while capturing, by part: %s", dict(self.failures.errors))
         self._close_session(end_of_training=end_of_training and not self._is_terminated)
         on_termination.forget(self)
-        self._claim.release()
+        self._place.end(*self._how_it_ended())
         self._close_s = time.perf_counter() - started
+
+    def _how_it_ended(self) -> tuple[str, str | None]:
+        if self._is_terminated:
+            return "Killed", "SIGTERM"
+        return ("Stopped", self.stop_reason) if self.was_stopped else ("Completed", None)
 
     def _let_go(self) -> None:
         try:
@@ -106,20 +114,25 @@ class HookLifecycle(ResumableHook):
         if process_end is None or self._closed or os.getpid() != self._pid:
             return
         if self._session is None:
-            self._claim.release()
+            self._place.end()
             process_end.cancel()
             return
-        self._claim.leave(self._session.writer.wait_until_idle)
+        self._place.leave(self._session.writer.wait_until_idle)
         records = [record for record in (self._record, self._pending_record()) if record]
-        process_end.leave(
-            partial(
-                self._session.finish,
-                records,
-                self.collection_manager.to_file(),
-                end_of_training=not self._is_terminated,
-                timeout_s=self._options.close_timeout_s,
-            )
+        finish = partial(
+            self._session.finish,
+            records,
+            self.collection_manager.to_file(),
+            end_of_training=not self._is_terminated,
+            timeout_s=self._options.close_timeout_s,
         )
+        place = self._place
+
+        def finish_and_end() -> None:
+            finish()
+            place.end()
+
+        process_end.leave(finish_and_end)
 
     def _give_way(self) -> None:
         """Close, since a newer hook of this process writes to the same folder."""
@@ -158,6 +171,7 @@ class HookLifecycle(ResumableHook):
             return
         rank, size = self._rank_and_size()
         self._is_writer = False  # also if something fails here
+        self._place.process_trains()
         num_workers = size if self._all_workers else 1
         self.collection_manager.set_num_workers(num_workers)
         is_writer = self._all_workers or rank == 0
@@ -169,14 +183,12 @@ class HookLifecycle(ResumableHook):
             start = self._shared_start(start)
         self._run_start = start
         if start.is_refused:
-            self.failures.errors["claim"] += 1
-            if rank != 0:
-                logger.error("%s is written by others: this worker saves nothing", self._store.uri)
             return
+        self._place.move_to(start.root)
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
         identity = RunIdentity(start.run_id, f"worker_{rank}", num_workers)
-        session = TrialSession(self._targets, identity, start, self._job, self._options)
+        session = TrialSession(self._place.targets, identity, start, self._place.job, self._options)
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(session.writer.housekeep)
         self._session = session
@@ -223,4 +235,5 @@ class HookLifecycle(ResumableHook):
 
     def _stop_request(self) -> StopFile | None:
         """Return what asks this worker to stop; also called in other threads."""
-        return None if self._session is None else self._session.stop_signal.requested
+        session = self._session
+        return self._place.stop_request if session is None else session.stop_signal.requested

@@ -256,10 +256,10 @@ def _loss_of(outputs: Any) -> Any:
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Add a callback to the first Trainer of this process that trains, if it has none.
+    """Add a callback to each Trainer of this process that trains, if it has none.
 
     Args:
-        source: Where the hook comes from.
+        source: Where the hooks come from.
     """
 
     def add(trainer: Trainer) -> None:

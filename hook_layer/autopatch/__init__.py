@@ -3,14 +3,14 @@
 `python -m hook_layer [--config FILE] train.py ...` runs a script so; `stepwatch autopatch on`
 installs a start-up file (`startup_file.py`) that does the same to every Python of an environment
 for which a configuration is named; who watches a command has all Pythons that it starts do it, and
-reads what they note (`run_notes.py`). As soon as a framework has been imported, `watch_frameworks`
-lets its adapter look for the training: `hook_layer.pytorch.unchanged`, and the like. Nothing is
-imported that the script does not import.
+reads what they note (`hook_layer.session_notes`). As soon as a framework has been imported,
+`watch_frameworks` lets its adapter look for trainings: `hook_layer.pytorch.unchanged`, and the
+like. Nothing is imported that the script does not import.
 
 Three promises: nothing happens where no configuration is found; a script that makes a hook itself
 keeps it, and gets no second one; whatever goes wrong here is logged and leaves the script alone.
 
-A process gets one hook. Where several adapters could watch the same training (Keras computes by
+A training gets one hook. Where several adapters could watch the same training (Keras computes by
 torch, Lightning trains modules of torch) the first that meets it has it: `fit` of the trainer is
 called before any module of torch is.
 """
@@ -25,7 +25,7 @@ from typing import Final
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.imports import call_after_import
-from hook_layer.autopatch.run_notes import RunNotes
+from hook_layer.session_notes import SessionNotes
 
 __all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
 
@@ -55,7 +55,7 @@ def watch_frameworks(source: HookSource) -> None:
 
 
 def _watch(imported: str, module: str, source: HookSource) -> None:
-    notes = RunNotes.of_environment()
+    notes = SessionNotes.of_environment()
     if notes is not None:
         notes.imported(imported.partition(".")[0])
     try:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
-from weakref import ref
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from hook_layer.autopatch.process_groups import is_one_of_several
-from hook_layer.autopatch.run_notes import RunNotes
 from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import (
     names_file_elsewhere,
@@ -19,7 +16,9 @@ from hook_layer.configuration.configuration_file import (
 from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.hook import BaseHook
 from hook_layer.original_api import OriginalApi
+from hook_layer.session_notes import SessionNotes
 from hook_layer.storage.probing import check_writable
 
 __all__ = ["HookSource"]
@@ -40,6 +39,7 @@ class HookSource:
 
     config: str | None = None
     out_dir: str | None = None
+    _made: list[OriginalApi] = field(default_factory=list, compare=False, repr=False)
 
     def is_there(self) -> bool:
         """Tell whether hooks are wanted: there is a folder or a file, and no kill switch.
@@ -69,29 +69,37 @@ class HookSource:
         elif hook_enabled():
             check_writable(self.out_dir)
 
-    def is_needed(self) -> bool:
-        """Tell whether the process has no hook yet, of whatever framework; logs if it has one."""
+    def is_needed(self, earlier: Collection[BaseHook] | None = None) -> bool:
+        """Tell whether a training that begins is to get a hook; logs if not.
+
+        It is not where the script makes hooks itself, where another adapter watches the training
+        already, and, outside of a session, where the folder is that of an earlier training.
+
+        Args:
+            earlier: Hooks of trainings that this one is known to follow; None: all so far.
+        """
         hook = CurrentHook.of_any_framework()
-        if hook is None:
+        if hook is None and not self._made:
             return True
-        kind = type(hook)
-        name = f"{kind.__module__}.{kind.__qualname__}"
-        logger.info("this process has a hook already, a %s, and gets no other", name)
+        is_ours = hook is None or hook.only_logs_mistakes
+        is_another = earlier is None or all(
+            each in earlier for each in self._made if each.is_active
+        )
+        if is_ours and is_another and SessionNotes.of_environment() is not None:
+            return True
+        logger.info("this process has a hook already, and gets no other: %s", hook)
         return False
 
-    def make(self, hook_type: type[_Hook]) -> _Hook | None:
-        """Return a new hook; None, with the reason logged, if there can be none.
-
-        A process gets one: there is none where the script, or another framework's adapter, has made
-        one before, and where another training of the same watched command has begun before.
+    def make(
+        self, hook_type: type[_Hook], earlier: Collection[BaseHook] | None = None
+    ) -> _Hook | None:
+        """Return a new hook, for one training; None, with the reason logged, if there can be none.
 
         Args:
             hook_type: The framework's hook.
+            earlier: As of `is_needed`.
         """
-        notes = RunNotes.of_environment()
-        if not self.is_needed():
-            return None
-        if notes is not None and not notes.may_train(is_one_of_several=is_one_of_several()):
+        if not self.is_needed(earlier) or not self._may_begin():
             return None
         try:
             if self.out_dir is None:
@@ -102,9 +110,17 @@ class HookSource:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None
         hook.only_logs_mistakes = True
-        if notes is not None:
-            _call_when_closed(hook, notes.training_ended)
+        hook.follow(each for each in self._made if each.is_active)
+        self._made[:] = [*(each for each in self._made if each.is_active), hook]
         return hook
+
+    def _may_begin(self) -> bool:
+        """Tell whether the session watches a further run; where it was stopped, the hook raises."""
+        notes = SessionNotes.of_environment()
+        if notes is None or notes.stop_request is not None or notes.has_room:
+            return True
+        notes.count_unwatched()
+        return False
 
     @classmethod
     def of(cls, config: str | None, out_dir: str | None) -> HookSource:
@@ -120,16 +136,3 @@ class HookSource:
     def of_environment(cls) -> HookSource:
         """Return the source of a process that was not told of one by its command line."""
         return cls(out_dir=os.environ.get("STEPWATCH_OUT_DIR") or None)
-
-
-def _call_when_closed(hook: OriginalApi, callback: Callable[[], None]) -> None:
-    """Call something behind each `close` of a hook."""
-    kind, owner = type(hook), ref(hook)  # a strong one would keep the hook alive by itself
-
-    def close(**options: Any) -> None:
-        closed = owner()
-        if closed is not None:
-            kind.close(closed, **options)
-        callback()
-
-    hook.close = close  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from hook_layer.config import (
 from hook_layer.configuration.configuration_file import read_json_object
 from hook_layer.configuration.json_values import as_text, refuse
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.mirror import MirrorStore
 
@@ -203,9 +204,11 @@ def job_root(path: str, name: str | None, leaf: str) -> str | None:
     if name is None:
         if below_bucket[-1:] != [leaf] or below_bucket == [leaf]:
             return None
-    elif below_bucket[-1:] == [name]:
+    elif below_bucket[-2:] == [name, leaf]:
+        missing = []
+    elif job_name_of("/".join(below_bucket)) == name and below_bucket[-1] != _DEBUG_LEAF:
         missing = [leaf]
-    elif below_bucket[-2:] != [name, leaf]:
+    else:
         missing = [name, leaf]
     start = "/" if rest.startswith("/") else ""
     return f"{scheme}{separator}{start}{'/'.join([*parts, *missing])}/"

@@ -9,6 +9,7 @@ __all__ = [
     "JobFileError",
     "PathError",
     "RecordError",
+    "SessionFileError",
     "UnsupportedDtypeError",
 ]
 
@@ -44,6 +45,10 @@ class CollectionsFileError(FormatError):
 
 class JobFileError(FormatError):
     """A `job.json` or `stop.json` that cannot be understood."""
+
+
+class SessionFileError(FormatError):
+    """A `session.json` that cannot be understood."""
 
 
 class PathError(FormatError):

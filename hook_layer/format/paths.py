@@ -37,6 +37,7 @@ _WORKER = r"(?P<worker>[^/\\\x00-\x1f]{1,255})"
 _INDEX_KEY = re.compile(rf"index/[0-9]{{9,16}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.json")
 _EVENT_KEY = re.compile(rf"events/[0-9]{{12,18}}/(?P<step>[0-9]{{12,18}})_{_WORKER}\.tfevents")
 _COLLECTIONS_KEY = re.compile(rf"collections/[0-9]{{9,16}}/{_WORKER}_collections\.(?:json|ts)")
+_RUN_FOLDER = re.compile(r"run-[1-9][0-9]{0,8}")
 _ROOT_FILES = (END_MARKER, JOB_FILE, STOP_FILE)
 
 
@@ -120,13 +121,16 @@ def split_object_key(key: str) -> tuple[str, str]:
 def job_name_of(root: str) -> str:
     """Return the job's name: the root's last part, or the one before a last `debug-output`.
 
+    A run of a session (`run-2`) has the session's name before its own: `train-run-2`.
+
     Args:
         root: The trial's root as URI, path or key prefix.
     """
     parts = [part for part in root.replace("\\", "/").split("/") if part not in ("", ".")]
     if len(parts) > 1 and parts[-1] == "debug-output":
         parts.pop()
-    return parts[-1] if parts else ""
+    is_of_session = len(parts) > 1 and _RUN_FOLDER.fullmatch(parts[-1]) is not None
+    return "-".join(parts[-2:] if is_of_session else parts[-1:])
 
 
 def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:

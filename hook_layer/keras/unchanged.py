@@ -1,10 +1,10 @@
-"""Adding a hook to the first training of a Keras script that has none.
+"""Adding a hook to each training of a Keras script that has none.
 
 `fit` gets the hook as one more callback, and so do `evaluate` and `predict` of the model that it
-trained. Another model of the process is not watched: its steps would be counted on in the same
-trial. A loop of the script's own is recognised where `tf.GradientTape.gradient` is asked for the
-gradients of variables: that is a step, of its loss, weights and gradients; layers only show to a
-script that says which model it trains (`hook.register_model`).
+trained. Each model that is fitted has a hook of its own, and so is a run of its own. A loop of the
+script's own is recognised where `tf.GradientTape.gradient` is asked for the gradients of variables:
+that is a step, of its loss, weights and gradients; layers only show to a script that says which
+model it trains (`hook.register_model`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _METHODS: Final = ("fit", "evaluate", "predict")
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for the first training of this process.
+    """Make a hook for each training of this process.
 
     Args:
-        source: Where the hook comes from.
+        source: Where the hooks come from.
     """
     trainings = _Trainings(source)
     for name in _METHODS:
@@ -58,7 +58,7 @@ class _Trainings:
     def __init__(self, source: HookSource) -> None:
         self._source = source
         self._hook: KerasHook | None = None
-        self._has_looked = self._warned = self._warned_of_batches = False
+        self._has_looked = self._warned_of_batches = False
         self._model: ref[Any] | None = None  # None: none, or a loop of the script's own
         self._depth = 0
 
@@ -124,36 +124,30 @@ class _Trainings:
         model = bound.args[0]
         if name == "fit":
             self._begin_training(model)
-        if self._hook is not None and self._model is not None and self._model() is model:
+        if self._hook is not None and not self._is_another(model):
             bound.arguments["callbacks"] = [*callbacks, self._hook]
 
     def _begin_training(self, model: Any) -> None:
-        if not self._has_looked:
+        if not self._has_looked or (self._hook is not None and self._is_another(model)):
             self._make_hook()
             self._model = ref(model)
-        elif self._hook is not None and (self._model is None or self._model() is not model):
-            self._warn_of_another()
+
+    def _is_another(self, model: Any) -> bool:
+        return self._model is None or self._model() is not model
 
     def _make_hook(self) -> None:
         self._has_looked = True
         self._hook = self._source.make(KerasHook)
-
-    def _warn_of_another(self) -> None:
-        if not self._warned:
-            self._warned = True
-            logger.warning("only the first training of a process is watched, this is another one")
 
     def _take_step(self, tape: Any, target: Any, sources: Any, gradients: Any) -> None:
         from hook_layer.keras.tape import WatchedTape, is_of_variables, take_step  # noqa: PLC0415
 
         if self._depth or isinstance(tape, WatchedTape) or not is_of_variables(sources):
             return
-        if not self._has_looked:
+        if not self._has_looked or (self._hook is not None and self._model is not None):
             self._make_hook()
+            self._model = None
         if self._hook is None:
-            return
-        if self._model is not None:
-            self._warn_of_another()
             return
         take_step(self._hook, target, _as_list(sources), _as_list(gradients))
 

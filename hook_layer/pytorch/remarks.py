@@ -19,8 +19,7 @@ class Remarks:
 
     Attributes:
         has_passed_over: Whether it has told of a module of torch.jit.
-        has_met_another: Whether it has told of another model than the one that is watched, or of
-            another training, or may.
+        has_met_another: Whether it has told of another model than the one that is watched, or may.
     """
 
     def __init__(self) -> None:
@@ -58,12 +57,6 @@ class Remarks:
                 )
 
         handle = module.register_forward_hook(tell)
-
-    def meet_another_training(self) -> None:
-        """Tell of another training, whose model may not be called yet."""
-        if not self.has_met_another:
-            self.has_met_another = True
-            logger.warning("only the first training of a process is watched, this is another one")
 
     def tell_of_functions(self) -> None:
         """Tell why no model was found where functions were compiled."""

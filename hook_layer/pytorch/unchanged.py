@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from weakref import WeakSet, WeakValueDictionary, ref
 
@@ -71,25 +71,107 @@ _MAX_CALLS: Final = 50
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for the first model that is trained in this process.
+    """Make a hook for each training of this process.
 
     Args:
-        source: Where the hook comes from.
+        source: Where the hooks come from.
     """
-    _Search(source).begin()
+    _Trainings(source).begin()
 
 
-class _Search:
-    """Looks for the model and for its losses.
+class _Trainings:
+    """The trainings of this process, each with a search for its model.
+
+    Another one begins where an optimizer is made that trains no parameter of the models so far,
+    after those were trained: the next model of a search, the next fold. The hook before continues
+    as long as its model does.
 
     Args:
-        source: Where the hook comes from.
+        source: Where the hooks come from.
     """
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
         # By number: what other threads add meanwhile must not disturb who goes through them.
         self._losses: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
+        self._searches = [_Search(source, self._losses)]
+
+    def begin(self) -> None:
+        """Look at every module that is called, and at what tells of losses and modes."""
+        # torch's warning that it is called for the wrapper, too, which is looked through.
+        warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
+        prepare_scripting()  # scripts may import the function by its name
+        call_after(_Loss, "__init__", self._on_loss_made)
+        call_after(Optimizer, "__init__", self._on_optimizer_made)
+        call_after(nn.Module, "train", self._on_mode)
+        # A module that is compiled in place is called past the hooks of all modules.
+        call_after(nn.Module, "compile", self._on_compiled)
+        atexit.register(self._on_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._begin_in_child)
+        self._newest.begin()
+
+    @property
+    def _newest(self) -> _Search:
+        return self._searches[-1]
+
+    def _on_loss_made(self, loss: nn.Module) -> None:
+        _try(self._losses.__setitem__, id(loss), loss)
+        _try(self._newest.note_loss, loss)
+
+    def _on_mode(self, module: nn.Module) -> None:
+        for search in self._searches:
+            _try(search.note_mode, module)
+
+    def _on_compiled(self, module: nn.Module) -> None:
+        _try(self._newest.on_compiled, module)
+
+    def _on_exit(self) -> None:
+        _try(self._newest.tell_of_functions)
+
+    def _on_optimizer_made(self, optimizer: Optimizer) -> None:
+        _try(self._note_optimizer, optimizer)
+
+    def _note_optimizer(self, optimizer: Optimizer) -> None:
+        are_others = [search.note_optimizer(optimizer) for search in self._searches]
+        if all(are_others):
+            self._begin_next(optimizer)
+
+    def _begin_next(self, optimizer: Optimizer) -> None:
+        self._newest.end()
+        watching = [search for search in self._searches if search.is_watching]
+        earlier = [hook for search in watching if (hook := search.hook) is not None]
+        self._searches = [*watching, _Search(self._source, self._losses, earlier)]
+        self._newest.note_optimizer(optimizer)
+        self._newest.begin()
+
+    def _begin_in_child(self) -> None:
+        """Look for a training of this process, which is a fork: hooks do not work in it."""
+        if any(search.hook is not None for search in self._searches):
+            for search in self._searches:
+                search.end()
+            self._searches = [_Search(self._source, self._losses)]
+            self._newest.begin()
+
+
+class _Search:
+    """Looks for the model of one training and for its losses.
+
+    Args:
+        source: Where the hook comes from.
+        losses: The losses that were made in this process.
+        earlier: The hooks of trainings before this one that may continue.
+    """
+
+    def __init__(
+        self,
+        source: HookSource,
+        losses: WeakValueDictionary[int, nn.Module],
+        earlier: Sequence[Hook] = (),
+    ) -> None:
+        self._source = source
+        self._losses = losses
+        self._earlier = earlier
         self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
         self._spare: Hook | None = None  # of a model that turned out to be none
@@ -104,24 +186,26 @@ class _Search:
         self._lock = threading.RLock()
 
     def begin(self) -> None:
-        """Look at every module that is called, and at what tells of losses and modes."""
+        """Look at every module that is called."""
         self._handle = register_module_forward_pre_hook(self._on_forward)
-        # torch's warning that it is called for the wrapper, too, which is looked through.
-        warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
-        prepare_scripting()  # scripts may import the function by its name
-        call_after(_Loss, "__init__", self._on_loss_made)
-        call_after(Optimizer, "__init__", partial(self._try, self._note_optimizer))
-        call_after(nn.Module, "train", self._on_mode)
-        # A module that is compiled in place is called past the hooks of all modules.
-        call_after(nn.Module, "compile", self._on_compiled)
-        atexit.register(self._try, self._tell_of_functions)
+
+    @property
+    def hook(self) -> Hook | None:
+        """The hook of the training; None before the model was found."""
+        return self._hook
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether the model was found and its training continues."""
+        return self._hook is not None and self._hook.is_active
 
     @property
     def _is_looking(self) -> bool:
         """Whether the model is still looked for, or only tried out."""
         return (self._hook is None or self._tried is not None) and self._handle is not None
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Look at no further module."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
@@ -132,7 +216,8 @@ class _Search:
         if not torch.compiler.is_compiling():  # this function is then a part of the graph
             self._try(self._look_at, module, inputs)
 
-    def _on_compiled(self, module: nn.Module) -> None:
+    def on_compiled(self, module: nn.Module) -> None:
+        """Look at the calls of a module that is compiled in place."""
         if self._is_looking:
             call_before_compiled(module, self._on_compiled_call)
 
@@ -141,15 +226,15 @@ class _Search:
             self._try(self._look_at_compiled, module)
         return self._is_looking
 
-    def _on_loss_made(self, loss: nn.Module) -> None:
-        self._try(self._losses.__setitem__, id(loss), loss)
-        # One that is made once training goes on is another training's, as in the next fold.
+    def note_loss(self, loss: nn.Module) -> None:
+        """Watch a loss that is made while the training goes on."""
         if self._hook is not None and self._hook.is_active and self._handle is not None:
-            self._try(self._hook.register_loss, loss)
+            self._hook.register_loss(loss)
 
-    def _on_mode(self, module: nn.Module) -> None:
+    def note_mode(self, module: nn.Module) -> None:
+        """Follow the mode of the model."""
         if self._hook is not None and module is self._model():
-            self._try(self._set_mode, module)
+            self._set_mode(module)
 
     # What is made of it --------------------------------------------------------------------------
 
@@ -166,7 +251,7 @@ class _Search:
             self._num_passes += module.training
             self._num_calls += torch.is_grad_enabled()
             if self._num_passes > _MAX_PASSES or self._num_calls > _MAX_CALLS:
-                self._end()
+                self.end()
         elif module in self._parts:
             return
         elif self._hook is not None and type(module).__name__.endswith("Loss"):
@@ -206,14 +291,15 @@ class _Search:
 
     def _look_for_model(self, module: nn.Module) -> None:
         spare = self._spare
-        if get_worker_info() is not None or (spare is None and not self._source.is_needed()):
-            self._end()
+        may_begin = spare is not None or self._source.is_needed(self._earlier)
+        if get_worker_info() is not None or not may_begin:
+            self.end()
         elif isinstance(module, torch.jit.ScriptModule):
             self._remarks.pass_over(module)
         elif is_trained(module):
-            hook = spare or self._source.make(Hook)
+            hook = spare or self._source.make(Hook, self._earlier)
             if hook is None:
-                self._end()
+                self.end()
             else:
                 self._watch(hook, without_wrapper(module))
 
@@ -234,19 +320,21 @@ class _Search:
             if loss is not None and is_a_key(loss) and loss not in self._parts:
                 hook.register_loss(loss)
         if is_compiled:
-            self._end()  # the graphs shall not have us in them
+            self.end()  # the graphs shall not have us in them
         else:
             hook.look_for_losses()
             if not self._optimizers:
                 self._tried = BACKWARD.listen(self._settle)
 
-    def _note_optimizer(self, optimizer: Optimizer) -> None:
+    def note_optimizer(self, optimizer: Optimizer) -> bool:
+        """Note that an optimizer was made; tell whether another training begins with it."""
         self._optimizers.add(optimizer)
         hook, model = self._hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
             self._has_none()
-        elif hook is not None and hook.note_optimizer(optimizer):
-            self._remarks.meet_another_training()
+            return False
+        # A hook that is closed has ended its training.
+        return hook is not None and (not hook.is_active or bool(hook.note_optimizer(optimizer)))
 
     def _settle(self, *_: object) -> None:
         """Note that the model is the one to watch, whatever comes."""
@@ -279,9 +367,11 @@ class _Search:
             return False
         return is_trained(module) and not self._optimizers.leave_out(module)
 
-    def _tell_of_functions(self) -> None:
+    def tell_of_functions(self) -> None:
+        """Log why nothing was saved, where compiled functions are the reason."""
         is_untold = self._is_looking and not self._remarks.has_passed_over
-        if is_untold and self._optimizers and has_graphs() and self._source.is_needed():
+        is_compiled = is_untold and self._optimizers and has_graphs()
+        if is_compiled and self._source.is_needed(self._earlier):
             self._remarks.tell_of_functions()
 
     def _set_mode(self, model: nn.Module) -> None:
@@ -290,10 +380,17 @@ class _Search:
             self._hook.set_mode(mode)
 
     def _try(self, function: Callable[..., object], *arguments: object) -> None:
-        try:
-            function(*arguments)
-        except TrainingStoppedError:
-            raise
-        except Exception:
-            logger.exception("looking for the model failed: the script runs as it is")
-            self._end()
+        if not _try(function, *arguments):
+            self.end()
+
+
+def _try(function: Callable[..., object], *arguments: object) -> bool:
+    """Call a function whose errors must not reach the script; tell whether it had none."""
+    try:
+        function(*arguments)
+    except TrainingStoppedError:
+        raise
+    except Exception:
+        logger.exception("looking for the model failed: the script runs as it is")
+        return False
+    return True

@@ -46,7 +46,8 @@ class RunStart:
         saved_step: Last global step that was saved in this run up to then; -1 before the first.
         sequence: Number of the index file of that step, of rank 0; 0 before the first.
         training_run: How often the training was resumed.
-        is_refused: Whether nothing may be saved, since another process writes to the folder.
+        is_refused: Whether nothing may be saved: more runs began than the session watches.
+        root: URI of the trial's root, where it is not the one that the hook was made with.
     """
 
     run_id: str
@@ -57,6 +58,7 @@ class RunStart:
     sequence: int = 0
     training_run: int = 0
     is_refused: bool = False
+    root: str = ""
 
     @classmethod
     def new(cls) -> RunStart:

@@ -12,15 +12,14 @@ import time
 from functools import partial
 from typing import Final
 
-from hook_layer.claim import FolderClaim
-from hook_layer.config import CheckpointConfig, HookTargets, JobEnvironment
+from hook_layer.config import CheckpointConfig
 from hook_layer.guard import guarded
 from hook_layer.recorder import INIT_STEP
 from hook_layer.resuming.checkpoint import CheckpointKeeper, Progress, RunStart
 from hook_layer.resuming.resume import is_same_run
+from hook_layer.run_place import RunPlace
 from hook_layer.session import TrialSession
 from hook_layer.stopping import StoppableHook
-from hook_layer.storage.base import Store
 
 __all__ = ["ResumableHook"]
 
@@ -32,10 +31,7 @@ _LOCK_TIMEOUT_S: Final = 1.0
 class ResumableHook(StoppableHook):
     """A hook that decides where its run begins or goes on, and notes how far it is."""
 
-    _targets: HookTargets
-    _store: Store
-    _job: JobEnvironment
-    _claim: FolderClaim
+    _place: RunPlace
     _session: TrialSession | None
     _run_start: RunStart | None = None
     _checkpoints: CheckpointKeeper | None = None
@@ -53,26 +49,17 @@ class ResumableHook(StoppableHook):
         """Return where the run begins if it is up to this worker; decided once."""
         if self._run_start is not None:
             return self._run_start
-        holder = self._claim.take()
-        if holder is not None:
-            logger.error(
-                "%s is written by %s, so this hook saves nothing; training goes on. Give every "
-                "training a folder of its own, and let workers of one training know each other "
-                "before the first step (torch.distributed.init_process_group)",
-                self._store.uri,
-                holder,
-            )
-            self._run_start = RunStart("", is_refused=True)
-        elif self._targets.checkpoint is None:
-            self._run_start = RunStart.new()
-        else:
-            self._run_start = self._resumed_start(self._targets.checkpoint)
+        self._run_start = self._place.take(self._first_start)
         return self._run_start
+
+    def _first_start(self) -> RunStart:
+        checkpoint = self._place.targets.checkpoint
+        return RunStart.new() if checkpoint is None else self._resumed_start(checkpoint)
 
     def _resumed_start(self, config: CheckpointConfig) -> RunStart:
         try:
-            keeper = CheckpointKeeper(config, self._job.training_job_name)
-            start = keeper.start(partial(is_same_run, self._store, self._job))
+            keeper = CheckpointKeeper(config, self._place.job.training_job_name)
+            start = keeper.start(partial(is_same_run, self._place.targets.out, self._place.job))
         except Exception as error:  # noqa: BLE001 - training starts in any case
             self.failures.failed("checkpoints", error)
             return RunStart.new()

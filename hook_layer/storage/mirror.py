@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from hook_layer.storage.base import Buffers, Store, check_key
+from hook_layer.storage.base import Buffers, Store, check_key, open_store
 
-__all__ = ["MirrorStore"]
+__all__ = ["MirrorStore", "reopened"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -79,3 +79,15 @@ class MirrorStore:
                     self.primary.uri,
                     error,
                 )
+
+
+def reopened(store: Store, rename: Callable[[str], str]) -> Store:
+    """Return the store at another URI, with a copy beside it where this one has one.
+
+    Args:
+        store: The store.
+        rename: Returns the new URI of an old one; both end in "/".
+    """
+    if isinstance(store, MirrorStore):
+        return MirrorStore(reopened(store.primary, rename), reopened(store.copy, rename))
+    return open_store(rename(store.uri))

@@ -1,9 +1,9 @@
-"""Adding a hook to the first training of an XGBoost script that has none.
+"""Adding a hook to each training of an XGBoost script that has none.
 
 `xgboost.train` is one function under three names; the scikit-learn interface calls the third. The
 hook gets the parameters, the training data, and as the data to predict the last of `evals` that is
-other data, or else the last, so that a configuration file can ask for every collection. A second
-training of the process is not watched: its rounds would be counted on in the same trial.
+other data, or else the last, so that a configuration file can ask for every collection. Each call
+is a run of its own.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ logger = logging.getLogger("stepwatch")
 
 
 def watch_unchanged(source: HookSource) -> None:
-    """Make a hook for the first training of this process.
+    """Make a hook for each training of this process.
 
     Args:
-        source: Where the hook comes from.
+        source: Where the hooks come from.
     """
     original = xgboost.training.train
     trainings = _Trainings(source)
@@ -55,7 +55,6 @@ class _Trainings:
 
     def __init__(self, source: HookSource) -> None:
         self._source = source
-        self._num_seen = 0
 
     def add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Add a hook to the arguments of `xgboost.train`, if it is to have one.
@@ -75,13 +74,6 @@ class _Trainings:
                 kwargs[name] = list(kwargs[name])
         callbacks = kwargs.get("callbacks") or []
         if any(isinstance(callback, (BaseHook, InactiveCopy)) for callback in callbacks):
-            return
-        self._num_seen += 1
-        if self._num_seen > 1:
-            logger.log(
-                logging.WARNING if self._num_seen == 2 else logging.DEBUG,  # noqa: PLR2004
-                "only the first training of a process is watched, this is another one",
-            )
             return
         hook = self._source.make(Hook)
         if hook is None:

@@ -13,6 +13,7 @@ from rule_runtime.cli.doctoring import doctor
 from rule_runtime.cli.downloading import download
 from rule_runtime.cli.explaining import rules_app
 from rule_runtime.cli.judging import evaluate, run
+from rule_runtime.cli.listing import runs
 from rule_runtime.cli.local_target import local_app
 from rule_runtime.cli.looking import plot, tensors
 from rule_runtime.cli.report import report
@@ -26,7 +27,7 @@ _EPILOGUE: Final = (
     "Exit status of all commands: 0: done, and nothing is wrong; 1: an issue or a difference was "
     "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch; 141: "
     "nobody read what it printed to a pipe. "
-    "`run` has 4 and 130, too."
+    "`run` has 4 and 129 to 143, too."
 )
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ for _command in (
     watch,
     evaluate,
     status,
+    runs,
     compare,
     tensors,
     plot,

@@ -16,6 +16,7 @@ from rule_runtime.cli.options import (
     OutputOption,
     RunArgument,
     mistakes,
+    newest_run,
     progress,
 )
 
@@ -36,7 +37,7 @@ def download(
         from rule_runtime.trial.snapshot import copy_run  # noqa: PLC0415 - loads numpy
 
         snapshot = copy_run(
-            open_store(path),
+            open_store(newest_run(path)),
             LocalStore(folder),
             first_step=first_step,
             last_step=last_step,

@@ -18,7 +18,7 @@ __all__ = [
     "ExitStatus",
     "class_name",
     "evaluate_run",
-    "exit_status",
+    "exit_status_of_runs",
     "exit_status_of_told",
     "parse_rule",
     "told_status",
@@ -134,20 +134,24 @@ def evaluate_run(
     return judge_stored_run(open_store(path), rules, on_start=on_start, on_judged=on_judged)
 
 
-def exit_status(
-    states: Mapping[str, EvaluationState], *, required: Collection[str] = ()
+def exit_status_of_runs(
+    runs: Sequence[Mapping[str, EvaluationState]], *, required: Collection[str] = ()
 ) -> ExitStatus:
-    """Return what to tell the shell: an issue outweighs what could not be judged.
+    """Return what to tell the shell: an issue in any run outweighs what could not be judged.
 
     A rule that failed is no success, and neither are rules of which none could judge.
 
     Args:
-        states: The final states by the names of the rules.
-        required: Names of rules each of which must have judged; of all together one must have.
+        runs: The final states by the names of the rules, of each run; none: nothing was judged.
+        required: Names of rules each of which must have judged a run.
     """
-    told = {name: told_status(state) for name, state in states.items()}
-    found = exit_status_of_told(told.values())
-    is_lacking = any(told[name] == NOT_EVALUATED for name in required)
+    if not runs:
+        return ExitStatus.NOT_JUDGED
+    shown = [{name: told_status(state) for name, state in states.items()} for states in runs]
+    found = exit_status_of_told([status for statuses in shown for status in statuses.values()])
+    is_lacking = any(
+        all(statuses[name] == NOT_EVALUATED for statuses in shown) for name in required
+    )
     return ExitStatus.NOT_JUDGED if is_lacking and found is ExitStatus.NO_ISSUE else found
 
 

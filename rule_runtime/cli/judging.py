@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from hook_layer.format.paths import INDEX_PREFIX
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.destinations import printed_aside, ready_file
-from rule_runtime.cli.evaluation import evaluate_run, exit_status
+from rule_runtime.cli.evaluation import evaluate_run, exit_status_of_runs
 from rule_runtime.cli.options import (
     ChosenRules,
     OutputFormat,
     OutputOption,
     PackOption,
     RuleOption,
-    RunArgument,
+    SessionArgument,
     check_has_steps,
     mistakes,
     progress,
@@ -28,11 +29,14 @@ from rule_runtime.cli.options import (
 from rule_runtime.cli.output import verdicts_table
 from rule_runtime.cli.tables import harmless
 from rule_runtime.evaluation.loss_advice import OF_BOOSTING
+from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.evaluation.wording import counted
+from rule_runtime.reporting.run_verdicts import RunVerdicts
+from rule_runtime.trial.sessions import StoredRun, runs_at
 
 if TYPE_CHECKING:
-    from rule_runtime.cli.running import WatchedRun
+    from rule_runtime.cli.running import WatchedSession
 
 __all__ = ["evaluate", "run"]
 
@@ -66,15 +70,17 @@ _Command = Annotated[
     list[str], typer.Argument(help="The training, unchanged: `-- python train.py ...`, any other.")
 ]
 _OutDir = Annotated[
-    str | None, typer.Option(help="Folder for the tensors. Default: runs/SCRIPT-TIME.")
+    str | None,
+    typer.Option(help="Folder of the session. Default: a new one, runs/SCRIPT-TIME-RANDOM."),
 ]
+_MaxRuns = Annotated[int, typer.Option(min=1, help="How many trainings of the command to watch.")]
 _Interval = Annotated[int, typer.Option(min=1, help="Steps between two that are saved and judged.")]
 _Stop = Annotated[
     StopAt,
     typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
 ]
 _Patience = Annotated[
-    float, typer.Option(min=0, help="Seconds ahead of SIGTERM for a training that is to stop.")
+    float, typer.Option(min=0, help="Seconds before SIGTERM for a command that is to stop.")
 ]
 _Notify = Annotated[
     str | None,
@@ -96,25 +102,27 @@ def run(  # noqa: PLR0917 - each is an option of the command
     save_interval: _Interval = 10,
     stop: _Stop = StopAt.SERIOUS,
     patience: _Patience = 30.0,
+    max_runs: _MaxRuns = 32,
     notify: _Notify = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
 ) -> None:
-    """Run a training, unchanged, judge it meanwhile and stop it at an issue.
+    """Run a command, unchanged, judge every training in it and stop it at an issue.
 
-    The command may be anything that starts Python: a script, `bash train.sh`, `torchrun`.
-    Findings of rules that are named stop it; of the rules of a pack all findings are told, and
-    the serious ones stop it: of `recommended` numbers that are not finite, a loss that diverges,
-    and silence. With `--output json` what the script prints goes to standard error, unless there
-    is an --output-file.
+    The command may be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
+    session. Each training that begins in it is a run with a folder and verdicts of its own: the
+    next fold, a trial of a search, a restart. A finding of a rule that is named stops the session;
+    of the rules of a pack all findings are reported, and the serious ones stop it: of
+    `recommended` numbers that are not finite, a loss that diverges, and silence. After a stop no
+    further run trains. With `--output json` what the script prints goes to standard error, unless
+    there is an --output-file.
     Exit status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself,
-    130: Ctrl-C, behind which it is judged as far as it came.
+    130: Ctrl-C, 129 and 143: SIGHUP and SIGTERM, after which it is judged as far as it came.
     """
     with mistakes():
         from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
             RunOptions,
-            WatchedRun,
-            default_out_dir,
+            WatchedSession,
         )
 
         with printed_aside(output):
@@ -123,35 +131,41 @@ def run(  # noqa: PLR0917 - each is an option of the command
             _tell_cautions(chosen)
             is_table = output is OutputFormat.TABLE
             options = RunOptions(
-                out_dir=out_dir or default_out_dir(command),
+                out_dir=out_dir,
                 save_interval=save_interval,
                 stops=_stops(chosen, stop),
                 patience_s=patience,
+                max_runs=max_runs,
                 required=chosen.names,
                 stdout=None if is_table or output_file else _STDERR,
                 notify_url=notify,
             )
-            watched = WatchedRun(chosen.all, options, Console(stderr=True))
-            status = watched.run(command)
-        _print_run(watched, chosen, output, output_file)
+            watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
+            status = watched.run()
+        _print_session(watched, chosen, output, output_file)
     raise typer.Exit(status)
 
 
-def _print_run(
-    watched: WatchedRun, chosen: ChosenRules, output: OutputFormat, file: Path | None
+def _print_session(
+    watched: WatchedSession, chosen: ChosenRules, output: OutputFormat, file: Path | None
 ) -> None:
-    """Print what came out of a run, and where its tensors are."""
+    """Print what came out of a session, and where its tensors are."""
     is_table = output is OutputFormat.TABLE
-    if watched.has_steps or not is_table or file:
-        _print_verdicts(watched.out_dir, watched.states, chosen, VerdictFormat(output.value), file)
-    if not watched.has_steps:
-        _tell(_NO_STEPS.format(watched.out_dir, watched.why_nothing))
+    runs = [RunVerdicts(run.run.name, run.store.uri, run.states) for run in watched.runs]
+    has_steps = any(run.has_steps for run in watched.runs)
+    if has_steps or not is_table or file:
+        verdicts = runs or [RunVerdicts("", watched.path, watched.empty_states())]
+        _print_verdicts(verdicts, chosen, VerdictFormat(output.value), file)
+    if watched.num_not_watched:
+        _tell(f"{counted(watched.num_not_watched, 'more run')} began: --max-runs watches more")
+    if not has_steps:
+        _tell(_NO_STEPS.format(watched.path, watched.why_nothing))
     elif is_table:
-        typer.echo(f"tensors: {watched.out_dir}")
+        typer.echo(f"tensors: {watched.path}")
 
 
 def evaluate(
-    path: RunArgument,
+    path: SessionArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
     output: Annotated[
@@ -159,7 +173,9 @@ def evaluate(
     ] = VerdictFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
 ) -> None:
-    """Judge a stored run; exit status 0: no issue, 1: an issue found, 2: could not judge.
+    """Judge a stored run, or all runs of a session.
+
+    Exit status 0: no issue, 1: an issue found, 2: could not judge.
 
     Without --rule and --pack the rules are those that the run itself asks for, or else the pack
     `recommended`. Of these, and of a pack, it is enough that some rule could judge: not every rule
@@ -168,16 +184,23 @@ def evaluate(
     """
     with mistakes():
         with printed_aside(output):
-            chosen = ChosenRules.for_run(open_store(path), rule, pack)
             ready_file(output_file)
+            runs = runs_at(path)
+            chosen = ChosenRules.for_run(open_store(runs[0].path), rule, pack)
             _tell_cautions(chosen)
             for problem in chosen.problems:
                 _tell(problem)
-            check_has_steps(path)
-            with progress() as bar:
-                states = evaluate_run(path, chosen.all, on_start=bar.begin, on_judged=bar.done)
-        _print_verdicts(path, states, chosen, output, output_file)
-    raise typer.Exit(exit_status(states, required=chosen.names))
+            verdicts = [_judged(run, chosen) for run in runs]
+        _print_verdicts(verdicts, chosen, output, output_file)
+    status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
+    raise typer.Exit(status)
+
+
+def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
+    check_has_steps(run.path)
+    with progress() as bar:
+        states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_judged=bar.done)
+    return RunVerdicts(run.name, run.path, states)
 
 
 def _stops(chosen: ChosenRules, stop: StopAt) -> frozenset[str]:
@@ -226,25 +249,33 @@ def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
 
 
 def _print_verdicts(
-    path: str,
-    states: Mapping[str, EvaluationState],
-    chosen: ChosenRules,
-    output: VerdictFormat,
-    file: Path | None,
+    runs: Sequence[RunVerdicts], chosen: ChosenRules, output: VerdictFormat, file: Path | None
 ) -> None:
-    _tell_damage(states)
+    for run in runs:
+        _tell_damage(run.states)
     if output is VerdictFormat.TABLE:
-        table = verdicts_table(states, _unfit(path, chosen))
+        tables = [_table(run, chosen, is_alone=len(runs) == 1) for run in runs]
         if file is None:
-            Console().print(table)
+            Console().print(*tables, sep="\n")
             return
         with file.open("w", encoding="utf-8") as opened:
-            Console(file=opened, width=120).print(table)
+            Console(file=opened, width=120).print(*tables, sep="\n")
         return
     from rule_runtime.reporting.verdicts import VERDICT_FORMATS  # noqa: PLC0415 - few need it
 
-    text = VERDICT_FORMATS[output.value](path, states, chosen.names)
+    text = VERDICT_FORMATS[output.value](runs, chosen.names)
     if file is None:
         typer.echo(text)
     else:
         file.write_text(text + "\n", encoding="utf-8")
+
+
+def _table(run: RunVerdicts, chosen: ChosenRules, *, is_alone: bool) -> RenderableType:
+    """Return a table of verdicts; of one run among several without a finding only a line."""
+    if is_alone:
+        return verdicts_table(run.states, _unfit(run.path, chosen))
+    found = [state for state in run.states.values() if state.status is RuleStatus.ISSUES_FOUND]
+    heading = f"{run.name}: {counted(len(found), 'issue')}" if found else f"{run.name}: no issue"
+    if not found:
+        return Text(heading)
+    return Group(Text(heading), verdicts_table(run.states, _unfit(run.path, chosen)))

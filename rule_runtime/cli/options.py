@@ -23,6 +23,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:
     from rule_runtime.live_page.run_rules import RunRules
@@ -37,9 +38,11 @@ __all__ = [
     "RegexOption",
     "RuleOption",
     "RunArgument",
+    "SessionArgument",
     "check_has_steps",
     "judged_or_stored",
     "mistakes",
+    "newest_run",
     "nothing_chosen",
     "open_run",
     "progress",
@@ -47,7 +50,12 @@ __all__ = [
 
 _PACKS: Final = ", ".join(PACKS)
 
-RunArgument = Annotated[str, typer.Argument(help="Folder or s3:// URI of a stored run.")]
+RunArgument = Annotated[
+    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session: its newest run.")
+]
+SessionArgument = Annotated[
+    str, typer.Argument(help="Folder or s3:// URI of a session, or of one run.")
+]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -197,11 +205,29 @@ def judged_or_stored(
     return RunRules(store, lambda: ChosenRules.of(None, None).all)
 
 
+def newest_run(path: str) -> str:
+    """Return the folder of the newest run of a session; of a run the folder itself.
+
+    Args:
+        path: Folder or URI of a session or of a run.
+
+    Raises:
+        ValueError: There is no store for the URI, or the session has no run.
+        FormatError: `session.json` is damaged, or another version of Stepwatch wrote it.
+        StorageError: The storage cannot be read.
+    """
+    runs = runs_at(path)
+    if len(runs) > 1:
+        told = f"{path} is a session with {len(runs)} runs: this is {runs[-1].name}"
+        typer.echo(f"stepwatch: {told}; give {runs[0].path} to see another", err=True)
+    return runs[-1].path
+
+
 def open_run(path: str) -> Trial:
     """Return the trial at a path that must hold steps already.
 
     Args:
-        path: Folder or URI of the trial's root.
+        path: Folder or URI of a run, or of a session: its newest run.
 
     Raises:
         ValueError: No step is stored there, or it is no path of a trial.
@@ -210,6 +236,8 @@ def open_run(path: str) -> Trial:
     from rule_runtime.trial.opening import trial_store  # noqa: PLC0415 - loads numpy
     from rule_runtime.trial.trial import Trial  # noqa: PLC0415 - as above
 
+    trial_store(path)  # refuses what is no path of a trial
+    path = newest_run(path)
     with progress() as bar:
         store = ToldReads(trial_store(path), bar.begin, bar.done)
         trial = Trial(store, name=PurePath(path.rstrip("/")).name)

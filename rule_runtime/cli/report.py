@@ -19,6 +19,7 @@ from rule_runtime.cli.options import (
     RunArgument,
     judged_or_stored,
     mistakes,
+    newest_run,
     progress,
 )
 
@@ -48,6 +49,7 @@ def report(
     found.
     """
     with mistakes():
+        path = newest_run(path)
         with printed_aside(output), progress() as bar:
             made = _made(path, rule, pack, bar)
         if not made.parts.reading.num_steps:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rich.console import Console
 
 from rule_runtime.embedded.notifier import Notifier, message
+from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.watched_script import ProcessEnd
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.state import EvaluationState
@@ -35,27 +36,34 @@ class RunTelling:
         self._stops = stops
         self._console = console
         self._notifier = None if notify_url is None else Notifier(notify_url, self._problem)
-        self._found: dict[str, str] = {}
+        self._found: dict[tuple[str, str], None] = {}  # by run and rule, in their order
         self._stopped_by: str | None = None
         self._has_told_of_more = False
 
-    def changes(self, states: Mapping[str, EvaluationState], stopped_by: str | None) -> None:
-        """Tell what has not been told yet.
+    def changes(self, runs: Sequence[JudgedRun], stopped_by: str | None) -> None:
+        """Report what has not been reported yet.
 
         Args:
-            states: The state of each rule, by its name.
+            runs: The runs of the session, with the states of their rules.
             stopped_by: Name of the rule whose finding asked for the end; None while none has.
         """
-        for name, state in states.items():
-            if state.status is RuleStatus.ISSUES_FOUND and name not in self._found:
-                self._found[name] = details = status_details(name, state).rpartition("\n")[2]
-                self.line(f"{name}: {details}", style="red")
-                step = None if state.evidence is None else state.evidence.step
-                self._send(f"{name} found an issue: {details}", name, "IssuesFound", step, details)
-                self._tell_that_it_goes_on(name)
+        for run in runs:
+            for name, state in run.states.items():
+                is_new = (run.run.name, name) not in self._found
+                if state.status is RuleStatus.ISSUES_FOUND and is_new:
+                    self._found[run.run.name, name] = None
+                    self._report(run.run.name if len(runs) > 1 else "", name, state)
         if stopped_by is not None and self._stopped_by is None:
             self._stopped_by = stopped_by
             self.line(f"the training is asked to stop because of {stopped_by}")
+
+    def _report(self, run: str, name: str, state: EvaluationState) -> None:
+        details = status_details(name, state).rpartition("\n")[2]
+        of_run = f"{run}: " if run else ""
+        self.line(f"{of_run}{name}: {details}", style="red")
+        step = None if state.evidence is None else state.evidence.step
+        self._send(f"{of_run}{name} found an issue: {details}", name, "IssuesFound", step, details)
+        self._tell_that_it_goes_on(name)
 
     def end(self, end: ProcessEnd) -> None:
         """Send how the command ended.
@@ -63,7 +71,9 @@ class RunTelling:
         Args:
             end: How.
         """
-        if self._stopped_by is not None:
+        if end.passed_on is not None:
+            status, details = "Stopped", f"{end.passed_on.name} ended the command"
+        elif self._stopped_by is not None:
             status, details = "Stopped", f"the training was stopped because of {self._stopped_by}"
         elif end.was_interrupted:
             status, details = "Stopped", "the script was interrupted"
@@ -71,7 +81,7 @@ class RunTelling:
             status, details = "Failed", f"the script ended with status {end.status}"
         else:
             status, details = "Completed", "the training has ended"
-        found = ", ".join(self._found) or "none"
+        found = ", ".join(dict.fromkeys(rule for _, rule in self._found)) or "none"
         details = f"{details}; rules that found issues: {found}"
         self._send(details, None, status, None, details)
 

@@ -1,4 +1,4 @@
-"""The command `run`: a training script with a hook in it, and rules that judge it meanwhile."""
+"""The command `run`: a command with hooks in its trainings, and rules that judge them meanwhile."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
 from hook_layer.autopatch import FRAMEWORKS
-from hook_layer.autopatch.run_notes import RunNotes
+from hook_layer.format.session_file import SessionFile
+from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import open_store
-from hook_layer.storage.probing import check_writable
-from rule_runtime.cli.evaluation import ExitStatus, exit_status
+from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
@@ -26,53 +25,59 @@ from rule_runtime.embedded.commands import (
     script_name,
     why_nothing,
 )
-from rule_runtime.embedded.exit_mark import mark_exit
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.session_folder import default_folder, make_session_folder
+from rule_runtime.embedded.session_judge import JudgedRun, SessionJudge
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import Counts, EvaluationState
-from rule_runtime.trial.run_files import named_run
+from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedRun", "default_out_dir"]
+__all__ = ["INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
 
 SCRIPT_FAILED: Final = 4
 """Exit status where no issue was found, and the script ended with a status of its own."""
 INTERRUPTED: Final = 130
-"""Exit status behind Ctrl-C, as a shell has it."""
+"""Exit status after Ctrl-C, as a shell has it."""
+_BY_SIGNAL: Final = 128
+"""What a shell adds to the number of a signal for the exit status."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a script is watched.
+    """How a command is watched.
 
     Attributes:
-        out_dir: Folder or URI that the hook writes to.
+        out_dir: Folder or URI of the session; None: a new one below `runs/`.
         save_interval: Steps between two that are saved.
-        stops: Names of the rules whose finding ends the training.
-        patience_s: Seconds that the script may take to end once it was asked to.
+        stops: Names of the rules whose finding ends the session.
+        patience_s: Seconds that the command may take to end once it was asked to.
+        max_runs: How many runs of the session are watched.
         required: Names of the rules each of which must be able to judge.
         stdout: File descriptor that the script's standard output goes to; None: ours.
         notify_url: Where messages about the run are posted; None: nowhere.
     """
 
-    out_dir: str
+    out_dir: str | None
     save_interval: int
     stops: frozenset[str]
     patience_s: float
+    max_runs: int = 32
     required: Sequence[str] = ()
     stdout: int | None = None
     notify_url: str | None = field(default=None, repr=False)
 
 
-class WatchedRun:
-    """One run of a script with rules that judge it.
+class WatchedSession:
+    """A command, and the verdicts on each training that begins in it.
 
     Args:
-        rules: The rules and the names under which they are told.
-        options: How the script is watched.
-        told: Where changes of status are told.
+        command: The command of the user.
+        rules: The rules and the names under which to report them.
+        options: How the command is watched.
+        told: Where changes of status are printed.
 
     Attributes:
+        path: Folder or URI of the session.
         why_nothing: Why nothing was captured, if that is so, once the command has ended.
 
     Raises:
@@ -81,43 +86,39 @@ class WatchedRun:
     """
 
     why_nothing = ""
+    _num_not_watched = 0
 
     def __init__(
-        self, rules: Sequence[tuple[str, Rule]], options: RunOptions, told: Console
+        self,
+        command: Sequence[str],
+        rules: Sequence[tuple[str, Rule]],
+        options: RunOptions,
+        told: Console,
     ) -> None:
+        self._command = command
         self._rules = rules
         self._options = options
-        job = Path(options.out_dir).name
-        self._telling = RunTelling(job, options.stops, told, options.notify_url)
-        check_writable(options.out_dir)
-        self._store = store = open_store(options.out_dir)
-        self._judge = LiveJudge(
-            store,
-            rules,
-            stops=lambda name: name in options.stops,
-            earlier_run=named_run(store),
-        )
+        session = SessionFile(tuple(command), str(Path.cwd()), now_text())
+        asked = options.out_dir or default_folder(script_name(command))
+        self.path, self._store = make_session_folder(asked, session)
+        self._session = session
+        self._judge: SessionJudge | None = None
+        self._telling = RunTelling(Path(self.path).name, options.stops, told, options.notify_url)
+        if self.path != asked:
+            self._telling.line(f"{asked} holds another run: this session is in {self.path}")
 
     @property
-    def out_dir(self) -> str:
-        """Folder or URI of its tensors."""
-        return self._options.out_dir
+    def runs(self) -> Sequence[JudgedRun]:
+        """The runs that began, with their verdicts."""
+        return [] if self._judge is None else self._judge.runs
 
     @property
-    def has_steps(self) -> bool:
-        """Whether there was anything to judge."""
-        return any(state.counts != Counts() for state in self.states.values())
+    def num_not_watched(self) -> int:
+        """How many more runs began than are watched, once the command has ended."""
+        return self._num_not_watched
 
-    @property
-    def states(self) -> Mapping[str, EvaluationState]:
-        """The state of each rule, by its name."""
-        return self._judge.states
-
-    def run(self, command: Sequence[str]) -> int:
-        """Run a command and return the exit status to end with.
-
-        Args:
-            command: The command of the user.
+    def run(self) -> int:
+        """Run the command and return the exit status to end with.
 
         Raises:
             ValueError: There is no such script or command, or rules ask for what cannot be had
@@ -126,50 +127,71 @@ class WatchedRun:
             StorageError: What it stores cannot be read.
         """
         try:
-            end = self._watch(command)
+            end = self._watch()
             self._telling.end(end)
         except BaseException as error:
             self._telling.broke_off(error)
             raise
         finally:
             self._telling.close()
-        mark_exit(self._store, self._judge.run, end.status)
+        if end.passed_on is not None:
+            self._telling.line(f"{end.passed_on.name} ended the command")
+            return _BY_SIGNAL + end.passed_on
         if end.was_interrupted:
             self._telling.line("the script was interrupted")
             return INTERRUPTED
-        verdict = exit_status(self.states, required=self._options.required)
+        verdict = exit_status_of_runs(
+            [run.states for run in self.runs], required=self._options.required
+        )
         if verdict is ExitStatus.ISSUE_FOUND or end.status == 0:
             return verdict
         self._telling.line(f"the script ended with status {end.status}")
         return SCRIPT_FAILED
 
-    def _watch(self, command: Sequence[str]) -> ProcessEnd:
+    def empty_states(self) -> Mapping[str, EvaluationState]:
+        """Return the verdicts where no run began: every rule had nothing to judge."""
+        judge = LiveJudge(open_store("memory://no-run"), self._rules, stops=lambda _: False)
+        judge.look(is_over=True)
+        return judge.states
+
+    def _watch(self) -> ProcessEnd:
         with tempfile.TemporaryDirectory(prefix="stepwatch-") as folder:
             config, notes_folder = Path(folder) / "stepwatch.json", Path(folder) / "notes"
             config.write_text(json.dumps(self._configuration()))
-            notes = RunNotes.make(notes_folder, FRAMEWORKS)
+            notes = SessionNotes.make(
+                notes_folder, FRAMEWORKS, root=self._store.uri, max_runs=self._options.max_runs
+            )
+            judge = self._judge = SessionJudge(
+                self._store,
+                notes,
+                self._rules,
+                stops=self._options.stops.__contains__,
+                session=self._session,
+            )
             end = watch_process(
-                hooked_command(command, config),
-                self._judge,
+                hooked_command(self._command, config),
+                judge,
                 patience_s=self._options.patience_s,
-                on_news=lambda: self._telling.changes(self.states, self._judge.stopped_by),
+                on_news=lambda: self._telling.changes(judge.runs, judge.stopped_by),
                 stdout=self._options.stdout,
                 environment=hooked_environment(config, notes_folder),
                 trainings=lambda: notes.trainings,
             )
+            judge.end(end.status)
+            self._num_not_watched = notes.num_not_watched
             self.why_nothing = why_nothing(notes)
         return end
 
     def _configuration(self) -> dict[str, Any]:
         pack = find_pack("recommended").with_interval(self._options.save_interval)
         collections = pack.collections_for(rule for _, rule in self._rules)
-        # Elsewhere than here a deployment may judge the job, and by rules of its own.
-        is_here = "://" not in self._options.out_dir
+        root = self._store.uri
+        # Elsewhere than here a deployment may judge the runs, and by rules of its own.
+        is_here = root.startswith("file:")
         return {
-            "TrainingJobName": Path(self._options.out_dir).name,
             **({"DebugRuleConfigurations": rule_configurations(self._rules)} if is_here else {}),
             "DebugHookConfig": {
-                "LocalPath": self._options.out_dir,
+                "LocalPath": root,
                 "HookParameters": {
                     "save_interval": str(self._options.save_interval),
                     "stop_poll_s": "0.5",
@@ -177,13 +199,3 @@ class WatchedRun:
                 "CollectionConfigurations": [each.to_json() for each in collections],
             },
         }
-
-
-def default_out_dir(command: Sequence[str]) -> str:
-    """Return a new folder below `runs/` that is named after the script and the time.
-
-    Args:
-        command: The command of the user.
-    """
-    now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return str(Path("runs") / f"{script_name(command)}-{now}")

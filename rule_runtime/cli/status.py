@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hook_layer.format.paths import JOB_FILE, job_name_of
+from hook_layer.format.session_file import SESSION_FILE
 from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.evaluation import exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
@@ -18,12 +19,14 @@ from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
 from rule_runtime.jobs.places import absolute_output_path
+from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:
     from rule_runtime.jobs import DebugJob
 
 __all__ = ["status"]
 
+_STATUSES: Final = "DebugRuleEvaluationStatuses"
 _BELOW: Final = ("", "debug-output")
 """Where a run lies below the folder of its job."""
 _NO_RUN: Final = (
@@ -33,7 +36,8 @@ _NO_RUN: Final = (
 
 
 _Job = Annotated[
-    str, typer.Argument(help="Name of the training job, or folder or s3:// URI of its run.")
+    str,
+    typer.Argument(help="Name of the training job, or folder or s3:// URI of its run or session."),
 ]
 
 
@@ -49,30 +53,49 @@ def status(  # noqa: PLR0917 - each is an option of the command
     stage: Annotated[str, typer.Option(help="Stage of the deployment that judges it.")] = "dev",
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Tell how a job and its rules stand.
+    """Show the state of a job and its rules; of a session that of each run.
 
     Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, none could judge, or
     nothing is known of the job.
     """
     with mistakes(), printed_aside(output):
-        if output_path is None and _is_place(job):
-            output_path = absolute_output_path(job)
-            job = job_name_of(output_path)
-        found = _known_job(job, output_path, stage)
-        if stop:
-            found.stop()
-        if wait:
-            # Progress goes where verdicts do not: those may be read by a program.
-            found.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
-        described = found.describe()
-        urls = found.rule_log_urls() if logs else {}
-    rules: list[dict[str, Any]] = described["DebugRuleEvaluationStatuses"]
+        runs = _runs(job) if output_path is None else []
+        found = [_known_job(job_name_of(path), path, stage) for path in runs]
+        found = found or [_known_job(job, output_path, stage)]
+        described = [_described(each, should_stop=stop, should_wait=wait) for each in found]
+        urls = [each.rule_log_urls() if logs else {} for each in found]
     if output is OutputFormat.JSON:
-        told = {**described, "RuleLogUrls": urls} if logs else described
-        typer.echo(json.dumps(told, indent=2, default=str))
+        told = [
+            {**of, "RuleLogUrls": at} if logs else of
+            for of, at in zip(described, urls, strict=True)
+        ]
+        is_session = len(told) > 1 or _is_session(job)
+        typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
     else:
-        _print(job, described, rules, urls)
-    raise typer.Exit(exit_status_of_told({_told_status(rule) for rule in rules}))
+        for of, at in zip(described, urls, strict=True):
+            _print(job if not runs else of["TrainingJobName"], of, of[_STATUSES], at)
+    told_statuses = {_told_status(rule) for of in described for rule in of[_STATUSES]}
+    raise typer.Exit(exit_status_of_told(told_statuses))
+
+
+def _described(job: DebugJob, *, should_stop: bool, should_wait: bool) -> dict[str, Any]:
+    if should_stop:
+        job.stop()
+    if should_wait:
+        # Progress goes where verdicts do not: those may be read by a program.
+        job.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
+    return job.describe()
+
+
+def _is_session(job: str) -> bool:
+    return (Path(job) / SESSION_FILE).is_file()
+
+
+def _runs(job: str) -> list[str]:
+    """Return the folders of the runs that are meant; none where a job is named by its name."""
+    if not _is_place(job):
+        return []
+    return [absolute_output_path(run.path) for run in runs_at(job)]
 
 
 def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
@@ -89,7 +112,11 @@ def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
 
 def _is_place(job: str) -> bool:
     """Tell whether a job is named by where its run is stored; a name has no slash in it."""
-    return "/" in job or any((Path(job) / below / JOB_FILE).is_file() for below in _BELOW)
+    return (
+        "/" in job
+        or _is_session(job)
+        or any((Path(job) / below / JOB_FILE).is_file() for below in _BELOW)
+    )
 
 
 def _told_status(rule: dict[str, Any]) -> str:

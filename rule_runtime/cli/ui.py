@@ -18,6 +18,7 @@ from rule_runtime.cli.options import (
     RunArgument,
     judged_or_stored,
     mistakes,
+    newest_run,
 )
 
 __all__ = ["ui"]
@@ -65,7 +66,7 @@ def ui(  # noqa: PLR0917 - each is an option of the command
                 f"{host} is reached by other machines, and whoever reaches the page sees the run: "
                 "say --expose if that is meant"
             )
-        store = open_store(path)
+        store = open_store(newest_run(path))
         follower = RunFollower(store, judged_or_stored(store, rule, pack))
         is_near = store.uri.startswith("file:")
         server.serve(

@@ -27,6 +27,7 @@ from rule_runtime.cli.options import (
     RunArgument,
     judged_or_stored,
     mistakes,
+    newest_run,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
@@ -70,6 +71,7 @@ def watch(  # noqa: PLR0917 - each is an option of the command
     with mistakes(), printed_aside(output):
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it
 
+        path = newest_run(path)
         store = open_store(path)
         chosen = judged_or_stored(store, rule, pack)
         interval_s = _LOCAL_INTERVAL_S if store.uri.startswith("file:") else _REMOTE_INTERVAL_S

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from hook_layer.autopatch.run_notes import NOTES_VARIABLE, RunNotes
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from hook_layer.session_notes import NOTES_VARIABLE, SessionNotes
 from rule_runtime.child_processes import prepared_path
 
 __all__ = ["hooked_command", "hooked_environment", "script_name", "why_nothing"]
@@ -101,7 +101,7 @@ def script_name(command: Sequence[str]) -> str:
     return Path(script[0]).stem if script else "script"
 
 
-def why_nothing(notes: RunNotes) -> str:
+def why_nothing(notes: SessionNotes) -> str:
     """Return why nothing was captured of a command.
 
     Args:
@@ -109,7 +109,7 @@ def why_nothing(notes: RunNotes) -> str:
     """
     if notes.lacking is not None:
         return f"{notes.lacking} is a Python in which stepwatch is not installed: install it there"
-    if notes.trainings is not None:
+    if notes.runs:
         return "a training began; see what it printed, and what its hook told"
     names = notes.frameworks
     if not names:

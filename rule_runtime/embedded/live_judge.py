@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 
-from hook_layer.format.job_file import StopFile, new_run_id
+from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.result_writer import ResultWriter
@@ -35,7 +36,8 @@ class LiveJudge:
         rules: The rules and the names under which they are told, or what returns them: it is asked
             when the run is found.
         stops: Tells of a rule's name whether its finding is to end the training.
-        earlier_run: RunId of a run that was there before, and is not to be judged.
+        run: RunId of the run to judge, of which nothing may be stored yet; None: the one that is
+            there first.
         clock: Seconds since the epoch.
         on_files: Called with the index files that were read, of whichever run.
 
@@ -50,7 +52,7 @@ class LiveJudge:
         rules: _Rules | Callable[[], _Rules],
         *,
         stops: Callable[[str], bool],
-        earlier_run: str | None = None,
+        run: str | None = None,
         clock: Callable[[], float] = time.time,
         on_files: Callable[[Sequence[StepFile]], None] = lambda _: None,
     ) -> None:
@@ -58,7 +60,7 @@ class LiveJudge:
         self._rules = {} if callable(rules) else dict(rules)
         self._find_rules = rules if callable(rules) else None
         self._stops = stops
-        self._earlier_run = earlier_run
+        self._awaited_run = run
         self._clock = clock
         self._on_files = on_files
         self._results = ResultWriter(store, clock)
@@ -97,8 +99,40 @@ class LiveJudge:
             self._advance(files, is_over=is_over)
         if is_over:
             return True
-        has_asked = self._ask_to_stop()  # an earlier look may have failed to
+        request = self.stop_request  # an earlier look may have failed to ask
+        has_asked = request is not None and self.ask_to_stop(request)
         return bool(files) or has_asked
+
+    @property
+    def stop_request(self) -> StopFile | None:
+        """Why the training is to end; None where no finding is reason enough."""
+        for name, state in self.states.items():
+            if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
+                evidence = state.evidence
+                now = datetime.fromtimestamp(self._clock(), timezone.utc)
+                return StopFile(
+                    reason=name if evidence is None else f"{name}: {evidence.sentence}",
+                    requested_at=now.isoformat(timespec="seconds"),
+                    run_id=self._run,
+                    rule_configuration_name=name,
+                    evidence=None if evidence is None else evidence.to_json(),
+                )
+        return None
+
+    def ask_to_stop(self, request: StopFile) -> bool:
+        """Ask the training of this run once for its end; tell whether it was asked now.
+
+        Args:
+            request: Why.
+
+        Raises:
+            StorageError: The storage cannot be written to.
+        """
+        if not self._has_run or self.stopped_by is not None:
+            return False
+        self._store.put(STOP_FILE, replace(request, run_id=self._run).encode())
+        self.stopped_by = request.rule_configuration_name
+        return True
 
     @property
     def run(self) -> str | None:
@@ -120,12 +154,10 @@ class LiveJudge:
 
     def _find_run(self, *, is_over: bool) -> bool:
         """Begin to judge the run that `job.json` names; at the end whichever there is."""
-        run = current_run(self._store) if is_over else named_run(self._store)
-        is_earlier = run is not None and run == self._earlier_run
-        if not is_over and (run is None or is_earlier):
+        found = current_run(self._store) if is_over else named_run(self._store)
+        run = self._awaited_run or found
+        if not is_over and (found is None or found != run):
             return False
-        if is_earlier:
-            run = new_run_id()  # nothing was stored by this one
         if self._find_rules is not None:
             self._rules = dict(self._find_rules())
             self.states = {name: EvaluationState.initial() for name in self._rules}
@@ -153,25 +185,3 @@ class LiveJudge:
         self._seen = {key: step for key, step in seen.items() if step > oldest}
         self._unjudged = files
         return files
-
-    def _ask_to_stop(self) -> bool:
-        """Ask for the end if a finding is reason enough, and tell whether it was asked for now."""
-        if self.stopped_by is not None:
-            return False
-        for name, state in self.states.items():
-            if state.status is RuleStatus.ISSUES_FOUND and self._stops(name):
-                evidence = state.evidence
-                reason = name if evidence is None else f"{name}: {evidence.sentence}"
-                request = StopFile(
-                    reason=reason,
-                    requested_at=datetime.fromtimestamp(self._clock(), timezone.utc).isoformat(
-                        timespec="seconds"
-                    ),
-                    run_id=self._run,
-                    rule_configuration_name=name,
-                    evidence=None if evidence is None else evidence.to_json(),
-                )
-                self._store.put(STOP_FILE, request.encode())
-                self.stopped_by = name
-                return True
-        return False

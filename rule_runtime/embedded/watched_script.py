@@ -8,24 +8,43 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
+
+import psutil
+from typing_extensions import Self
 
 from hook_layer.storage.base import StorageError
-from rule_runtime.embedded.live_judge import LiveJudge
 
-__all__ = ["ProcessEnd", "watch_process"]
+__all__ = ["Judge", "ProcessEnd", "watch_process"]
 
 logger = logging.getLogger("stepwatch")
 
 _TURN_S: Final = 0.2
-"""Longest time between two looks at the folder, seconds."""
+"""Longest time between two looks at the session, seconds."""
 _INTERRUPT_S: Final = 2.0
 """Seconds in which a script that got an interrupt itself, by its process group, may end."""
 _TERMINAL: Final = "/dev/tty"
 _NOTHING: Final[Mapping[str, str]] = {}
+_PASSED_ON: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+"""Signals to this process that are passed on to the command."""
+
+
+class Judge(Protocol):
+    """What looks at the runs of a command."""
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Name of the rule whose finding is to end the command; None while none is."""
+        ...
+
+    def look(self, *, is_over: bool = False) -> bool:
+        """Take in what was stored since; return whether there was anything new."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -35,74 +54,82 @@ class ProcessEnd:
     Attributes:
         status: Its exit status; below 0 for the signal that ended it.
         was_interrupted: Whether somebody pressed Ctrl-C.
+        passed_on: The signal that this process got and passed on to the command; None for none.
     """
 
     status: int
     was_interrupted: bool = False
+    passed_on: signal.Signals | None = None
 
 
 def watch_process(
     command: Sequence[str],
-    judge: LiveJudge,
+    judge: Judge,
     *,
     patience_s: float,
     on_news: Callable[[], None] = lambda: None,
     stdout: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
-    trainings: Callable[[], Sequence[int] | None] = lambda: None,
+    trainings: Callable[[], Sequence[int]] = lambda: (),
 ) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
-    A training that was asked to stop and does not end in time gets SIGTERM, then SIGKILL; a command
-    goes on behind it. At Ctrl-C it is waited for, and judged as far as it came; once more is
-    SIGTERM, then SIGKILL. A SIGTERM to this process is passed on to it. A storage that cannot be
-    read for a while costs no training: it is told once, and looked at again.
+    A command that was asked to stop and does not end in time gets SIGTERM, then SIGKILL, with all
+    processes that it started. At Ctrl-C it is waited for, and judged as far as it came; a second
+    Ctrl-C sends SIGTERM, a third SIGKILL. SIGTERM and SIGHUP to this process are passed on to the
+    command, which is then judged as far as it came. A storage that cannot be read for a while costs
+    no training: it is logged once, and read again.
 
     Args:
         command: The command.
-        judge: What looks at the folder that the command writes to.
+        judge: What looks at the runs of the command.
         patience_s: Seconds that it may take to end once it was asked to.
         on_news: Called whenever verdicts may have changed.
         stdout: File descriptor that its standard output goes to; None: the one of this process.
         environment: Variables that it has besides those of this process.
-        trainings: Returns which of the processes that it started train; None where that is not
-            known, and it counts as the training itself.
+        trainings: Returns the ids of the processes that train, also of those that left the command.
 
     Raises:
         OSError: The command cannot be run.
         StorageError: The storage cannot be read once the command has ended.
-        SystemExit: This process was sent SIGTERM.
     """
-    with _termination_raises():
-        started = subprocess.Popen(  # noqa: S603 - the user's own
-            list(command),
-            env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
-            stdout=stdout,
-        )
-        process = _Processes(started, trainings)
+    started = subprocess.Popen(  # noqa: S603 - the user's own
+        list(command),
+        env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+        stdout=stdout,
+    )
+    process = _Processes(started, trainings)
+    with _PassedOnSignals(process) as signals:
         try:
-            was_interrupted = _watch(process, judge, patience_s, on_news)
+            was_interrupted = _watch(process, judge, patience_s, on_news, signals)
         except BaseException:
             process.signal_all(signal.SIGTERM)
             process.has_ended_in(patience_s)
             raise
-    judge.look(is_over=True)
-    on_news()
-    return ProcessEnd(started.returncode, was_interrupted)
+        judge.look(is_over=True)
+        on_news()
+    return ProcessEnd(started.returncode, was_interrupted, signals.received)
 
 
 def _watch(
-    process: _Processes, judge: LiveJudge, patience_s: float, on_news: Callable[[], None]
+    process: _Processes,
+    judge: Judge,
+    patience_s: float,
+    on_news: Callable[[], None],
+    signals: _PassedOnSignals,
 ) -> bool:
     """Watch a process to its end, and return whether somebody pressed Ctrl-C."""
-    insistence = _Insistence(process, patience_s)
+    stop = _Insistence(process, patience_s, (signal.SIGTERM, signal.SIGKILL))
+    termination = _Insistence(process, patience_s, (signal.SIGKILL,))
     looks = _Looks(judge)
     try:
         while not process.has_ended_in(_TURN_S):
             if looks.try_one():
                 on_news()
-            if judge.stopped_by is not None:
-                insistence.go_on()
+            if signals.received is not None:
+                termination.insist()
+            elif judge.stopped_by is not None:
+                stop.insist()
     except KeyboardInterrupt:
         _wait_for_interrupted(process, patience_s)
         return True
@@ -110,7 +137,7 @@ def _watch(
 
 
 class _Processes:
-    """A command, and the processes behind it that train.
+    """A command, and the processes that it started.
 
     Args:
         command: The command.
@@ -118,7 +145,7 @@ class _Processes:
     """
 
     def __init__(
-        self, command: subprocess.Popen[bytes], trainings: Callable[[], Sequence[int] | None]
+        self, command: subprocess.Popen[bytes], trainings: Callable[[], Sequence[int]]
     ) -> None:
         self._command = command
         self._trainings = trainings
@@ -132,21 +159,19 @@ class _Processes:
         return True
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to the command, and to what trains behind it: a shell passes none on."""
-        self._send(number, {self._command.pid, *(self._trainings() or ())})
-
-    def signal_trainings(self, number: signal.Signals) -> None:
-        """Send a signal to what trains."""
-        trainings = self._trainings()
-        self._send(number, [self._command.pid] if trainings is None else trainings)
-
-    def _send(self, number: signal.Signals, pids: Iterable[int]) -> None:
-        for pid in pids:
-            if pid == self._command.pid:
-                self._command.send_signal(number)
-                continue
+        """Send a signal to the command and to all that it started: a shell passes none on."""
+        for pid in self._started():
             with suppress(OSError):  # it has just ended
                 os.kill(pid, number)
+        self._command.send_signal(number)
+
+    def _started(self) -> set[int]:
+        pids = set[int]()
+        for root in (self._command.pid, *self._trainings()):
+            with suppress(psutil.Error):
+                children = psutil.Process(root).children(recursive=True)
+                pids |= {root, *(child.pid for child in children)}
+        return pids - {self._command.pid}
 
 
 def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
@@ -181,41 +206,46 @@ def _terminal_tells_all() -> bool:
         os.close(terminal)
 
 
-class _TerminatedError(BaseException):
-    """SIGTERM; no `SystemExit`, which is a rule's own fault where it comes while one judges."""
+class _PassedOnSignals:
+    """Passes SIGTERM and SIGHUP to this process on to a command; one that is ignored stays so.
 
+    Args:
+        process: The command.
 
-def _terminate(*_: object) -> None:
-    raise _TerminatedError
-
-
-@contextmanager
-def _termination_raises() -> Iterator[None]:
-    """Let SIGTERM end this process by an exception, so that the script is not left behind.
-
-    Raises:
-        SystemExit: This process was sent SIGTERM.
+    Attributes:
+        received: The first of them; None for none so far.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say what a signal does
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    except _TerminatedError:
-        raise SystemExit(128 + signal.SIGTERM) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+
+    def __init__(self, process: _Processes) -> None:
+        self._process = process
+        self._before: dict[signal.Signals, Any] = {}
+        self.received: signal.Signals | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # no other may say what they do
+            for number in _PASSED_ON:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._pass_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _pass_on(self, number: int, _: object) -> None:
+        if self.received is None:
+            self.received = signal.Signals(number)
+            self._process.signal_all(self.received)
 
 
 class _Looks:
-    """Looks of a judge at a run that goes on: one that fails is told, once, and made again.
+    """Looks of a judge while the command runs: one that fails is logged, once, and made again.
 
     Args:
         judge: The judge.
     """
 
-    def __init__(self, judge: LiveJudge) -> None:
+    def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._has_failed = False
 
@@ -225,31 +255,34 @@ class _Looks:
             return self._judge.look()
         except StorageError as error:
             if not self._has_failed:
-                logger.warning("the run is not judged for now, the training goes on: %s", error)
+                logger.warning("the run is not judged for now, the training continues: %s", error)
             self._has_failed = True
             return False
 
 
 class _Insistence:
-    """Ends a training that was asked to stop and does not: SIGTERM in time, then SIGKILL.
+    """Ends a command that was asked to end and does not, by one signal after the other.
 
     Args:
-        process: The process.
-        patience_s: Seconds ahead of each signal.
+        process: The command.
+        patience_s: Seconds before each signal.
+        signals: The signals.
     """
 
-    def __init__(self, process: _Processes, patience_s: float) -> None:
+    def __init__(
+        self, process: _Processes, patience_s: float, signals: Sequence[signal.Signals]
+    ) -> None:
         self._process = process
         self._patience_s = patience_s
         self._due_at: float | None = None
-        self._signals = iter((signal.SIGTERM, signal.SIGKILL))
+        self._signals = iter(signals)
 
-    def go_on(self) -> None:
+    def insist(self) -> None:
+        """Send the next signal if its time has come."""
         now = time.monotonic()
-        if self._due_at is None:
-            self._due_at = now + self._patience_s
-        elif now >= self._due_at:
+        if self._due_at is not None and now >= self._due_at:
             number = next(self._signals, None)
             if number is not None:
-                self._process.signal_trainings(number)
+                self._process.signal_all(number)
+        if self._due_at is None or now >= self._due_at:
             self._due_at = now + self._patience_s

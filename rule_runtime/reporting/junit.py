@@ -3,44 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.reporting.run_verdicts import RunVerdicts
 
 __all__ = ["junit_xml"]
 
+_COUNTS: Final = ("tests", "failures", "errors", "skipped")
 _NOT_OF_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(
-    path: str, states: Mapping[str, EvaluationState], required: Collection[str] = ()
-) -> str:
-    """Return verdicts as a test suite with one test for each rule.
+def junit_xml(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
+    """Return verdicts as a test suite for each run, with one test for each rule.
 
     A finding is a failure; a rule that failed, or that something was in the way of, is an error; a
     rule that found nothing to judge is skipped, with the reason, unless it must judge.
 
     Args:
-        path: Folder or URI of the trial's root: the name of the suite.
-        states: The final states by the names of the rules.
+        runs: The verdicts of each run, whose path is the name of its suite.
         required: Names of rules that must judge: one that found nothing to judge is an error.
     """
-    tests = [_test(name, state, required) for name, state in states.items()]
-    kinds = [test[0].tag if len(test) else "" for test in tests]
-    counts = {
-        "tests": str(len(tests)),
-        "failures": str(kinds.count("failure")),
-        "errors": str(kinds.count("error")),
-        "skipped": str(kinds.count("skipped")),
-    }
+    suites = [_suite(run, required) for run in runs]
+    counts = {name: str(sum(int(suite.attrib[name]) for suite in suites)) for name in _COUNTS}
     root = ET.Element("testsuites", {"name": "stepwatch", **counts})
-    suite = ET.SubElement(root, "testsuite", {"name": _text(path), **counts})
-    suite.extend(tests)
+    root.extend(suites)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _suite(run: RunVerdicts, required: Collection[str]) -> ET.Element:
+    tests = [_test(name, state, required) for name, state in run.states.items()]
+    kinds = [test[0].tag if len(test) else "" for test in tests]
+    counts = [len(tests), *(kinds.count(kind) for kind in ("failure", "error", "skipped"))]
+    named = {name: str(count) for name, count in zip(_COUNTS, counts, strict=True)}
+    suite = ET.Element("testsuite", {"name": _text(run.path), **named})
+    suite.extend(tests)
+    return suite
 
 
 def _test(name: str, state: EvaluationState, required: Collection[str]) -> ET.Element:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from rule_runtime.evaluation.outcome import Evidence, RuleStatus
 from rule_runtime.evaluation.registry import available_rules
 from rule_runtime.evaluation.rule import snake_case
 from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.reporting.run_verdicts import RunVerdicts
 
 __all__ = ["sarif_json"]
 
@@ -21,18 +22,22 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _ROOT: Final = "TRIAL"
 
 
-def sarif_json(
-    path: str, states: Mapping[str, EvaluationState], required: Collection[str] = ()
-) -> str:
+def sarif_json(runs: Sequence[RunVerdicts], required: Collection[str] = ()) -> str:
     """Return verdicts as a SARIF log: findings as results, what could not be judged as notices.
 
     A finding is located in the index file of its step, relative to the trial's root.
 
     Args:
-        path: Folder or URI of the trial's root.
-        states: The final states by the names of the rules.
+        runs: The verdicts of each run, which are runs of the log, too.
         required: Names of rules that must judge: that one found nothing to judge is an error.
     """
+    described = [_run(run.path, run.states, required) for run in runs]
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": described}, indent=2)
+
+
+def _run(
+    path: str, states: Mapping[str, EvaluationState], required: Collection[str]
+) -> dict[str, Any]:
     names = list(states)
     results = [
         _result(name, names.index(name), state.evidence)
@@ -50,7 +55,7 @@ def sarif_json(
         "version": metadata.version("stepwatch"),
         "rules": [_rule(name) for name in names],
     }
-    run = {
+    return {
         "tool": {"driver": driver},
         "originalUriBaseIds": {_ROOT: {"uri": f"{root.rstrip('/')}/"}},
         "invocations": [
@@ -61,7 +66,6 @@ def sarif_json(
         ],
         "results": results,
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule(name: str) -> dict[str, Any]:

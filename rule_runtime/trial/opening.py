@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from hook_layer.storage.base import Store, open_store
+from rule_runtime.trial.sessions import one_run_at
 from rule_runtime.trial.trial import Trial
 
 __all__ = ["LocalTrial", "S3Trial", "create_trial", "trial_store"]
@@ -106,7 +107,7 @@ def create_trial(
     """Open the trial at a folder or an `s3://` URI; where it holds nothing yet, a warning says so.
 
     Args:
-        path: Folder or URI of the trial's root.
+        path: Folder or URI of the trial's root, or of a session with one run.
         name: Name of the trial; the last part of the path unless given.
         profiler: Not supported; must be False.
         output_dir: Taken for compatibility; trials are only read.
@@ -120,15 +121,16 @@ def create_trial(
     Raises:
         TypeError: If the range is no pair of steps.
         ValueError: If `profiler` is asked for, or the path is empty or a file, or the range is
-            empty or negative, or there is no store for the URI.
+            empty or negative, or there is no store for the URI, or it is a session of several runs.
         StorageError: If the storage cannot be read.
     """
     del output_dir, parallel, check, index_mode
     if profiler:
         raise ValueError("create_trial: profiler trials are not supported; leave profiler False")
     text = os.fspath(path).strip()
-    scheme, has_scheme, rest = text.partition("://")
     _check_path(text)
+    text = one_run_at(text)
+    scheme, has_scheme, rest = text.partition("://")
     if name is None:
         name = PurePath(text.rstrip("/")).name
     trial: Trial

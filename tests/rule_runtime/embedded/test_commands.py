@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.autopatch.run_notes import RunNotes
+from hook_layer.session_notes import SessionNotes
 from rule_runtime.embedded.commands import hooked_command, script_name, why_nothing
 
 CONFIG = Path("c.json")
@@ -103,18 +103,18 @@ def test_a_run_is_named_by_its_script_behind_whichever_launcher(command: str, na
 
 
 def test_it_is_told_why_nothing_was_captured(tmp_path: Path) -> None:
-    notes = RunNotes.make(tmp_path / "notes", ["torch", "xgboost"])
+    notes = SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
     assert "no Python that it started imported a framework" in why_nothing(notes)
     notes.imported("torch")
     assert "torch was imported, and nothing was trained" in why_nothing(notes)
-    assert notes.may_train()
+    assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z") is not None
     assert "a training began" in why_nothing(notes)
     (tmp_path / "notes" / "lacking").write_text("/a/python")
     assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
 
 
 def test_of_xgboost_it_is_told_what_is_watched(tmp_path: Path) -> None:
-    notes = RunNotes.make(tmp_path / "notes", ["torch", "xgboost"])
+    notes = SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
     notes.imported("torch")
     assert "xgboost" not in why_nothing(notes)
     notes.imported("xgboost")

@@ -25,11 +25,11 @@ def begun(trial: TrialBuilder) -> None:
 
 
 def judge_of(
-    trial: TrialBuilder, *, stops: bool = True, earlier_run: str | None = None
+    trial: TrialBuilder, *, stops: bool = True, run: str | None = None
 ) -> LiveJudge:
     rules = [(name, create_rule(name)) for name in ("VanishingGradient", "ExplodingTensor")]
     return LiveJudge(
-        trial.store, rules, stops=lambda _: stops, earlier_run=earlier_run, clock=lambda: NOW
+        trial.store, rules, stops=lambda _: stops, run=run, clock=lambda: NOW
     )
 
 
@@ -110,7 +110,7 @@ def test_a_run_that_was_there_before_is_not_taken_for_the_one_to_come() -> None:
     begun(earlier)
     for step in range(0, 1000, 10):
         earlier.step(step, SICK)
-    judge = judge_of(earlier, earlier_run="01OLD")
+    judge = judge_of(earlier, run="02NEW")
     assert not judge.look()
     later = TrialBuilder(earlier.store, run="02NEW")
     begun(later)
@@ -128,7 +128,7 @@ def test_an_earlier_run_alone_is_no_verdict() -> None:
     earlier = TrialBuilder(run="01OLD")
     begun(earlier)
     earlier.step(0, SICK)
-    judge = judge_of(earlier, earlier_run="01OLD")
+    judge = judge_of(earlier, run="02NEW")
     judge.look(is_over=True)
     assert {state.status for state in judge.states.values()} == {RuleStatus.ERROR}
 

@@ -15,7 +15,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.watched_script import watch_process
-from rule_runtime.evaluation.outcome import Outcome, Passed
+from rule_runtime.evaluation.outcome import Outcome, Passed, RuleStatus
 from rule_runtime.evaluation.registry import create_rule
 from rule_runtime.evaluation.rule import Memory, Rule
 from rule_runtime.testing import TrialBuilder
@@ -70,7 +70,7 @@ def test_a_storage_that_fails_for_a_while_ends_no_training(
     assert end.status == 0
     assert judge.stopped_by == "VanishingGradient"
     assert [record.getMessage() for record in caplog.records] == [
-        "the run is not judged for now, the training goes on: please reduce your request rate"
+        "the run is not judged for now, the training continues: please reduce your request rate"
     ]
 
 
@@ -97,9 +97,8 @@ def test_who_ends_this_process_ends_the_script_too(tmp_path: Path) -> None:
         "threading.Event().wait()\n"
     )
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as status:
-        watch_process([sys.executable, "-c", script], judge, patience_s=30)
-    assert status.value.code == 128 + signal.SIGTERM
+    end = watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert end.passed_on is signal.SIGTERM
     assert ended.exists()
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -125,10 +124,10 @@ def test_a_signal_that_comes_while_a_rule_judges_is_no_fault_of_the_rule(tmp_pat
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(ended.write_text('')))\n"
         "threading.Event().wait(20)\n"
     )
-    with pytest.raises(SystemExit) as status:
-        watch_process([sys.executable, "-c", script], judge, patience_s=30)
-    assert status.value.code == 128 + signal.SIGTERM
+    end = watch_process([sys.executable, "-c", script], judge, patience_s=30)
+    assert end.passed_on is signal.SIGTERM
     assert ended.exists()
+    assert judge.states["Terminating"].status is RuleStatus.NO_ISSUES_FOUND
 
 
 @pytest.fixture

@@ -153,9 +153,10 @@ def test_without_verdicts_those_beside_the_tensors_are_told(
 
 
 def test_verdicts_may_be_the_json_of_the_command_line(judged: dict[str, Any]) -> None:
+    from rule_runtime.reporting.run_verdicts import RunVerdicts
     from rule_runtime.reporting.verdicts import verdicts_json
 
-    entries = json.loads(verdicts_json("path", judged))
+    entries = json.loads(verdicts_json([RunVerdicts("", "path", judged)]))
     as_json = [each.to_json() for each in verdicts_of(entries)]
     assert as_json == [each.to_json() for each in verdicts_of(judged)]
     with pytest.raises(ValueError, match="stepwatch evaluate --output json"):

@@ -1,0 +1,150 @@
+"""Where one run is stored: a folder that no other run writes to."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from hook_layer.claim import FolderClaim
+from hook_layer.config import HookTargets, JobEnvironment
+from hook_layer.format.job_file import StopFile
+from hook_layer.format.paths import JOB_FILE, job_name_of
+from hook_layer.format.session_file import SessionRun
+from hook_layer.resuming.checkpoint import RunStart
+from hook_layer.session_notes import SessionNotes
+from hook_layer.weak_method import WeakMethod
+
+__all__ = ["RunPlace"]
+
+logger = logging.getLogger("stepwatch")
+
+_MAX_ERROR_CHARACTERS: Final = 500
+
+
+class RunPlace:
+    """The folder of a run, and the run's entry in the session that its process belongs to.
+
+    A hook whose folder is the session's writes to a folder of its own inside it. Any other hook
+    writes to the folder that it was given, or beside it if another process writes there.
+
+    Args:
+        targets: Where the hook was asked to write.
+        job: The job that it runs in.
+        give_way: Method that ends the writing, called when a newer hook of this process claims the
+            folder; known weakly.
+
+    Attributes:
+        targets: Where the run is written.
+        job: The job, named after the folder where nothing else names it.
+    """
+
+    def __init__(
+        self, targets: HookTargets, job: JobEnvironment, give_way: Callable[[], None]
+    ) -> None:
+        self.targets = targets
+        self.job = job
+        self._give_way = WeakMethod(give_way)
+        self._claim = FolderClaim(targets.out, give_way)
+        self._notes = SessionNotes.of_environment()
+        self._run: SessionRun | None = None
+
+    @property
+    def stop_request(self) -> StopFile | None:
+        """What asks every run of the session to stop; None outside of a session."""
+        return None if self._notes is None else self._notes.stop_request
+
+    def process_trains(self) -> None:
+        """Note that this process trains, whether or not it writes."""
+        if self._notes is not None:
+            self._notes.process_trains()
+
+    def take(self, start: Callable[[], RunStart]) -> RunStart:
+        """Find a folder for a run that begins, and return the start with the folder in it.
+
+        Args:
+            start: Returns where the run begins, once the folder is known that it may resume in.
+
+        Returns:
+            A refused start where the session was stopped or watches no further run.
+        """
+        notes = self._notes
+        if notes is None:
+            self._claim_free_folder()
+            return self._started(start())
+        if notes.stop_request is not None:
+            return RunStart("", is_refused=True)
+        is_of_session = self.targets.out.uri == notes.root
+        if not is_of_session:
+            self._claim_free_folder()
+        begun = start()
+        uri = None if is_of_session else self.targets.out.uri
+        self._run = notes.begin_run(begun.run_id, begun.started_at, uri)
+        if self._run is None:
+            return RunStart("", is_refused=True)
+        if is_of_session:
+            self.move_to(self._run.uri)
+            self._claim_free_folder()
+        return self._started(begun)
+
+    def move_to(self, root: str) -> None:
+        """Write to another folder from now on.
+
+        Args:
+            root: Its URI.
+        """
+        before = self.targets.out.uri
+        root = f"{root.rstrip('/')}/"
+        if root == before:
+            return
+        self._claim.release()
+        self.targets = self.targets.moved(
+            lambda uri: root if uri == before else f"{uri}{root.rstrip('/').rpartition('/')[2]}/"
+        )
+        self._claim = FolderClaim(self.targets.out, self._give_way())
+        if self.job.training_job_name == job_name_of(before):
+            self.job = replace(self.job, training_job_name=job_name_of(root))
+
+    def leave(self, wait: Callable[[float], object]) -> None:
+        """Free the folder though something still has to be written; see `FolderClaim.leave`."""
+        self._claim.leave(wait)
+
+    def end(self, end: str = "Completed", details: str | None = None) -> None:
+        """Free the folder, and note in the session how the run ended.
+
+        Args:
+            end: As of `SessionRun.end`.
+            details: The error or the reason behind it.
+        """
+        self._claim.release()
+        run, self._run = self._run, None
+        if run is None or self._notes is None:
+            return
+        error: BaseException | None = getattr(sys, "last_value", None)
+        if end == "Completed" and error is not None:  # nobody caught it, and the process ends
+            end, details = "Failed", f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
+        self._notes.end_run(run.name, end, details)
+
+    def _started(self, start: RunStart) -> RunStart:
+        return replace(start, root=self.targets.out.uri)
+
+    def _claim_free_folder(self) -> None:
+        asked = self.targets.out.uri
+        holder = self._claim.take()
+        if holder is None:
+            return
+        for number in count(2):
+            self.move_to(f"{asked.rstrip('/')}-{number}")
+            if not self.targets.out.exists(JOB_FILE) and self._claim.take() is None:
+                break
+        logger.warning(
+            "%s is written by %s, so this hook writes to %s. Give every training a folder of its "
+            "own, and let workers of one training know each other before the first step "
+            "(torch.distributed.init_process_group)",
+            asked,
+            holder,
+            self.targets.out.uri,
+        )

@@ -1,0 +1,327 @@
+"""What the processes of one watched command tell each other: small files in a folder of their own.
+
+The command may be anything that starts Python in the end: a shell script, a launcher, a search that
+trains in a pool. Each training that begins takes the next number here and so becomes a run of the
+session. Whoever watches the command reads which runs there are, and asks all of them to stop.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from hook_layer.file_lock import HAS_LOCKS, FileLock
+from hook_layer.format.errors import FormatError, JobFileError, SessionFileError
+from hook_layer.format.job_file import StopFile, parse_stop_file
+from hook_layer.format.json_document import Document, load_object
+from hook_layer.format.paths import STOP_FILE
+from hook_layer.format.session_file import MAX_SESSION_FILE_BYTES, SessionRun, run_folder
+
+__all__ = [
+    "FRAMEWORKS_FILE",
+    "LACKING_FILE",
+    "NOTES_VARIABLE",
+    "NotedRun",
+    "SessionNotes",
+    "now_text",
+]
+
+logger = logging.getLogger("stepwatch")
+
+NOTES_VARIABLE: Final = "STEPWATCH_RUN_NOTES"
+"""Variable that names the folder."""
+FRAMEWORKS_FILE: Final = "frameworks"
+"""Names of the packages that train, for a Python in which this package is not installed."""
+LACKING_FILE: Final = "lacking"
+"""Such a Python, once it imported one of these."""
+
+_SESSION_FILE: Final = "session"
+_IMPORTED: Final = "imported-"
+_TRAINING: Final = "training-"
+_UNWATCHED: Final = "unwatched-"
+_ENDED: Final = ".ended"
+_PROGRAM: Final = "Program"
+_RUN: Final = re.compile(r"run-([1-9][0-9]*)")
+
+
+def now_text() -> str:
+    """Return the time as ISO 8601 in UTC, in seconds."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True)
+class NotedRun:
+    """A run as the notes know it.
+
+    Attributes:
+        run: The run.
+        is_over: Whether it has ended, or its process has.
+    """
+
+    run: SessionRun
+    is_over: bool
+
+
+class SessionNotes:
+    """The notes of one session.
+
+    Args:
+        folder: The folder.
+    """
+
+    _locks: ClassVar[dict[str, FileLock]] = {}
+    """By path: held until the run or the process ends, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @classmethod
+    def make(
+        cls, folder: Path, frameworks: Iterable[str], *, root: str = "", max_runs: int = 1
+    ) -> SessionNotes:
+        """Return the notes in a new folder.
+
+        Args:
+            folder: The folder.
+            frameworks: Names of the packages that train.
+            root: URI of the session, ending in "/"; each run gets a folder in it.
+            max_runs: How many runs are watched.
+        """
+        folder.mkdir()
+        (folder / FRAMEWORKS_FILE).write_text("\n".join(frameworks))
+        (folder / _SESSION_FILE).write_text(json.dumps({"Root": root, "MaxRuns": max_runs}))
+        return cls(folder)
+
+    @classmethod
+    def of_environment(cls) -> SessionNotes | None:
+        """Return the notes of the session that this process belongs to; None outside of one."""
+        named = os.environ.get(NOTES_VARIABLE, "")
+        return cls(Path(named)) if named and Path(named).is_dir() else None
+
+    @property
+    def root(self) -> str:
+        """URI of the session, ending in "/"; empty where there is none."""
+        return str(self._session.get("Root", ""))
+
+    # What watched processes say ------------------------------------------------------------------
+
+    def imported(self, framework: str) -> None:
+        """Note that a package that trains was imported.
+
+        Args:
+            framework: Its name.
+        """
+        with suppress(OSError):
+            (self._folder / (_IMPORTED + framework)).touch()
+
+    def process_trains(self) -> None:
+        """Note that this process trains, until it ends."""
+        path = self._folder / f"{_TRAINING}{os.getpid()}"
+        if str(path) not in self._locks:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)  # of a process that had this number before
+                self._create(path.name, b"")
+
+    def begin_run(self, run_id: str, started_at: str, uri: str | None = None) -> SessionRun | None:
+        """Begin the next run of the session.
+
+        Args:
+            run_id: The run's id.
+            started_at: When it begins, ISO 8601 in UTC.
+            uri: The trial's root, where it is not a folder of the session's own.
+
+        Returns:
+            The run; None where as many are watched as may be, or the notes are gone.
+        """
+        try:
+            program = [*sys.orig_argv]
+            for number in range(1, int(self._session["MaxRuns"]) + 1):
+                name = run_folder(number)
+                if (self._folder / name).exists():
+                    continue
+                attempt = 1 + self._num_ended(program)
+                place = uri or f"{self.root}{name}/"
+                run = SessionRun(name, place, run_id, started_at, os.getpid(), attempt)
+                content = json.dumps({**run.to_json(), _PROGRAM: program}).encode()
+                if self._create(name, content):
+                    return run
+            self.count_unwatched()
+        except (OSError, ValueError, KeyError) as error:
+            logger.warning("this training is not watched: %s", error)
+        return None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further run would be watched."""
+        return len(self._run_paths()) < int(self._session["MaxRuns"])
+
+    def count_unwatched(self) -> None:
+        """Count a run that is not watched."""
+        with (self._folder / f"{_UNWATCHED}{os.getpid()}").open("ab") as file:
+            file.write(b".")
+
+    def end_run(self, name: str, end: str, details: str | None = None) -> None:
+        """Note how a run of this process has ended; the process may continue.
+
+        Args:
+            name: The run's name.
+            end: How, as of `SessionRun.end`.
+            details: The error or the reason behind it.
+        """
+        said = {"EndedAt": now_text(), "End": end, "Details": details}
+        with suppress(OSError):
+            self._replace(f"{name}{_ENDED}", json.dumps(said).encode())
+        lock = self._locks.pop(str(self._folder / name), None)
+        if lock is not None:
+            lock.release()
+
+    @property
+    def stop_request(self) -> StopFile | None:
+        """Why no run of this session trains any more; None while they may."""
+        try:
+            return parse_stop_file((self._folder / STOP_FILE).read_bytes(), file=STOP_FILE)
+        except (OSError, JobFileError):
+            return None
+
+    # What the watcher says and reads -------------------------------------------------------------
+
+    def request_stop(self, request: StopFile) -> None:
+        """Let no run of this session train any more.
+
+        Args:
+            request: Why.
+
+        Raises:
+            OSError: It cannot be noted.
+        """
+        self._replace(STOP_FILE, replace(request, run_id=None).encode())
+
+    @property
+    def frameworks(self) -> list[str]:
+        """Names of the packages that train and were imported."""
+        return sorted(path.name[len(_IMPORTED) :] for path in self._folder.glob(f"{_IMPORTED}*"))
+
+    @property
+    def lacking(self) -> str | None:
+        """A Python that imported one, and in which this package is not installed."""
+        try:
+            return (self._folder / LACKING_FILE).read_text()[:4096]
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    @property
+    def trainings(self) -> list[int]:
+        """Ids of the processes that train and have not ended."""
+        paths = sorted(self._folder.glob(f"{_TRAINING}*"))
+        return [int(path.name[len(_TRAINING) :]) for path in paths if _is_held(path)]
+
+    @property
+    def runs(self) -> list[NotedRun]:
+        """The runs in the order in which they began."""
+        return [run for path in self._run_paths() if (run := self._noted(path)) is not None]
+
+    @property
+    def num_not_watched(self) -> int:
+        """How many more runs began than are watched."""
+        return sum(path.stat().st_size for path in self._folder.glob(f"{_UNWATCHED}*"))
+
+    # How -----------------------------------------------------------------------------------------
+
+    @property
+    def _session(self) -> dict[str, Any]:
+        return _read(self._folder / _SESSION_FILE)
+
+    def _run_paths(self) -> list[Path]:
+        found = ((_RUN.fullmatch(path.name), path) for path in self._folder.glob("run-*"))
+        numbered = ((int(match[1]), path) for match, path in found if match is not None)
+        return [path for _, path in sorted(numbered)]
+
+    def _noted(self, path: Path) -> NotedRun | None:
+        try:
+            content = _read(path)
+            is_over = HAS_LOCKS and not _is_held(path)  # read before what it says of the end
+            ended = _read(_ended_path(path)) if _ended_path(path).exists() else {}
+            run = SessionRun.from_json(
+                {**content, **ended}, Document(path.name, SessionFileError), ""
+            )
+        except (OSError, FormatError) as error:
+            logger.debug("%s is not read: %s", path, error)
+            return None
+        if is_over and not ended:
+            run = replace(run, end="Killed", ended_at=now_text())
+        return NotedRun(run, is_over or bool(ended))
+
+    def _num_ended(self, program: list[str]) -> int:
+        """Return how many processes of the same program trained and have ended."""
+        processes = set()
+        for path in self._run_paths():
+            content = _read(path)
+            # This process may have ended a run and train again; a run that it left is from before
+            # it replaced its program by `exec`.
+            is_ours = content["Process"] == os.getpid() and _ended_path(path).exists()
+            if content[_PROGRAM] == program and not is_ours and not _is_held(path):
+                processes.add(content["Process"])
+        return len(processes)
+
+    def _create(self, name: str, content: bytes) -> bool:
+        """Make a file that nobody sees before it is whole and locked; False if there is one.
+
+        Raises:
+            OSError: It cannot be made, or there are no locks on this file system.
+        """
+        path = self._folder / name
+        hidden = path.with_name(f".{name}-{os.getpid()}-{threading.get_ident()}")
+        descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, content)
+            lock = FileLock.take(descriptor)
+            os.link(hidden, path)
+        except OSError as error:
+            os.close(descriptor)
+            if isinstance(error, FileExistsError):
+                return False
+            raise
+        finally:
+            hidden.unlink()
+        if lock is not None:
+            self._locks[str(path)] = lock
+        return True
+
+    def _replace(self, name: str, content: bytes) -> None:
+        hidden = self._folder / f".{name}-{os.getpid()}"
+        hidden.write_bytes(content)
+        hidden.replace(self._folder / name)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return load_object(
+        path.read_bytes(), file=path.name, error=SessionFileError, max_bytes=MAX_SESSION_FILE_BYTES
+    )
+
+
+def _ended_path(run: Path) -> Path:
+    return run.with_name(f"{run.name}{_ENDED}")
+
+
+def _is_held(path: Path) -> bool:
+    """Tell whether a process has the lock of a file, so that it has not ended."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        lock = FileLock.take(descriptor)
+    except OSError:
+        lock = None
+    os.close(descriptor) if lock is None else lock.release()
+    return lock is None

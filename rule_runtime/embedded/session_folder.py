@@ -1,0 +1,81 @@
+"""The folder of a session that begins, which no other session writes to."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX, JOB_FILE
+from hook_layer.format.session_file import SESSION_FILE, SessionFile
+from hook_layer.storage.base import Store, open_store
+from hook_layer.storage.local import LocalStore
+from hook_layer.storage.probing import check_writable
+
+__all__ = ["default_folder", "make_session_folder"]
+
+_RUNS: Final = "runs"
+_RANDOM_BYTES: Final = 2
+
+
+def default_folder(name: str) -> str:
+    """Return a folder below `runs/` of a name, the time and a random part.
+
+    Args:
+        name: Name of what is trained.
+    """
+    now = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    return str(Path(_RUNS) / f"{name}-{now}-{secrets.token_hex(_RANDOM_BYTES)}")
+
+
+def make_session_folder(folder: str, session: SessionFile) -> tuple[str, Store]:
+    """Write the `session.json` of a session that begins, and return its folder.
+
+    Args:
+        folder: Folder or URI that is asked for. If a session or a run is stored there the first
+            free one of `<folder>-2`, `<folder>-3`, ... is taken.
+        session: What `session.json` is to say.
+
+    Returns:
+        The folder, as it was given but for the number, and its store.
+
+    Raises:
+        ValueError: The folder's URI cannot be opened.
+        StorageError: Nothing can be written there.
+    """
+    check_writable(folder)
+    for candidate in _candidates(folder):
+        store = open_store(candidate)
+        if not _is_used(store) and _create(store, session.encode()):
+            return candidate, store
+    raise AssertionError("there is always a next candidate")
+
+
+def _candidates(folder: str) -> Iterator[str]:
+    yield folder
+    for number in count(2):
+        yield f"{folder.rstrip('/')}-{number}"
+
+
+def _is_used(store: Store) -> bool:
+    if store.exists(SESSION_FILE) or store.exists(JOB_FILE):
+        return True
+    prefixes = (INDEX_PREFIX, COLLECTIONS_PREFIX)  # of the original client
+    return any(next(iter(store.list(prefix)), None) is not None for prefix in prefixes)
+
+
+def _create(store: Store, data: bytes) -> bool:
+    """Write `session.json`; False if another session did so first."""
+    if not isinstance(store, LocalStore):  # objects in S3 cannot be claimed: names are random
+        store.put(SESSION_FILE, data)
+        return True
+    store.path.mkdir(parents=True, exist_ok=True)
+    try:
+        with (store.path / SESSION_FILE).open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True

@@ -1,0 +1,178 @@
+"""Judging all runs of a session while they train."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hook_layer.format.job_file import StopFile
+from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
+from hook_layer.session_notes import SessionNotes, now_text
+from hook_layer.storage.base import StorageError, Store, open_store
+from rule_runtime.embedded.exit_mark import mark_exit, shell_status
+from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.evaluation.state import Counts, EvaluationState
+
+__all__ = ["JudgedRun", "SessionJudge"]
+
+logger = logging.getLogger("stepwatch")
+
+
+@dataclass
+class JudgedRun:
+    """A run of the session, and the verdicts on it.
+
+    Attributes:
+        run: The run.
+        store: The trial's root.
+        judge: What judges it.
+        is_over: Whether its verdicts are final.
+    """
+
+    run: SessionRun
+    store: Store
+    judge: LiveJudge
+    is_over: bool = False
+
+    @property
+    def states(self) -> Mapping[str, EvaluationState]:
+        """The state of each rule, by its name."""
+        return self.judge.states
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps were judged, or could not be."""
+        return max((state.counts.evaluated for state in self.states.values()), default=0)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether there was anything to judge."""
+        return any(state.counts != Counts() for state in self.states.values())
+
+
+class SessionJudge:
+    """Judges each run of a session by the same rules, and stops the session at a finding.
+
+    Args:
+        store: The session's folder.
+        notes: What the processes of the session note.
+        rules: The rules and the names under which to report them.
+        stops: Tells of a rule's name whether its finding is to end the session.
+        session: What `session.json` says so far.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        notes: SessionNotes,
+        rules: Sequence[tuple[str, Rule]],
+        *,
+        stops: Callable[[str], bool],
+        session: SessionFile,
+    ) -> None:
+        self._store = store
+        self._notes = notes
+        self._rules = rules
+        self._stops = stops
+        self._session = session
+        self._by_name: dict[str, JudgedRun] = {}
+        self._request: StopFile | None = None
+
+    @property
+    def runs(self) -> list[JudgedRun]:
+        """The runs in the order in which they began."""
+        return list(self._by_name.values())
+
+    @property
+    def stopped_by(self) -> str | None:
+        """Name of the rule whose finding stopped the session; None while none has."""
+        return None if self._request is None else self._request.rule_configuration_name
+
+    @property
+    def num_not_watched(self) -> int:
+        """How many more runs began than are watched."""
+        return self._notes.num_not_watched
+
+    def look(self, *, is_over: bool = False) -> bool:
+        """Take in what all runs have stored since, and stop the session if a finding says so.
+
+        Args:
+            is_over: True once the command has ended: all verdicts become final.
+
+        Returns:
+            Whether there was anything new.
+
+        Raises:
+            StorageError: A run cannot be read. The others were looked at; the next look takes up
+                what this one did not judge.
+        """
+        has_news = False
+        failure: StorageError | None = None
+        for noted in self._notes.runs:
+            judged = self._by_name.get(noted.run.name)
+            if judged is None:
+                judged = self._begin(noted.run)
+                has_news = True
+            judged.run = noted.run
+            if judged.is_over:
+                continue
+            try:
+                has_news |= self._look_at(judged, is_final=is_over or noted.is_over)
+            except StorageError as error:
+                failure = error
+        self._write()
+        if failure is not None:
+            raise failure
+        return has_news
+
+    def end(self, status: int) -> None:
+        """Write how the command ended: into the session, and into the runs that ended with it.
+
+        Args:
+            status: Its exit status; below 0 for the signal that ended it.
+        """
+        runs = self.runs
+        for judged in runs:
+            is_last = judged is runs[-1]
+            mark_exit(judged.store, judged.run.run_id, status if is_last else None)
+        self._write(ended_at=now_text(), exit_status=shell_status(status))
+
+    def _begin(self, run: SessionRun) -> JudgedRun:
+        store = open_store(run.uri)
+        judge = LiveJudge(store, self._rules, stops=self._stops, run=run.run_id)
+        judged = self._by_name[run.name] = JudgedRun(run, store, judge)
+        return judged
+
+    def _look_at(self, judged: JudgedRun, *, is_final: bool) -> bool:
+        has_news = judged.judge.look(is_over=is_final)
+        judged.is_over = is_final
+        if self._request is None:
+            self._request = judged.judge.stop_request
+            if self._request is not None:
+                self._notes.request_stop(self._request)
+        if self._request is not None and not is_final:
+            judged.judge.ask_to_stop(self._request)
+        return has_news
+
+    def _write(self, *, ended_at: str | None = None, exit_status: int | None = None) -> None:
+        root = self._store.uri
+        session = replace(
+            self._session,
+            runs=tuple(
+                replace(each.run, uri="") if each.run.uri == f"{root}{each.run.name}/" else each.run
+                for each in self.runs
+            ),
+            runs_not_watched=self.num_not_watched,
+            stopped_by=self.stopped_by,
+            ended_at=ended_at,
+            exit_status=exit_status,
+        )
+        if session == self._session:
+            return
+        self._session = session
+        try:
+            self._store.put(SESSION_FILE, session.encode())
+        except StorageError as error:
+            logger.warning("%s of %s is not written: %s", SESSION_FILE, root, error)
