@@ -102,6 +102,7 @@ class HookSource:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None
         hook.only_logs_mistakes = True
+        hook.limit_values()
         if notes is not None:
             _call_when_closed(hook, notes.training_ended)
         return hook

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from hook_layer.autopatch import FRAMEWORKS
 from hook_layer.autopatch.run_notes import RunNotes
+from hook_layer.hook_options import VALUE_LIMITS
 from hook_layer.storage.base import open_store
 from hook_layer.storage.probing import check_writable
 from rule_runtime.cli.evaluation import ExitStatus, exit_status
@@ -173,6 +174,7 @@ class WatchedRun:
                 "HookParameters": {
                     "save_interval": str(self._options.save_interval),
                     "stop_poll_s": "0.5",
+                    **VALUE_LIMITS,
                 },
                 "CollectionConfigurations": [each.to_json() for each in collections],
             },
