@@ -32,6 +32,7 @@ from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
+from rule_runtime.trial.cut_values import CutValues
 from rule_runtime.trial.run_files import named_run
 
 __all__ = ["INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedRun", "default_out_dir"]
@@ -92,11 +93,13 @@ class WatchedRun:
         self._telling = RunTelling(job, options.stops, told, options.notify_url)
         check_writable(options.out_dir)
         self._store = store = open_store(options.out_dir)
+        self._cut = CutValues()
         self._judge = LiveJudge(
             store,
             rules,
             stops=lambda name: name in options.stops,
             earlier_run=named_run(store),
+            on_files=self._cut.add,
         )
 
     @property
@@ -129,6 +132,8 @@ class WatchedRun:
         try:
             end = self._watch(command)
             self._telling.end(end)
+            if cut := str(self._cut):
+                self._telling.line(cut)
         except BaseException as error:
             self._telling.broke_off(error)
             raise

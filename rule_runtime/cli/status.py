@@ -66,12 +66,15 @@ def status(  # noqa: PLR0917 - each is an option of the command
             found.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
         described = found.describe()
         urls = found.rule_log_urls() if logs else {}
+        cut = found.cut_values() if output is OutputFormat.TABLE else ""
     rules: list[dict[str, Any]] = described["DebugRuleEvaluationStatuses"]
     if output is OutputFormat.JSON:
         told = {**described, "RuleLogUrls": urls} if logs else described
         typer.echo(json.dumps(told, indent=2, default=str))
     else:
         _print(job, described, rules, urls)
+        if cut:
+            typer.echo(harmless(cut))
     raise typer.Exit(exit_status_of_told({_told_status(rule) for rule in rules}))
 
 
