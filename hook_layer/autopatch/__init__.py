@@ -26,6 +26,7 @@ from typing import Final
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.imports import call_after_import
 from hook_layer.autopatch.run_notes import RunNotes
+from hook_layer.autopatch.uncaptured import note_unwatched
 
 __all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
 
@@ -52,6 +53,7 @@ def watch_frameworks(source: HookSource) -> None:
     """
     for imported, module in FRAMEWORKS.items():
         call_after_import(imported, partial(_watch, imported, module, source))
+    note_unwatched()
 
 
 def _watch(imported: str, module: str, source: HookSource) -> None:

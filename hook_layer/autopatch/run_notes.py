@@ -29,6 +29,7 @@ LACKING_FILE: Final = "lacking"
 _IMPORTED: Final = "imported-"
 _TRAINING: Final = "training-"
 _ENDED: Final = "ended-"
+_REASON: Final = "reason-"
 _FIRST: Final = "first"
 _TOLD: Final = "told"
 
@@ -106,6 +107,17 @@ class RunNotes:
         with suppress(OSError):
             (self._folder / f"{_ENDED}{os.getpid()}").touch()
 
+    def note_reason(self, reason: str) -> None:
+        """Note why nothing is captured of this process.
+
+        Args:
+            reason: Why.
+        """
+        hidden = self._folder / f".{_REASON}{os.getpid()}"
+        with suppress(OSError):
+            hidden.write_text(reason, encoding="utf-8")
+            hidden.rename(self._folder / hidden.name[1:])
+
     def _goes_on(self, training: Path) -> bool:
         ended = self._folder / f"{_ENDED}{training.name[len(_TRAINING) :]}"
         return not ended.exists() and _is_held(training)
@@ -147,6 +159,22 @@ class RunNotes:
     def frameworks(self) -> list[str]:
         """Names of the packages that train and were imported."""
         return sorted(path.name[len(_IMPORTED) :] for path in self._folder.glob(f"{_IMPORTED}*"))
+
+    @property
+    def imported_at(self) -> float | None:
+        """When the first of them was imported, seconds since 1970; None for none."""
+        with suppress(OSError):
+            times = (path.stat().st_mtime for path in self._folder.glob(f"{_IMPORTED}*"))
+            return min(times, default=None)
+        return None
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing is captured, as a process said; None if none did."""
+        for path in sorted(self._folder.glob(f"{_REASON}*")):
+            with suppress(OSError, UnicodeDecodeError):
+                return path.read_text(encoding="utf-8")[:4096]
+        return None
 
     @property
     def lacking(self) -> str | None:

@@ -20,7 +20,6 @@ training goes on, nothing looks at other modules any more.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import warnings
@@ -44,11 +43,11 @@ from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.unseen_training import UnseenTraining
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import (
     MadeOptimizers,
     has_compiled_parts,
-    has_graphs,
     is_around,
     is_being_made,
     is_called_as_part,
@@ -114,7 +113,7 @@ class _Search:
         call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
         call_after(nn.Module, "compile", self._on_compiled)
-        atexit.register(self._try, self._tell_of_functions)
+        UnseenTraining(self._is_unseen, self._optimizers, self._remarks).begin()
 
     @property
     def _is_looking(self) -> bool:
@@ -279,10 +278,9 @@ class _Search:
             return False
         return is_trained(module) and not self._optimizers.leave_out(module)
 
-    def _tell_of_functions(self) -> None:
-        is_untold = self._is_looking and not self._remarks.has_passed_over
-        if is_untold and self._optimizers and has_graphs() and self._source.is_needed():
-            self._remarks.tell_of_functions()
+    def _is_unseen(self) -> bool:
+        """Tell whether no model was found so far, nor any other hook is made."""
+        return self._hook is None and self._is_looking and self._source.is_needed()
 
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL

@@ -25,10 +25,10 @@ from rule_runtime.embedded.commands import (
     hooked_command,
     hooked_environment,
     script_name,
-    why_nothing,
 )
 from rule_runtime.embedded.exit_mark import mark_exit
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
@@ -162,6 +162,7 @@ class WatchedRun:
                 stdout=self._options.stdout,
                 environment=hooked_environment(config, notes_folder),
                 trainings=lambda: notes.trainings,
+                on_turn=NothingCaptured(notes, self._telling.line).look,
             )
             self.why_nothing = why_nothing(notes)
         return end

@@ -50,6 +50,7 @@ def watch_process(
     stdout: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
     trainings: Callable[[], Sequence[int] | None] = lambda: None,
+    on_turn: Callable[[], None] = lambda: None,
 ) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
@@ -67,6 +68,7 @@ def watch_process(
         environment: Variables that it has besides those of this process.
         trainings: Returns which of the processes that it started train; None where that is not
             known, and it counts as the training itself.
+        on_turn: Called several times a second while the command runs.
 
     Raises:
         OSError: The command cannot be run.
@@ -81,7 +83,7 @@ def watch_process(
         )
         process = _Processes(started, trainings)
         try:
-            was_interrupted = _watch(process, judge, patience_s, on_news)
+            was_interrupted = _watch(process, judge, patience_s, (on_news, on_turn))
         except BaseException:
             process.signal_all(signal.SIGTERM)
             process.has_ended_in(patience_s)
@@ -92,13 +94,18 @@ def watch_process(
 
 
 def _watch(
-    process: _Processes, judge: LiveJudge, patience_s: float, on_news: Callable[[], None]
+    process: _Processes,
+    judge: LiveJudge,
+    patience_s: float,
+    callbacks: tuple[Callable[[], None], Callable[[], None]],
 ) -> bool:
     """Watch a process to its end, and return whether somebody pressed Ctrl-C."""
+    on_news, on_turn = callbacks
     insistence = _Insistence(process, patience_s)
     looks = _Looks(judge)
     try:
         while not process.has_ended_in(_TURN_S):
+            on_turn()
             if looks.try_one():
                 on_news()
             if judge.stopped_by is not None:
