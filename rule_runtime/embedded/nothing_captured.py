@@ -53,9 +53,17 @@ class NothingCaptured:
             return
         if self._notes.trainings is not None:
             self._is_over = True
-        elif self._notes.reason is not None or self._is_late():
-            self._is_over = True
-            self._say(f"nothing is captured so far: {why_nothing(self._notes)}")
+        elif self._notes.reason is not None:
+            self._say_why("nothing is captured so far")
+        elif self._is_late():
+            self._say_why(
+                f"nothing is captured so far, {_PATIENCE_S:.0f} s after the first import of a "
+                "framework; Stepwatch goes on looking"
+            )
+
+    def _say_why(self, what: str) -> None:
+        self._is_over = True
+        self._say(f"{what}: {why_nothing(self._notes)}")
 
     def _is_late(self) -> bool:
         first = self._notes.imported_at
