@@ -103,8 +103,13 @@ class TensorBackend(Protocol):
         """
         ...
 
-    def snapshot(self, value: Any) -> Snapshot:
-        """Copy a tensor's value."""
+    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
+        """Copy a tensor's value.
+
+        Args:
+            value: The tensor.
+            rows: How many of its first rows are needed; None: all.
+        """
         ...
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
@@ -120,6 +125,8 @@ class CapturedTensor:
         dtype: Name of the type that it has in the framework.
         shape: Its shape.
         raw: Its value, when that is saved.
+        rows: How many of its first rows are stored; None: all.
+        is_of_parameter: Whether it is a parameter, or belongs to one, as a gradient does.
         reductions: Reductions that are saved, with their names as tensors.
         statistics: The batch that its statistics are in, None when it has none.
         row: Its row there.
@@ -131,6 +138,8 @@ class CapturedTensor:
     dtype: str
     shape: tuple[int, ...]
     raw: Snapshot | None = None
+    rows: int | None = None
+    is_of_parameter: bool = False
     reductions: Sequence[tuple[str, Snapshot]] = ()
     statistics: StatisticsBatch | None = None
     row: int = 0
@@ -243,9 +252,9 @@ class NumpyBackend:
         pairs = zip(values, copies, strict=True)
         return TensorStatistics([copy or array_statistics(to_array(v)) for v, copy in pairs])
 
-    def snapshot(self, value: Any) -> Snapshot:
+    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
         """Copy the array."""
-        return ArraySnapshot(np.array(to_array(value)))
+        return ArraySnapshot(np.array(to_array(value)[:rows]))
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""

@@ -19,6 +19,12 @@ __all__ = ["CollectionManager", "OnMistake", "SummaryPlan", "TensorPlan"]
 OnMistake: TypeAlias = Callable[[HookConfigurationError], None]
 
 _AS_THEY_ARE: Final = ReductionConfig(save_raw_tensor=True)
+_OF_PARAMETERS: Final = (
+    CollectionKeys.WEIGHTS,
+    CollectionKeys.BIASES,
+    CollectionKeys.GRADIENTS,
+    CollectionKeys.OPTIMIZER_VARIABLES,
+)
 _WITHOUT_HISTOGRAMS: Final = SCALARS | {CollectionKeys.TENSORFLOW_SUMMARIES}
 
 
@@ -41,7 +47,8 @@ class TensorPlan:
 
     Attributes:
         raw: Whether its value is.
-        raw_max_elements: Unless it has more elements than this; None: whatever it has.
+        raw_max_elements: As many of its first rows as have no more elements than this; None: all.
+        is_of_parameter: Whether it is a parameter, or belongs to one, as a gradient does.
         reductions: The reductions that are.
         shape: Whether its shape is.
         summaries: What TensorBoard shows of it; None: nothing.
@@ -49,6 +56,7 @@ class TensorPlan:
 
     raw: bool
     raw_max_elements: int | None = None
+    is_of_parameter: bool = False
     reductions: tuple[Reduction, ...] = ()
     shape: bool = False
     summaries: SummaryPlan | None = None
@@ -131,8 +139,11 @@ class CollectionManager(CollectionSet):
         for collection in self._saved:
             if collection.name in member_of or collection.matches(name):
                 collection.add_tensor_name(name)
-        plans[name] = self._plan_for([c for c in due if c.has_tensor_name(name)])
-        return plans[name]
+        plan = self._plan_for([c for c in due if c.has_tensor_name(name)])
+        if plan is not None and plan.raw:
+            plan = replace(plan, is_of_parameter=self._is_of_parameter(name))
+        plans[name] = plan
+        return plan
 
     def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
         """Return what is stored of a tensor of these collections, whenever they are due."""
@@ -150,6 +161,10 @@ class CollectionManager(CollectionSet):
             collections={name: self._entry(c) for name, c in self.collections.items()},
             num_workers=self.num_workers,
         )
+
+    def _is_of_parameter(self, name: str) -> bool:
+        known = (self.collections.get(key) for key in _OF_PARAMETERS)
+        return any(c is not None and (c.has_tensor_name(name) or c.matches(name)) for c in known)
 
     def _prepare(self, on_mistake: OnMistake | None) -> None:
         state: list[int] = [len(self.include)]

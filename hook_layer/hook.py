@@ -83,6 +83,7 @@ class BaseHook(HookLifecycle):
             training_s=self.stopwatch.seconds,
             close_s=self._close_s,
             training_run=self.training_run,
+            cut=tuple(self._budget.cut.values()),
         )
 
     def flush(self, timeout_s: float | None = None) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal
 
 from typing_extensions import TypedDict
 
+from hook_layer.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES
 from hook_layer.configuration.json_values import as_choice, refuse
 from hook_layer.stop_signal import DEFAULT_STOP_POLL_S
 from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
@@ -17,6 +20,7 @@ from hook_layer.writer import DEFAULT_MAX_WAIT_S, DEFAULT_QUEUE_BYTES, OnFull
 __all__ = [
     "DEFAULT_SPOOL_BYTES",
     "DEFAULT_TERMINATION_TIMEOUT_S",
+    "VALUE_LIMITS",
     "HookOptions",
     "OnStop",
     "OptionArguments",
@@ -25,6 +29,10 @@ __all__ = [
 DEFAULT_SPOOL_BYTES: Final = 2 << 30
 
 DEFAULT_TERMINATION_TIMEOUT_S: Final = 20.0
+VALUE_LIMITS: Final[Mapping[str, str]] = MappingProxyType(
+    {"max_step_bytes": str(DEFAULT_STEP_BYTES), "max_run_bytes": str(DEFAULT_RUN_BYTES)}
+)
+"""Limits of a hook that a script does not make itself, as parameters of a configuration file."""
 _OPTIONAL_TIMES: Final = ("close_timeout_s", "termination_timeout_s")
 _TIMES: Final = (*_OPTIONAL_TIMES, "stop_poll_s", "max_wait_s")
 
@@ -48,6 +56,11 @@ class HookOptions:
         spool_bytes: How much of what the store does not take is kept on this machine's disk until
             it does, bytes; 0: nothing.
         spool_dir: Folder for that; None: a temporary one.
+        max_step_bytes: Most bytes of values of one saved step and worker. Beyond it the first rows
+            of large values are stored; statistics are always of whole tensors. None: no limit;
+            16 MiB where a script makes no hook itself.
+        max_run_bytes: Most bytes of values of a process of the run. None: no limit; 1 GiB where a
+            script makes no hook itself.
         termination_timeout_s: How long the process lives on after SIGTERM to store what was
             captured, seconds; None: SIGTERM is none of the hook's business.
     """
@@ -61,6 +74,8 @@ class HookOptions:
     max_wait_s: float = DEFAULT_MAX_WAIT_S
     spool_bytes: int = DEFAULT_SPOOL_BYTES
     spool_dir: str | os.PathLike[str] | None = None
+    max_step_bytes: int | None = None
+    max_run_bytes: int | None = None
     termination_timeout_s: float | None = DEFAULT_TERMINATION_TIMEOUT_S
 
     def __post_init__(self) -> None:
@@ -80,6 +95,10 @@ class HookOptions:
             refuse("queue_bytes", self.queue_bytes, "must be a number above 0")
         if not _is_number(self.spool_bytes) or not 0 <= self.spool_bytes < math.inf:
             refuse("spool_bytes", self.spool_bytes, "must be a number of 0 or more")
+        for name in ("max_step_bytes", "max_run_bytes"):
+            limit = getattr(self, name)
+            if limit is not None and (not _is_number(limit) or not limit >= 1):
+                refuse(name, limit, "must be a number of 1 or more, or None")
 
 
 class OptionArguments(TypedDict, total=False):
@@ -94,6 +113,8 @@ class OptionArguments(TypedDict, total=False):
     max_wait_s: float
     spool_bytes: int
     spool_dir: str | os.PathLike[str] | None
+    max_step_bytes: int | None
+    max_run_bytes: int | None
     termination_timeout_s: float | None
 
 

@@ -11,6 +11,7 @@ import os
 import time
 from functools import partial
 
+from hook_layer.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES, ByteBudget
 from hook_layer.capture import StepRecord
 from hook_layer.config import JobEnvironment, hook_enabled
 from hook_layer.configuration.hook_setup import HookSetup
@@ -40,7 +41,12 @@ class HookLifecycle(ResumableHook):
     """
 
     def __init__(self, setup: HookSetup) -> None:
-        super().__init__(setup.manager, with_statistics=setup.options.statistics)
+        options = setup.options
+        super().__init__(
+            setup.manager,
+            with_statistics=options.statistics,
+            budget=ByteBudget(options.max_step_bytes, options.max_run_bytes),
+        )
         self.dry_run = setup.dry_run
         job = setup.job or JobEnvironment.detect(setup.targets.out.uri)
         self._place = RunPlace(setup.targets, job, self._give_way)
@@ -53,6 +59,13 @@ class HookLifecycle(ResumableHook):
         self._closed = False
         self._close_s = 0.0
         self._process_end = ProcessEnd(self) if self._enabled else None
+
+    def limit_values(self) -> None:
+        """Limit the bytes of values as where a script makes no hook; limits that are set stay."""
+        options = self._options
+        self._budget = ByteBudget(
+            options.max_step_bytes or DEFAULT_STEP_BYTES, options.max_run_bytes or DEFAULT_RUN_BYTES
+        )
 
     @property
     def _store(self) -> Store:

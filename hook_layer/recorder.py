@@ -14,11 +14,11 @@ silently.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from hook_layer.byte_budget import ByteBudget
 from hook_layer.capture import (
     CapturedTensor,
     NumpyBackend,
@@ -47,6 +47,7 @@ class StepRecorder:
     Args:
         manager: The collections, which say what is due.
         with_statistics: Whether every captured tensor gets statistics.
+        budget: How much of values is stored; None for no limit.
 
     Attributes:
         step: Global step, counted over all modes from 0; -1 before the first.
@@ -58,7 +59,13 @@ class StepRecorder:
         stopwatch: The time that this took of training.
     """
 
-    def __init__(self, manager: CollectionManager, *, with_statistics: bool) -> None:
+    def __init__(
+        self,
+        manager: CollectionManager,
+        *,
+        with_statistics: bool,
+        budget: ByteBudget | None = None,
+    ) -> None:
         self.step = self._init_step = INIT_STEP
         self.mode = ModeKeys.GLOBAL
         self.mode_steps = {ModeKeys.GLOBAL: INIT_STEP}
@@ -74,7 +81,7 @@ class StepRecorder:
         self._is_captured = self._saw_late_tensors = False
         self._modes_seen: set[ModeKeys] = set()
         self._num_late = 0
-        self._warned_of_size: set[str] = set()
+        self._budget = budget or ByteBudget()
         self._lock = threading.RLock()
 
     def _hand_over(self, record: StepRecord) -> None:
@@ -105,6 +112,8 @@ class StepRecorder:
         if self._pending and self._due:
             self._record.tensors.update(self._pending)
             self._pending.clear()
+        if self._due:
+            self._budget.begin_step((self.mode, *(collection.name for collection in self._due)))
 
     def _end_step(self) -> None:
         """Hand the open step over, if there is one."""
@@ -114,6 +123,7 @@ class StepRecorder:
                 return
             if record.tensors:
                 self._modes_seen.add(record.mode)
+                self._budget.end_step(record.tensors)
                 self._hand_over(record)
 
     def _step_is_captured(self) -> None:
@@ -177,36 +187,35 @@ class StepRecorder:
         captured = {name: tensor for name, tensor in described.items() if tensor is not None}
         for name, tensor in list(captured.items()):
             value, plan = tensors[name]
-            if plan.raw and self._may_be_stored(name, tensor, plan):
-                tensor.raw = self._snapshot(backend, name, value)
-                if tensor.raw is None:
-                    del captured[name]
-                    continue
+            if plan.raw and not self._has_value(backend, name, tensor, tensors[name]):
+                del captured[name]
+                continue
             if plan.reductions:
                 tensor.reductions = self._reduced(backend, name, value, plan.reductions)
             if plan.summaries is not None:
-                tensor.summaries, tensor.shown = plan.summaries, tensor.raw
-                if tensor.raw is None and plan.summaries.histograms and tensor.is_numeric:
+                tensor.summaries = plan.summaries
+                tensor.shown = tensor.raw if tensor.rows is None else None
+                if tensor.shown is None and plan.summaries.histograms and tensor.is_numeric:
                     tensor.shown = self._snapshot(backend, name, value)
         if self._with_statistics:
             self._add_statistics(backend, {name: tensors[name][0] for name in captured}, captured)
         return captured
 
-    def _may_be_stored(self, name: str, tensor: CapturedTensor, plan: TensorPlan) -> bool:
-        """Tell whether a tensor's value is within the limit of its collections."""
-        limit = plan.raw_max_elements
-        if limit is None or (num_elements := math.prod(tensor.shape)) <= limit:
+    def _has_value(
+        self,
+        backend: TensorBackend,
+        name: str,
+        tensor: CapturedTensor,
+        captured: tuple[Any, TensorPlan],
+    ) -> bool:
+        """Capture as much of a value as is stored; False if it cannot be captured."""
+        value, plan = captured
+        tensor.is_of_parameter = plan.is_of_parameter
+        tensor.rows = self._budget.rows(name, tensor, plan.raw_max_elements)
+        if tensor.rows == 0:
             return True
-        if name not in self._warned_of_size:
-            self._warned_of_size.add(name)
-            logger.info(
-                "values of %.200s are not saved: it has %d elements, more than raw_max_elements=%d "
-                "of its collections",
-                name,
-                num_elements,
-                limit,
-            )
-        return False
+        tensor.raw = self._snapshot(backend, name, value, tensor.rows)
+        return tensor.raw is not None
 
     def _described(self, backend: TensorBackend, name: str, value: Any) -> CapturedTensor | None:
         try:
@@ -216,9 +225,11 @@ class StepRecorder:
             self.failures.tensor_failed(name, error)
             return None
 
-    def _snapshot(self, backend: TensorBackend, name: str, value: Any) -> Snapshot | None:
+    def _snapshot(
+        self, backend: TensorBackend, name: str, value: Any, rows: int | None = None
+    ) -> Snapshot | None:
         try:
-            return backend.snapshot(value)
+            return backend.snapshot(value) if rows is None else backend.snapshot(value, rows)
         except Exception as error:  # noqa: BLE001 - as above
             self.failures.tensor_failed(name, error)
             return None
@@ -233,7 +244,7 @@ class StepRecorder:
         if not values:
             return
         try:
-            copies = [captured[name].raw or captured[name].shown for name in values]
+            copies = [_whole_copy(captured[name]) for name in values]
             batch = backend.statistics(list(values.values()), copies)
         except Exception as error:  # noqa: BLE001 - the values are worth saving without
             if len(values) == 1:
@@ -268,3 +279,8 @@ class StepRecorder:
         is_raised = is_first and not self.only_logs_mistakes
         on_mistake = None if is_raised else self.failures.mistaken
         return self.collection_manager.due(self.mode, mode_step, on_mistake)
+
+
+def _whole_copy(tensor: CapturedTensor) -> Snapshot | None:
+    """Return a snapshot of all elements of a tensor, where there is one."""
+    return tensor.shown or (tensor.raw if tensor.rows is None else None)

@@ -52,8 +52,9 @@ class ReductionConfig:
         save_raw_tensor: Whether the value itself is stored too. With no reductions and False, only
             the statistics that every index file carries are stored.
         save_shape: Whether the shape is stored (tensors with statistics always have one).
-        raw_max_elements: Of a tensor with more elements than this the value is not stored, but
-            everything else is; None for no such limit. The original has none.
+        raw_max_elements: Of a tensor with more elements than this, the first rows that have no more
+            are stored, and everything else is of the whole; None for no such limit. The original
+            has none.
 
     Raises:
         HookConfigurationError: A name is unknown, a flag no boolean, or the limit no whole number.

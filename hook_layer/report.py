@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hook_layer.byte_budget import CutValue, listed
 from hook_layer.delivery.counters import WriterCounters
 
 __all__ = ["HookReport"]
@@ -23,6 +24,7 @@ class HookReport:
             `close` takes is no part of it.
         close_s: Time that `close` took, seconds.
         training_run: How often the training was resumed before this process.
+        cut: Values of which only the first rows are stored; see `max_step_bytes`.
     """
 
     steps_seen: int = 0
@@ -32,6 +34,7 @@ class HookReport:
     training_s: float = 0.0
     close_s: float = 0.0
     training_run: int = 0
+    cut: Sequence[CutValue] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -73,6 +76,7 @@ class HookReport:
                 ("errors with other files", writer.file_errors),
                 ("errors of exporters", writer.export_errors),
             ),
+            f"values cut to their first rows: {listed(self.cut)}" if self.cut else "",
             f"first error: {writer.first_error}" if writer.first_error else "",
         ]
         text = "\n".join(filter(None, lines))

@@ -49,6 +49,7 @@ _SESSION_FILE: Final = "session"
 _IMPORTED: Final = "imported-"
 _TRAINING: Final = "training-"
 _UNWATCHED: Final = "unwatched-"
+_REASON: Final = "reason-"
 _ENDED: Final = ".ended"
 _PROGRAM: Final = "Program"
 _RUN: Final = re.compile(r"run-([1-9][0-9]*)")
@@ -122,7 +123,7 @@ class SessionNotes:
             framework: Its name.
         """
         with suppress(OSError):
-            (self._folder / (_IMPORTED + framework)).touch()
+            (self._folder / (_IMPORTED + framework)).touch(exist_ok=False)
 
     def process_trains(self) -> None:
         """Note that this process trains, until it ends."""
@@ -159,6 +160,15 @@ class SessionNotes:
         except (OSError, ValueError, KeyError) as error:
             logger.warning("this training is not watched: %s", error)
         return None
+
+    def note_reason(self, reason: str) -> None:
+        """Note why nothing is captured of this process.
+
+        Args:
+            reason: Why.
+        """
+        with suppress(OSError):
+            self._replace(f"{_REASON}{os.getpid()}", reason.encode())
 
     @property
     def has_room(self) -> bool:
@@ -210,6 +220,22 @@ class SessionNotes:
     def frameworks(self) -> list[str]:
         """Names of the packages that train and were imported."""
         return sorted(path.name[len(_IMPORTED) :] for path in self._folder.glob(f"{_IMPORTED}*"))
+
+    @property
+    def imported_at(self) -> float | None:
+        """When the first of them was imported, seconds since 1970; None for none."""
+        with suppress(OSError):
+            times = (path.stat().st_mtime for path in self._folder.glob(f"{_IMPORTED}*"))
+            return min(times, default=None)
+        return None
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing is captured, as a process said; None if none did."""
+        for path in sorted(self._folder.glob(f"{_REASON}*")):
+            with suppress(OSError, UnicodeDecodeError):
+                return path.read_text(encoding="utf-8")[:4096]
+        return None
 
     @property
     def lacking(self) -> str | None:

@@ -25,6 +25,7 @@ from typing import Final
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.imports import call_after_import
+from hook_layer.autopatch.uncaptured import note_unwatched
 from hook_layer.session_notes import SessionNotes
 
 __all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
@@ -52,6 +53,7 @@ def watch_frameworks(source: HookSource) -> None:
     """
     for imported, module in FRAMEWORKS.items():
         call_after_import(imported, partial(_watch, imported, module, source))
+    note_unwatched()
 
 
 def _watch(imported: str, module: str, source: HookSource) -> None:

@@ -110,6 +110,7 @@ class HookSource:
             logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
             return None
         hook.only_logs_mistakes = True
+        hook.limit_values()
         hook.follow(each for each in self._made if each.is_active)
         self._made[:] = [*(each for each in self._made if each.is_active), hook]
         return hook

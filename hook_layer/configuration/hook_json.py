@@ -74,6 +74,8 @@ _OPTIONS: Final[dict[str, Callable[[str, object], object]]] = {
     "max_wait_s": as_number,
     "spool_bytes": partial(as_integer, minimum=0),
     "spool_dir": as_text,
+    "max_step_bytes": partial(as_integer, minimum=1),
+    "max_run_bytes": partial(as_integer, minimum=1),
     "termination_timeout_s": as_optional_number,
 }
 _NULLABLE: Final = ("close_timeout_s", "termination_timeout_s")

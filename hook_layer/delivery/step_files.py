@@ -56,6 +56,7 @@ class EncodedStep:
         shapes: Tensors of which no value is stored.
         errors: What could not be encoded and was left out.
         num_tensors: How many tensors are stored, in whatever form.
+        first_rows: How many first rows are stored of values that were cut.
     """
 
     def __init__(self, record: StepRecord) -> None:
@@ -64,6 +65,7 @@ class EncodedStep:
         self.shapes: list[TensorShape] = []
         self.errors: list[Exception] = []
         self.num_tensors = 0
+        self.first_rows: dict[str, int] = {}
         self._stored: list[str] = []
         self._rows: list[_Row] = []
         self._encoder = StepEncoder(
@@ -101,6 +103,7 @@ class EncodedStep:
             locations=self.locations,
             shapes=tuple(self.shapes),
             statistics=self._statistics(),
+            first_rows=self.first_rows,
             run=identity.run_id,
             workers=identity.num_workers,
             sequence=sequence,
@@ -126,23 +129,31 @@ class EncodedStep:
         self.num_tensors += 1
         record = None
         if tensor.raw is not None and 0 not in tensor.shape:
-            record = self._append(name, tensor.raw, tensor.wall_time)
+            record = self._append(name, tensor.raw, tensor.wall_time, tensor.rows)
         for reduced_name, snapshot in tensor.reductions:
             reduced = self._append(reduced_name, snapshot)
             if reduced is not None:
                 value = snapshot.array()
                 self._rows.append((reduced_name, value.dtype.name, value.shape, reduced, None, 0))
+        if tensor.rows is not None:
+            self.first_rows[name] = tensor.rows if record is not None else 0
         if record is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
         if record is not None or statistics is not None:
             self._rows.append((name, tensor.dtype, tensor.shape, record, statistics, tensor.row))
 
     def _append(
-        self, name: str, snapshot: Snapshot, wall_time: float | None = None
+        self,
+        name: str,
+        snapshot: Snapshot,
+        wall_time: float | None = None,
+        rows: int | None = None,
     ) -> EncodedRecord | None:
         """Append a record and return it; None when the value cannot be had or encoded."""
         try:
-            record = self._encoder.encode(name, snapshot.array(), wall_time=wall_time)
+            array = snapshot.array()
+            value = array if rows is None else array[:rows]
+            record = self._encoder.encode(name, value, wall_time=wall_time)
         except Exception as error:  # noqa: BLE001 - one bad tensor must not cost the others
             self.errors.append(error)
             return None

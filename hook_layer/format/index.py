@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -76,6 +77,8 @@ class IndexFile:
         skipped: How many numbers right before `sequence` never come, because the steps were lost;
             None for none.
         time: When the step began, seconds since 1970; None in files of the original client.
+        first_rows: Tensors of whose value only the first rows are stored, and how many of them; 0
+            for none. Shapes and statistics are those of the whole.
     """
 
     mode: ModeKeys
@@ -89,6 +92,7 @@ class IndexFile:
     sequence: int | None = None
     skipped: int | None = None
     time: float | None = None
+    first_rows: Mapping[str, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the file's bytes.
@@ -115,6 +119,7 @@ class IndexFile:
             "sequence": self.sequence,
             "skipped": self.skipped,
             "time": _time(self.time),
+            "first_rows": dict(self.first_rows) or None,
         }
         ours = {name: value for name, value in ours.items() if value is not None}
         if ours:
@@ -200,7 +205,13 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         sequence=sequence,
         skipped=skipped,
         time=_time(content.get("time")),
+        first_rows=_first_rows(content.get("first_rows"), document),
     )
+
+
+def _first_rows(value: object, document: Document) -> dict[str, int]:
+    rows = {} if value is None else document.members(value, "first_rows")
+    return {name: document.count(rows[name], f"first_rows.{name[:120]}") for name in rows}
 
 
 def _time(value: object) -> float | None:

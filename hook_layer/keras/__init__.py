@@ -120,7 +120,7 @@ class KerasHook(OriginalHook, KerasLoops):
             none of the other arguments may be given.
         **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop
             stop_poll_s on_full queue_bytes close_timeout_s max_wait_s spool_bytes spool_dir
-            termination_timeout_s`.
+            max_step_bytes max_run_bytes termination_timeout_s`.
 
     Raises:
         HookConfigurationError: An argument makes no sense.

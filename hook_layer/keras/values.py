@@ -67,9 +67,10 @@ class HostArrayBackend:
         pairs = zip(values, copies, strict=True)
         return TensorStatistics([copy or array_statistics(_known(v).array) for v, copy in pairs])
 
-    def snapshot(self, value: Any) -> Snapshot:
-        """Keep the array."""
-        return ArraySnapshot(_known(value).array)
+    def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
+        """Keep the array; of some rows a copy, so that the array can be let go."""
+        array = _known(value).array
+        return ArraySnapshot(array if rows is None else array[:rows].copy())
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""

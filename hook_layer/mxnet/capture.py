@@ -121,8 +121,11 @@ class ArrayBackend:
         """Leave the statistics to the writer."""
         return TensorStatistics([self.snapshot(value) for value in values])
 
-    def snapshot(self, value: NDArray) -> Snapshot:
-        """Copy an array to the host; bfloat16 as float32, sparse ones as dense."""
+    def snapshot(self, value: NDArray, rows: int | None = None) -> Snapshot:  # noqa: ARG002
+        """Copy an array to the host; bfloat16 as float32, sparse ones as dense.
+
+        The writer computes the statistics of the copy, so it is of the whole array.
+        """
         known = self._copies.get(id(value))
         if known is None:
             known = self._copies[id(value)] = (value, _ArrayCopy(value))

@@ -155,9 +155,9 @@ class TorchBackend:
         """Let go of what devices computed and nobody refers to."""
         self._batches.forget()
 
-    def snapshot(self, value: Tensor) -> Snapshot:
+    def snapshot(self, value: Tensor, rows: int | None = None) -> Snapshot:
         """Copy a tensor to the host, in C order; bfloat16 and 8-bit floats as float32."""
-        stored = _storable(value)
+        stored = _storable(value if rows is None else plain(value)[:rows])
         if stored.is_cpu and stored.nbytes < _POOLED_BYTES:
             return _SmallSnapshot(stored)
         return _LargeSnapshot(stored, self._pool)

@@ -18,21 +18,22 @@ class Remarks:
     """Says what is not watched.
 
     Attributes:
-        has_passed_over: Whether it has told of a module of torch.jit.
+        passed_over: Class of the module of torch.jit that it has told of; empty for none.
         has_met_another: Whether it has told of another model than the one that is watched, or may.
     """
 
     def __init__(self) -> None:
-        self.has_passed_over = self.has_met_another = False
+        self.passed_over = ""
+        self.has_met_another = False
 
     def pass_over(self, module: nn.Module) -> None:
         """Tell of a module of torch.jit."""
-        if not self.has_passed_over:
-            self.has_passed_over = True
+        if not self.passed_over:
+            self.passed_over = getattr(module, "original_name", type(module).__name__)
             logger.warning(
                 "a %s of torch.jit has no place for a hook, and is not watched: train the module "
                 "that it was made of",
-                getattr(module, "original_name", type(module).__name__),
+                self.passed_over,
             )
 
     def meet_another(self, module: nn.Module, model: nn.Module | None) -> None:
@@ -57,11 +58,3 @@ class Remarks:
                 )
 
         handle = module.register_forward_hook(tell)
-
-    def tell_of_functions(self) -> None:
-        """Tell why no model was found where functions were compiled."""
-        logger.warning(
-            "nothing was saved: no model was seen that is trained; within a function that "
-            "torch.compile compiles none is: compile the model, and call it outside of such "
-            "functions"
-        )

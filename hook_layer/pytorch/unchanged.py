@@ -20,7 +20,6 @@ training goes on, nothing looks at other modules any more.
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
 import threading
@@ -44,11 +43,11 @@ from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.transforms import is_transformed
+from hook_layer.pytorch.unseen_training import UnseenTraining
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import (
     MadeOptimizers,
     has_compiled_parts,
-    has_graphs,
     is_around,
     is_being_made,
     is_called_as_part,
@@ -106,7 +105,6 @@ class _Trainings:
         call_after(nn.Module, "train", self._on_mode)
         # A module that is compiled in place is called past the hooks of all modules.
         call_after(nn.Module, "compile", self._on_compiled)
-        atexit.register(self._on_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_in_child)
         self._newest.begin()
@@ -125,9 +123,6 @@ class _Trainings:
 
     def _on_compiled(self, module: nn.Module) -> None:
         _try(self._newest.on_compiled, module)
-
-    def _on_exit(self) -> None:
-        _try(self._newest.tell_of_functions)
 
     def _on_optimizer_made(self, optimizer: Optimizer) -> None:
         _try(self._note_optimizer, optimizer)
@@ -188,6 +183,8 @@ class _Search:
     def begin(self) -> None:
         """Look at every module that is called."""
         self._handle = register_module_forward_pre_hook(self._on_forward)
+        if not self._earlier:
+            UnseenTraining(self._is_unseen, self._optimizers, self._remarks).begin()
 
     @property
     def hook(self) -> Hook | None:
@@ -367,12 +364,10 @@ class _Search:
             return False
         return is_trained(module) and not self._optimizers.leave_out(module)
 
-    def tell_of_functions(self) -> None:
-        """Log why nothing was saved, where compiled functions are the reason."""
-        is_untold = self._is_looking and not self._remarks.has_passed_over
-        is_compiled = is_untold and self._optimizers and has_graphs()
-        if is_compiled and self._source.is_needed(self._earlier):
-            self._remarks.tell_of_functions()
+    def _is_unseen(self) -> bool:
+        """Tell whether no model was found so far, nor any other hook is made."""
+        is_needed = self._hook is None and self._is_looking
+        return is_needed and self._source.is_needed(self._earlier)
 
     def _set_mode(self, model: nn.Module) -> None:
         mode = modes.TRAIN if model.training else modes.EVAL

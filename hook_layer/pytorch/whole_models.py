@@ -51,6 +51,11 @@ class MadeOptimizers:
         self._beside.clear()
         self._first = lambda: None
 
+    def parameters(self) -> list[nn.Parameter]:
+        """Return what they train."""
+        made = (known() for known in self._made)
+        return [p for one in made if one is not None for p in parameters_of(one)]
+
     def pass_by(self, module: nn.Module) -> bool:
         """Tell whether a module is not the model, as far as is known of it ahead of its call.
 
@@ -85,8 +90,7 @@ class MadeOptimizers:
         return any(least < trained for trained in self._trained())
 
     def _num_writes(self) -> tuple[int, ...]:
-        made = (known() for known in self._made)
-        return versions_of(p for one in made if one is not None for p in parameters_of(one))
+        return versions_of(self.parameters())
 
     def _trained(self) -> Iterator[set[int]]:
         """Return the parameters of each, as numbers: torch swaps none that has weak references."""

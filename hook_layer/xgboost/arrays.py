@@ -74,8 +74,10 @@ class ComputedArrayBackend:
             batch.rows()
         return batch
 
-    def snapshot(self, value: ComputedArray) -> Snapshot:
-        """Keep the array."""
+    def snapshot(self, value: ComputedArray, rows: int | None = None) -> Snapshot:
+        """Keep the array; of some rows a copy, so that the array can be let go."""
+        if rows is not None:
+            return ArraySnapshot(value.array[:rows].copy())
         return (_SharedSnapshot if value.is_shared else ArraySnapshot)(value.array)
 
     def reduce(self, value: ComputedArray, reduction: Reduction) -> Snapshot:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from hook_layer.autopatch import FRAMEWORKS
 from hook_layer.format.session_file import SessionFile
+from hook_layer.hook_options import VALUE_LIMITS
 from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
@@ -23,9 +24,9 @@ from rule_runtime.embedded.commands import (
     hooked_command,
     hooked_environment,
     script_name,
-    why_nothing,
 )
 from rule_runtime.embedded.live_judge import LiveJudge
+from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 from rule_runtime.embedded.session_folder import default_folder, make_session_folder
 from rule_runtime.embedded.session_judge import JudgedRun, SessionJudge
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
@@ -129,6 +130,9 @@ class WatchedSession:
         try:
             end = self._watch()
             self._telling.end(end)
+            for run in self.runs:
+                if cut := str(run.cut):
+                    self._telling.line(f"{run.run.name}: {cut}" if len(self.runs) > 1 else cut)
         except BaseException as error:
             self._telling.broke_off(error)
             raise
@@ -176,6 +180,7 @@ class WatchedSession:
                 stdout=self._options.stdout,
                 environment=hooked_environment(config, notes_folder),
                 trainings=lambda: notes.trainings,
+                on_turn=NothingCaptured(notes, self._telling.line).look,
             )
             judge.end(end.status)
             self._num_not_watched = notes.num_not_watched
@@ -195,6 +200,7 @@ class WatchedSession:
                 "HookParameters": {
                     "save_interval": str(self._options.save_interval),
                     "stop_poll_s": "0.5",
+                    **VALUE_LIMITS,
                 },
                 "CollectionConfigurations": [each.to_json() for each in collections],
             },

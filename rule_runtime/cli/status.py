@@ -72,8 +72,10 @@ def status(  # noqa: PLR0917 - each is an option of the command
         is_session = len(told) > 1 or _is_session(job)
         typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
     else:
-        for of, at in zip(described, urls, strict=True):
+        for each, of, at in zip(found, described, urls, strict=True):
             _print(job if not runs else of["TrainingJobName"], of, of[_STATUSES], at)
+            if cut := each.cut_values():
+                typer.echo(harmless(cut))
     told_statuses = {_told_status(rule) for of in described for rule in of[_STATUSES]}
     raise typer.Exit(exit_status_of_told(told_statuses))
 

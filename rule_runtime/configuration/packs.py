@@ -47,8 +47,6 @@ class Pack:
             rule asks for by itself.
         activations_interval: Steps between two at which values of activations and of the inputs of
             models are saved, which are most of what a run stores; None for `save_interval`.
-        raw_max_elements: Of activations and inputs with more elements no values are stored; None
-            for no limit.
         statistics_only: Whether values are stored only where a rule asks for them by
             `save_raw_tensor`.
         stops: Names of those rules whose findings are reason enough to stop a job.
@@ -59,7 +57,6 @@ class Pack:
     parameters: Mapping[str, Mapping[str, object]]
     save_interval: int | None = None
     activations_interval: int | None = None
-    raw_max_elements: int | None = None
     statistics_only: bool = False
     stops: frozenset[str] = frozenset()
 
@@ -102,8 +99,6 @@ class Pack:
         has_values = parameters.get("save_raw_tensor") == "True"
         if self.activations_interval and has_values and _OF_ACTIVATIONS.match(config.name):
             parameters["save_interval"] = str(self.activations_interval)
-        if self.raw_max_elements and has_values and _OF_ACTIVATIONS.match(config.name):
-            parameters["raw_max_elements"] = str(self.raw_max_elements)
         return parameters
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
@@ -190,7 +185,6 @@ _RECOMMENDED: Final = Pack(
     },
     save_interval=10,
     activations_interval=100,
-    raw_max_elements=1 << 24,
     statistics_only=True,
     stops=frozenset({"NonFinite", "LossDiverging", "StalledTrainingRule"}),
 )

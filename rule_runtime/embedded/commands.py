@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
-from hook_layer.session_notes import NOTES_VARIABLE, SessionNotes
+from hook_layer.session_notes import NOTES_VARIABLE
 from rule_runtime.child_processes import prepared_path
 
-__all__ = ["hooked_command", "hooked_environment", "script_name", "why_nothing"]
+__all__ = ["hooked_command", "hooked_environment", "script_name"]
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
@@ -28,18 +28,6 @@ _LAUNCHERS: Final = frozenset(
 )  # fmt: skip
 """Modules that run the script which is named behind them."""
 _SCRIPTS: Final = (".py", ".sh")
-_NOTHING_TRAINED: Final = (
-    "{} was imported, and nothing was trained with it that a hook saw; a hook that the script "
-    "makes with a folder of its own saves there, and `stepwatch evaluate` judges that folder"
-)
-_OF_BOOSTING: Final = (
-    "; of XGBoost `xgboost.train` alone is watched, also behind the interface of scikit-learn: not "
-    "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"
-)
-_NOTHING_IMPORTED: Final = (
-    "no Python that it started imported a framework that `stepwatch doctor` lists; those in a "
-    "container, on another machine or with the switches -I, -E and -S are not seen"
-)
 
 
 def hooked_command(command: Sequence[str], config: Path) -> list[str]:
@@ -99,23 +87,6 @@ def script_name(command: Sequence[str]) -> str:
         named = _named_script(script[2:]) if script[1] in _LAUNCHERS else ""
         return named or _module_name(script[1])
     return Path(script[0]).stem if script else "script"
-
-
-def why_nothing(notes: SessionNotes) -> str:
-    """Return why nothing was captured of a command.
-
-    Args:
-        notes: What its Pythons noted.
-    """
-    if notes.lacking is not None:
-        return f"{notes.lacking} is a Python in which stepwatch is not installed: install it there"
-    if notes.runs:
-        return "a training began; see what it printed, and what its hook told"
-    names = notes.frameworks
-    if not names:
-        return _NOTHING_IMPORTED
-    told = _NOTHING_TRAINED.format(" and ".join(names))
-    return told + _OF_BOOSTING if "xgboost" in names else told
 
 
 def _is_python(program: str) -> bool:

@@ -14,6 +14,7 @@ from rule_runtime.embedded.exit_mark import mark_exit, shell_status
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import Counts, EvaluationState
+from rule_runtime.trial.cut_values import CutValues
 
 __all__ = ["JudgedRun", "SessionJudge"]
 
@@ -28,12 +29,14 @@ class JudgedRun:
         run: The run.
         store: The trial's root.
         judge: What judges it.
+        cut: The values of which only the first rows are stored.
         is_over: Whether its verdicts are final.
     """
 
     run: SessionRun
     store: Store
     judge: LiveJudge
+    cut: CutValues
     is_over: bool = False
 
     @property
@@ -141,8 +144,9 @@ class SessionJudge:
 
     def _begin(self, run: SessionRun) -> JudgedRun:
         store = open_store(run.uri)
-        judge = LiveJudge(store, self._rules, stops=self._stops, run=run.run_id)
-        judged = self._by_name[run.name] = JudgedRun(run, store, judge)
+        cut = CutValues()
+        judge = LiveJudge(store, self._rules, stops=self._stops, run=run.run_id, on_files=cut.add)
+        judged = self._by_name[run.name] = JudgedRun(run, store, judge, cut)
         return judged
 
     def _look_at(self, judged: JudgedRun, *, is_final: bool) -> bool:

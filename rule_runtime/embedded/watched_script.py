@@ -71,6 +71,7 @@ def watch_process(
     stdout: int | None = None,
     environment: Mapping[str, str] = _NOTHING,
     trainings: Callable[[], Sequence[int]] = lambda: (),
+    on_turn: Callable[[], None] = lambda: None,
 ) -> ProcessEnd:
     """Run a command to its end while a judge looks at what it stores.
 
@@ -88,6 +89,7 @@ def watch_process(
         stdout: File descriptor that its standard output goes to; None: the one of this process.
         environment: Variables that it has besides those of this process.
         trainings: Returns the ids of the processes that train, also of those that left the command.
+        on_turn: Called several times a second while the command runs.
 
     Raises:
         OSError: The command cannot be run.
@@ -101,7 +103,8 @@ def watch_process(
     process = _Processes(started, trainings)
     with _PassedOnSignals(process) as signals:
         try:
-            was_interrupted = _watch(process, judge, patience_s, on_news, signals)
+            callbacks = (on_news, on_turn)
+            was_interrupted = _watch(process, judge, patience_s, callbacks, signals)
         except BaseException:
             process.signal_all(signal.SIGTERM)
             process.has_ended_in(patience_s)
@@ -115,15 +118,17 @@ def _watch(
     process: _Processes,
     judge: Judge,
     patience_s: float,
-    on_news: Callable[[], None],
+    callbacks: tuple[Callable[[], None], Callable[[], None]],
     signals: _PassedOnSignals,
 ) -> bool:
     """Watch a process to its end, and return whether somebody pressed Ctrl-C."""
+    on_news, on_turn = callbacks
     stop = _Insistence(process, patience_s, (signal.SIGTERM, signal.SIGKILL))
     termination = _Insistence(process, patience_s, (signal.SIGKILL,))
     looks = _Looks(judge)
     try:
         while not process.has_ended_in(_TURN_S):
+            on_turn()
             if looks.try_one():
                 on_news()
             if signals.received is not None:

@@ -24,6 +24,7 @@ from rule_runtime.jobs.rule_logs import native_log_urls, our_log_urls
 from rule_runtime.jobs.stopping import ask_to_stop
 from rule_runtime.jobs.summary import RuleSummary, failure_of, moment_of_start
 from rule_runtime.jobs.waiting import Patience, wait_for_rules
+from rule_runtime.trial.cut_values import CutValues
 from rule_runtime.trial.trial import Trial
 
 if TYPE_CHECKING:
@@ -173,6 +174,14 @@ class DebugJob:
         """
         job = self._files.job_file()
         return self._summary(job, self._described(job))
+
+    def cut_values(self) -> str:
+        """Return of which values only the first rows are stored, as one line; empty for none.
+
+        Raises:
+            StorageError: The job's files cannot be read.
+        """
+        return str(CutValues.of_one_step(self._aws.open_store(self.debug_output)))
 
     def wait_for_rules(
         self,

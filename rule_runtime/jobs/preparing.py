@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from hook_layer.hook_options import VALUE_LIMITS
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
@@ -157,6 +158,7 @@ def _stored(
 def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:
     """Return the job with what its rules need in what the hook saves, and with what is not."""
     hook = job.configuration.hook or DebuggerHookConfig()
+    hook = hook.with_defaults(VALUE_LIMITS)
     hook, warnings = saved_for_rules(hook, needs, said_by)
     return replace(job, configuration=replace(job.configuration, hook=hook), warnings=warnings)
 

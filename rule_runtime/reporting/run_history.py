@@ -23,6 +23,7 @@ from rule_runtime.reporting.statistics_of_values import StatisticsOfValues
 from rule_runtime.reporting.tensor_extremes import TensorExtremes
 from rule_runtime.reporting.tensor_kinds import TensorGroup, TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
+from rule_runtime.trial.cut_values import CutValues
 from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["MAX_POINTS", "RunHistory", "ScalarKey", "StepNorms", "WatchedRow"]
@@ -90,6 +91,7 @@ class RunHistory:
         num_files: How many files were taken in.
         num_bytes: How long they were, with the values that were read.
         without_statistics: How many of them hold no statistics.
+        cut: Values of which only the first rows are stored.
         problems: What is wrong with files that cannot be parsed, the first few.
     """
 
@@ -107,6 +109,7 @@ class RunHistory:
     num_files: int = 0
     num_bytes: int = 0
     without_statistics: int = 0
+    cut: CutValues = field(default_factory=CutValues)
     problems: list[str] = field(default_factory=list)
     left_out_scalars: set[str] = field(default_factory=set)
 
@@ -117,6 +120,7 @@ class RunHistory:
             file: The file, of this run.
         """
         self.num_bytes += file.num_bytes
+        self.cut.add((file,))
         if file.index is None:
             self.problems += [file.problem or file.key] if len(self.problems) < 5 else []  # noqa: PLR2004 - a few tell what it is
             return

@@ -244,5 +244,7 @@ def _note(reading: RunReading, files: FilesOfRun, *, is_cut: bool) -> None:
             "rule_runtime.create_trial(path).plot() reads any"
         )
     reading.notes += [f"an index file cannot be read: {text}" for text in history.problems]
+    if cut := str(history.cut):
+        reading.notes.append(cut)
     if history.left_out_scalars:
         reading.notes.append(f"{len(history.left_out_scalars)} further curves were left out")

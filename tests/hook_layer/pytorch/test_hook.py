@@ -244,7 +244,7 @@ def test_statistics_only(trial: WrittenTrial) -> None:
     assert row["std"] == pytest.approx(before.std(), rel=1e-6)
 
 
-def test_values_of_large_tensors_are_left_out_where_a_limit_says_so(
+def test_of_large_tensors_the_first_rows_are_stored_where_a_limit_says_so(
     trial: WrittenTrial, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="stepwatch")
@@ -255,14 +255,15 @@ def test_values_of_large_tensors_are_left_out_where_a_limit_says_so(
         training.step()
     hook.close()
     values = trial.values(1)
-    assert "Net_fc.weight" not in values  # 1,440 elements
+    assert values["Net_fc.weight"].shape == (1, 144)  # of 10 rows
+    assert trial.statistics(1)["Net_fc.weight"]["size"] == 1440
     assert {"Net_conv.weight", "Net_fc.bias"} < set(values)  # 36, 10
     mean = trial.statistics(1)["Net_fc.weight"]["mean"]
-    (reduced,) = [v for name, v in values.items() if "fc.weight" in name and "gradient" not in name]
+    (reduced,) = [v for name, v in values.items() if name.endswith("/Net_fc.weight") and not v.ndim]
     assert reduced == pytest.approx(mean, rel=1e-4)
-    assert (
-        caplog.text.count("Net_fc.weight are not saved: it has 1440 elements") == 2
-    )  # and its gradient
+    assert caplog.text.count("Net_fc.weight the first 1 of 10 rows are stored") == 1
+    cut = {each.name: (each.rows, each.of_rows, each.steps) for each in hook.report().cut}
+    assert cut == dict.fromkeys(("Net_fc.weight", "gradient/Net_fc.weight"), (1, 10, 2))
 
 
 def test_a_limit_of_one_collection_does_not_count_where_another_has_none(
@@ -277,8 +278,11 @@ def test_a_limit_of_one_collection_does_not_count_where_another_has_none(
     training = Training(hook)
     training.step()
     hook.close()
-    weights = {name for name in trial.values(0) if name.endswith("weight")}
-    assert weights == {"Net_fc.weight", "gradient/Net_fc.weight"}
+    weights = {n for n, v in trial.values(0).items() if n.endswith("weight") and v.size}
+    assert {n for n in weights if n not in trial.indexes()[0].first_rows} == {
+        "Net_fc.weight",
+        "gradient/Net_fc.weight",
+    }
 
 
 def test_without_statistics(trial: WrittenTrial) -> None:

@@ -17,10 +17,6 @@ from rule_runtime.evaluation.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 
-LIMITED = {
-    *("relu_output", "tanh_input", "sigmoid_input"),
-    *("input_values", "keras_inputs", "model_output_values"),
-}
 NEED_AN_ARGUMENT = {"AllZero", "SimilarAcrossRuns", "TensorVariance", "UnchangedTensor"}
 OF_THE_ORIGINAL = {
     "CheckInputImages", "ClassImbalance", "Confusion", "DeadRelu", "ExplodingTensor",
@@ -68,14 +64,8 @@ def test_what_the_recommended_pack_has_saved() -> None:
     for name in ("relu_output", "tanh_input", "sigmoid_input"):
         assert configs[name]["save_raw_tensor"] == "True"
         assert configs[name]["save_interval"] == "100"
-        assert int(configs[name]["raw_max_elements"]) == 1 << 24
+        assert "raw_max_elements" not in configs[name]
     assert {"biases", "labels", "loss_inputs", "module_io"} <= set(configs)
-
-
-def test_values_of_huge_activations_are_left_out_however_often_it_is_saved() -> None:
-    for config in PACKS["recommended"].with_interval(50).collections():
-        is_limited = config.name in LIMITED
-        assert ("raw_max_elements" in config.parameters) is is_limited, config
 
 
 @pytest.mark.parametrize("name", PACKS)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.session_notes import SessionNotes
-from rule_runtime.embedded.commands import hooked_command, script_name, why_nothing
+from rule_runtime.embedded.commands import hooked_command, script_name
 
 CONFIG = Path("c.json")
 HOOKED = ["-m", "hook_layer", "--config", "c.json"]
@@ -100,24 +99,3 @@ def test_what_names_no_script_of_python_stays_as_it_is(command: list[str]) -> No
 )
 def test_a_run_is_named_by_its_script_behind_whichever_launcher(command: str, name: str) -> None:
     assert script_name(command.split()) == name
-
-
-def test_it_is_told_why_nothing_was_captured(tmp_path: Path) -> None:
-    notes = SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
-    assert "no Python that it started imported a framework" in why_nothing(notes)
-    notes.imported("torch")
-    assert "torch was imported, and nothing was trained" in why_nothing(notes)
-    assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z") is not None
-    assert "a training began" in why_nothing(notes)
-    (tmp_path / "notes" / "lacking").write_text("/a/python")
-    assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
-
-
-def test_of_xgboost_it_is_told_what_is_watched(tmp_path: Path) -> None:
-    notes = SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
-    notes.imported("torch")
-    assert "xgboost" not in why_nothing(notes)
-    notes.imported("xgboost")
-    told = why_nothing(notes)
-    assert "`xgboost.train` alone is watched, also behind the interface of scikit-learn" in told
-    assert "`xgboost.cv` only with a hook among its callbacks" in told

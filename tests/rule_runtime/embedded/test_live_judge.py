@@ -24,13 +24,9 @@ def begun(trial: TrialBuilder) -> None:
     trial.store.put(JOB_FILE, job.encode())
 
 
-def judge_of(
-    trial: TrialBuilder, *, stops: bool = True, run: str | None = None
-) -> LiveJudge:
+def judge_of(trial: TrialBuilder, *, stops: bool = True, run: str | None = None) -> LiveJudge:
     rules = [(name, create_rule(name)) for name in ("VanishingGradient", "ExplodingTensor")]
-    return LiveJudge(
-        trial.store, rules, stops=lambda _: stops, run=run, clock=lambda: NOW
-    )
+    return LiveJudge(trial.store, rules, stops=lambda _: stops, run=run, clock=lambda: NOW)
 
 
 def test_nothing_is_judged_before_the_run_begins() -> None:

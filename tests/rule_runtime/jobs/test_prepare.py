@@ -150,7 +150,9 @@ class TestConfiguration:
         content = stored(in_folder(tmp_path, hook_config=hook, rules=[VANISHING]))
         (collection,) = content["DebugHookConfig"]["CollectionConfigurations"]
         assert collection["CollectionParameters"] == {"save_interval": "100"}
-        assert content["DebugHookConfig"]["HookParameters"] == {"save_interval": "50"}
+        limits = {"max_step_bytes": "16777216", "max_run_bytes": "1073741824"}
+        parameters = content["DebugHookConfig"]["HookParameters"]
+        assert parameters == {**limits, "save_interval": "50"}
         (warning,) = caplog.messages
         assert "VanishingGradient: save_interval=500" in warning
         assert "the hook's configuration: save_interval=100" in warning

@@ -1,0 +1,76 @@
+"""Frameworks without a hook, and reasons why nothing is captured of a process."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from typing import Final
+
+from hook_layer.autopatch.imports import call_after_import
+from hook_layer.current_hook import CurrentHook
+from hook_layer.session_notes import SessionNotes
+
+__all__ = ["UNWATCHED", "note_unwatched", "say_why", "without_hook"]
+
+logger = logging.getLogger("stepwatch")
+
+UNWATCHED: Final = {
+    "catboost": "CatBoost",
+    "flax": "Flax",
+    "haiku": "Haiku",
+    "jax": "JAX",
+    "lightgbm": "LightGBM",
+    "paddle": "PaddlePaddle",
+    "sklearn": "scikit-learn",
+}
+"""Packages that train and have no hook, by what a script imports, and their names."""
+_WATCHED: Final = "PyTorch, Lightning, Transformers, Keras, TensorFlow sessions, XGBoost and MXNet"
+
+
+def without_hook(imported: list[str]) -> str:
+    """Return that frameworks have no hook; empty if all of them have.
+
+    Args:
+        imported: Names of packages that were imported.
+    """
+    names = [UNWATCHED[name] for name in imported if name in UNWATCHED]
+    if not names:
+        return ""
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    verb = "has" if len(names) == 1 else "have"
+    return f"{listed} {verb} no hook: Stepwatch captures {_WATCHED}"
+
+
+def say_why(reason: str) -> None:
+    """Say why nothing is captured of this process: to who watches the command, and to the log.
+
+    Args:
+        reason: Why.
+    """
+    if CurrentHook.of_any_framework() is not None:
+        return
+    notes = SessionNotes.of_environment()
+    if notes is None:
+        logger.warning("nothing is captured so far: %s", reason)
+    else:  # who watches prints it once
+        notes.note_reason(reason)
+
+
+def note_unwatched() -> None:
+    """Note imports of frameworks that have no hook, now and later."""
+    imported: list[str] = []
+
+    def note(name: str) -> None:
+        notes = SessionNotes.of_environment()
+        if notes is not None:
+            notes.imported(name)
+        elif not imported:
+            atexit.register(say_at_end)
+        imported.append(name)
+
+    def say_at_end() -> None:
+        if CurrentHook.of_any_framework() is None:
+            logger.warning("nothing was captured: %s", without_hook(imported))
+
+    for name in UNWATCHED:
+        call_after_import(name, lambda name=name: note(name))  # type: ignore[misc]

@@ -1,0 +1,90 @@
+"""Why nothing is captured of a command: said early, and once more at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hook_layer.autopatch.uncaptured import UNWATCHED, without_hook
+from hook_layer.session_notes import SessionNotes
+
+__all__ = ["NothingCaptured", "why_nothing"]
+
+_PATIENCE_S: Final = 60.0
+"""Seconds after the first import of a framework."""
+_NOTHING_TRAINED: Final = (
+    "{} was imported, and nothing was trained with it that a hook saw; a hook that the script "
+    "makes with a folder of its own saves there, and `stepwatch evaluate` judges that folder"
+)
+_OF_BOOSTING: Final = (
+    "; of XGBoost `xgboost.train` alone is watched, also behind the interface of scikit-learn: not "
+    "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"
+)
+_NOTHING_IMPORTED: Final = (
+    "no Python that it started imported a framework that `stepwatch doctor` lists; those in a "
+    "container, on another machine or with the switches -I, -E and -S are not seen"
+)
+
+
+class NothingCaptured:
+    """Says once why nothing is captured of a command that still runs.
+
+    Args:
+        notes: What its Pythons note.
+        say: Prints a line.
+        clock: Seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        notes: SessionNotes,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._notes = notes
+        self._say = say
+        self._clock = clock
+        self._is_over = False
+
+    def look(self) -> None:
+        """Say it if a process gave a reason, or a framework was imported a minute ago."""
+        if self._is_over:
+            return
+        if self._notes.runs:
+            self._is_over = True
+        elif self._notes.reason is not None:
+            self._say_why("nothing is captured so far")
+        elif self._is_late():
+            self._say_why(
+                f"nothing is captured so far, {_PATIENCE_S:.0f} s after the first import of a "
+                "framework; Stepwatch goes on looking"
+            )
+
+    def _say_why(self, what: str) -> None:
+        self._is_over = True
+        self._say(f"{what}: {why_nothing(self._notes)}")
+
+    def _is_late(self) -> bool:
+        first = self._notes.imported_at
+        return first is not None and self._clock() - first >= _PATIENCE_S
+
+
+def why_nothing(notes: SessionNotes) -> str:
+    """Return why nothing was captured of a command.
+
+    Args:
+        notes: What its Pythons noted.
+    """
+    if notes.lacking is not None:
+        return f"{notes.lacking} is a Python in which stepwatch is not installed: install it there"
+    if notes.runs:
+        return "a training began; see what it printed, and what its hook told"
+    if notes.reason is not None:
+        return notes.reason
+    imported = notes.frameworks
+    watched = [name for name in imported if name not in UNWATCHED]
+    told = _NOTHING_TRAINED.format(" and ".join(watched)) if watched else ""
+    if "xgboost" in watched:
+        told += _OF_BOOSTING
+    return "; ".join(filter(None, [without_hook(imported), told])) or _NOTHING_IMPORTED

@@ -1,0 +1,52 @@
+"""Scripts of which nothing can be captured: the log says why, once, and at the 50th step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.hook_layer.autopatch.plain_runs import PlainRuns
+from tests.hook_layer.autopatch.test_command import SCRIPTS, configuration, run, unhooked
+
+__all__ = ["unhooked"]
+
+SCRIPT = "uncaptured_script.py"
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("plain tensors", "no torch module: the script trains plain tensors"),
+        ("no optimizer", "no torch module: the script trains plain tensors"),
+        ("frozen", "all parameters are frozen: none that the optimizer holds has requires_grad"),
+        ("jit", "the model, a Linear, is of torch.jit, which has no place for a hook"),
+        ("functions", "no torch module was called with gradients: the parameters of a Linear are"),
+    ],
+)
+def test_the_log_says_why(unhooked: PlainRuns, tmp_path: Path, how: str, reason: str) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    plain = unhooked([SCRIPT, how])
+    watched = run(["-m", "hook_layer", "--config", config, SCRIPT, how])
+    assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
+    assert watched.stderr.count(f"nothing is captured so far: {reason}") == 1, watched.stderr
+    assert watched.stderr.index("so far") < watched.stderr.index("step 49")
+    assert not (tmp_path / "tensors").exists()
+
+
+def test_a_framework_without_a_hook_is_named_at_the_end(tmp_path: Path) -> None:
+    package = tmp_path / "lightgbm"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (tmp_path / "boost.py").write_text("import lightgbm\n")
+    config = configuration(tmp_path, tmp_path / "tensors")
+    done = run(["-m", "hook_layer", "--config", config, "boost.py"], tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.count("nothing was captured: LightGBM has no hook") == 1, done.stderr
+
+
+def test_nothing_is_said_of_a_script_that_is_watched(tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors")
+    done = run(["-m", "hook_layer", "--config", config, SCRIPTS / "torch_script.py"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "captured" not in done.stderr

@@ -1,0 +1,84 @@
+"""Why nothing was captured of a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hook_layer.session_notes import SessionNotes
+from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> SessionNotes:
+    return SessionNotes.make(tmp_path / "notes", ["torch", "xgboost"])
+
+
+def test_it_is_told_why_nothing_was_captured(notes: SessionNotes, tmp_path: Path) -> None:
+    assert "no Python that it started imported a framework" in why_nothing(notes)
+    notes.imported("torch")
+    assert "torch was imported, and nothing was trained" in why_nothing(notes)
+    notes.note_reason("no torch module")
+    assert why_nothing(notes) == "no torch module"
+    assert notes.may_train()
+    assert "a training began" in why_nothing(notes)
+    (tmp_path / "notes" / "lacking").write_text("/a/python")
+    assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
+
+
+def test_of_xgboost_it_is_told_what_is_watched(notes: SessionNotes) -> None:
+    notes.imported("torch")
+    assert "xgboost" not in why_nothing(notes)
+    notes.imported("xgboost")
+    told = why_nothing(notes)
+    assert "`xgboost.train` alone is watched, also behind the interface of scikit-learn" in told
+    assert "`xgboost.cv` only with a hook among its callbacks" in told
+
+
+def test_frameworks_without_a_hook_are_named(notes: SessionNotes) -> None:
+    notes.imported("lightgbm")
+    assert why_nothing(notes).startswith("LightGBM has no hook: Stepwatch captures PyTorch")
+    notes.imported("sklearn")
+    notes.imported("torch")
+    told = why_nothing(notes)
+    assert told.startswith("LightGBM and scikit-learn have no hook: ")
+    assert "torch was imported, and nothing was trained" in told
+
+
+def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionNotes) -> None:
+    said: list[str] = []
+    now = 0.0
+    early = NothingCaptured(notes, said.append, lambda: now)
+    early.look()
+    notes.imported("lightgbm")
+    now = (notes.imported_at or 0) + 59
+    early.look()
+    assert not said
+    now += 2
+    early.look()
+    early.look()
+    (line,) = said
+    assert line.startswith("nothing is captured so far, 60 s after the first import")
+    assert "goes on looking: LightGBM has no hook" in line
+
+
+def test_a_reason_is_said_at_once_and_once(notes: SessionNotes) -> None:
+    said: list[str] = []
+    early = NothingCaptured(notes, said.append)
+    notes.imported("torch")
+    early.look()
+    assert not said
+    notes.note_reason("no torch module")
+    early.look()
+    early.look()
+    assert said == ["nothing is captured so far: no torch module"]
+
+
+def test_nothing_is_said_where_a_training_began(notes: SessionNotes) -> None:
+    said: list[str] = []
+    early = NothingCaptured(notes, said.append, lambda: 1e12)
+    notes.imported("torch")
+    assert notes.may_train()
+    early.look()
+    assert not said
