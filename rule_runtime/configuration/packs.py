@@ -165,6 +165,7 @@ _RECOMMENDED: Final = Pack(
         "LearningRateTooHigh": {},
         "LearningRateTooLow": {},
         "DeadOptimizer": {},
+        "IneffectiveSteps": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},
         "DeadRelu": {"threshold_layer": 80.0},
