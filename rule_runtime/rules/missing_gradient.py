@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.called_layers import are_cut_off, count_later
+from rule_runtime.evaluation.called_layers import adapts_frozen, are_cut_off, count_later
 from rule_runtime.evaluation.gradient_names import UNTOLD, declared_parameters, parameters_of
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.missing_reasons import why_no_gradient
+from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -60,7 +61,9 @@ class MissingGradient(Rule):
         worker's collections file names the gradients that are to come, a weight that is not among
         them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
         initialise it (uniform, up to both ends of that distribution) and does not change: what was
-        never trained was frozen too early. A weight that had a gradient before, and has none now,
+        never trained was frozen too early. Not so where most weights are frozen and something is
+        trained ahead of them, as adapters (LoRA), biases or prompts are. A weight without any
+        gradient is left out, too, if each parameter that the optimizers hold has one. A weight that had a gradient before, and has none now,
         is left out, too: it was frozen when it was good enough. And if that of the layer that is
         called first is among them and has none, it counts however few there are: what is cut off
         from the loss is cut off from its beginning on, while layers that are not used come later.
@@ -101,6 +104,7 @@ class MissingGradient(Rule):
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
         MODULE_IO,
+        OPTIMIZER_STEPS,
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -179,9 +183,14 @@ class MissingGradient(Rule):
         never_trained = none & is_frozen & judged & as_initialised(weights)
         judged &= ~is_frozen
         absent = none & judged
+        if largest_count(step, "parameters_without_gradient") == 0:
+            absent[:] = False  # no optimizer waits for these: they are not trained on purpose
         zero = np.array([size == 0 for size in found], dtype=bool) & judged
         for worker in set(weights.workers):
-            own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
+            all_of = np.array([at == worker for at in weights.workers], dtype=bool)
+            own = judged & all_of
+            if adapts_frozen(step, weights, all_of & is_frozen, all_of):
+                never_trained &= ~all_of
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
             is_known = worker in declares and (absent & own).any()
             if few and is_known:
