@@ -77,7 +77,8 @@ def adapts_frozen(
     """
     sizes = np.nan_to_num(weights.column("size"))
     is_most = 2 * sizes[frozen].sum() >= sizes[chosen].sum()
-    if np.count_nonzero(frozen) < min(_SEVERAL, np.count_nonzero(chosen)) or not is_most:
+    least = min(_SEVERAL, int(np.count_nonzero(chosen)))
+    if np.count_nonzero(frozen) < least or not is_most:
         return False
     worker = weights.workers[int(np.flatnonzero(frozen)[0])]
     names = {name for name, is_own in zip(weights.names, chosen, strict=True) if is_own}

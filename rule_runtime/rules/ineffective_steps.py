@@ -22,8 +22,8 @@ _STILL: Final = 2  # saved steps in a row at which weights are what they were: o
 _LEAST_SCALE: Final = 1.0  # a smaller loss scale makes gradients smaller, which helps none
 _NO_COUNTS: Final = "the hook counted no optimizer steps: only that for PyTorch does"
 _SKIPPED: Final = (
-    "Find the operation whose gradient is not finite (a square root, norm or division at zero): run "
-    "without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
+    "Find the operation whose gradient is not finite, such as a square root, norm or division at "
+    "zero: run without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
 )
 _NO_GRADIENT: Final = (
     "Call backward() on the loss as the model's outputs give it: without detach(), no_grad(), "
@@ -86,8 +86,8 @@ class IneffectiveSteps(Rule):
         cause = self._skipped(step) or self._in_vain(step, is_still=_stand_still(step, memory))
         if cause is None:
             return Passed()
-        rows = step.tensors(regex=(f"^optimizer_steps/{cause.count}$",))
-        value = largest_count(step, cause.count) or 0.0
+        rows = step.tensors(regex=(f"^optimizer_steps/{cause.name}$",))
+        value = largest_count(step, cause.name) or 0.0
         at = rows.column("mean").tolist().index(value)
         told, remedy = cause.told.format(f"{value:,.0f} steps"), cause.remedy
         return IssueFound(
@@ -95,7 +95,7 @@ class IneffectiveSteps(Rule):
                 step,
                 rows,
                 at,
-                measure=cause.count,
+                measure=cause.name,
                 value=value,
                 threshold=self.patience,
                 told=told,
@@ -129,7 +129,7 @@ class IneffectiveSteps(Rule):
 class _Cause(NamedTuple):
     """Why steps have no effect: the count that shows it, in words, and what to do."""
 
-    count: str
+    name: str
     told: str
     remedy: str
 

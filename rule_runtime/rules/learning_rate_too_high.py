@@ -55,10 +55,10 @@ class LearningRateTooHigh(Rule):
         it can miss, but what it finds is there. Weights whose norm is zero, and those with NaN or
         infinite elements, are left out, and so are those that are zero at first, as LoRA's B: they
         grow by large parts of themselves. Where no others change, as in a linear model, a change is
-        too large only if it is more than 2 divided by the number of the step before, too. Of more than 64 weights, of
-        all workers together, 64 evenly spread by name are followed. Boosted trees have no weights:
-        there it fires if the hyperparameter `eta` (or `learning_rate`, beside `max_depth` or
-        `objective`) was saved and is larger than 1.
+        too large only if it is more than 2 divided by the number of the step before, too. Of more
+        than 64 weights, of all workers together, 64 evenly spread by name are followed. Boosted
+        trees have no weights: there it fires if the hyperparameter `eta` (or `learning_rate`,
+        beside `max_depth` or `objective`) was saved and is larger than 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.

@@ -49,28 +49,28 @@ class MissingGradient(Rule):
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and its gradient. It fires for one that had none, or only zeros, at
-        `patience` saved steps in a row. A gradient of zeros counts, unless it is of a
-        part of the model whose loss is multiplied by 0 at first, as an adversary's. Such a part
-        ends with the layer that is called last, or with one whose output a loss compares or the
-        model returns while no layer with a gradient takes it. There all gradients are zero, that of
-        the bias, or of a weight whose input is not zero; and what is made of its output is not all
-        one number, as behind dead units. From training step 100,000 on zeros count there, too. None
-        at all counts only for weights that do not change in a single bit (minimum, maximum, mean,
-        l1 and l2), for others are trained in a phase that was not saved; and only where at least
+        `patience` saved steps in a row. A gradient of zeros counts, unless it is of a part of the
+        model whose loss is multiplied by 0 at first, as an adversary's. Such a part ends with the
+        layer that is called last, or with one whose output a loss compares or the model returns
+        while no layer with a gradient takes it. There all gradients are zero, that of the bias, or
+        of a weight whose input is not zero; and what is made of its output is not all one number,
+        as behind dead units. From training step 100,000 on zeros count there, too. None at all
+        counts only for weights that do not change in a single bit (minimum, maximum, mean, l1 and
+        l2), for others are trained in a phase that was not saved; and only where at least
         `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
         worker's collections file names the gradients that are to come, a weight that is not among
         them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
         initialise it (uniform, up to both ends of that distribution) and does not change: what was
         never trained was frozen too early. Not so where most weights are frozen and something is
         trained ahead of them, as adapters (LoRA), biases or prompts are. A weight without any
-        gradient is left out, too, if each parameter that the optimizers hold has one. A weight that had a gradient before, and has none now,
-        is left out, too: it was frozen when it was good enough. And if that of the layer that is
-        called first is among them and has none, it counts however few there are: what is cut off
-        from the loss is cut off from its beginning on, while layers that are not used come later.
-        So do weights of a later layer that is called ahead of others with gradients, if none of
-        them has one, and one of them is as PyTorch or Keras initialise it. Where the file does not,
-        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
-        all workers together, as many are followed.
+        gradient is left out, too, if each parameter that the optimizers hold has one. A weight that
+        had a gradient before, and has none now, is left out, too: it was frozen when it was good
+        enough. And if that of the layer that is called first is among them and has none, it counts
+        however few there are: what is cut off from the loss is cut off from its beginning on, while
+        layers that are not used come later. So do weights of a later layer that is called ahead of
+        others with gradients, if none of them has one, and one of them is as PyTorch or Keras
+        initialise it. Where the file does not, whoever freezes most of a model names it in
+        `ignore_regex`. Of more than 2,048 weights, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
