@@ -17,6 +17,7 @@ from hook_layer.save_config import SaveConfig, SaveConfigMode
 __all__ = [
     "LOSS_INPUTS",
     "OF_TRAINING",
+    "OPTIMIZER_STEPS",
     "SCALARS",
     "Collection",
     "CollectionKeys",
@@ -61,6 +62,8 @@ SCALARS: Final = frozenset(
 """Collections of scalars: saved as they are, never reduced, no histograms."""
 LOSS_INPUTS: Final = "loss_inputs"
 """A collection that does not exist unless asked for: what losses compare, whatever their names."""
+OPTIMIZER_STEPS: Final = "optimizer_steps"
+"""A collection that does not exist unless asked for: counts of optimizer steps without effect."""
 OF_TRAINING: Final = frozenset((CollectionKeys.GRADIENTS, CollectionKeys.OPTIMIZER_VARIABLES))
 """Collections that are not saved in the modes EVAL and PREDICT."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import ReferenceType, ref
 
@@ -12,7 +13,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from hook_layer.collections import CollectionKeys
+from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
@@ -22,7 +23,8 @@ from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
-from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
+from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, OptimizerSteps
+from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
 from hook_layer.pytorch.transforms import is_transformed, outside_of_transforms
 from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
@@ -35,10 +37,20 @@ class TorchEvents(LossCapture):
 
     Args:
         setup: What the hook is made of.
+
+    Attributes:
+        leaves_out: Tells whether no optimizer that was made holds parameters of a model; None where
+            not all of them are known.
+        on_steps_in_vain: Is called when several steps of optimizers in a row had no gradient, or
+            the model was not called for several steps.
     """
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
+        self.leaves_out: Callable[[nn.Module], bool] | None = None
+        self.on_steps_in_vain: Callable[[], None] | None = None
+        self._optimizer_steps = OptimizerSteps()
+        self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
         self._num_gradients = 0
         self._has_optimizer = self._has_begun = False
         self._stepping: ReferenceType[Optimizer] | None = None
@@ -63,7 +75,7 @@ class TorchEvents(LossCapture):
             SCALER_STEP.listen(self._on_scaler_step),
             BACKWARD.listen(self._on_backward),
             register_optimizer_step_pre_hook(optimizer_call(self._on_optimizer_step)),
-            register_optimizer_step_post_hook(optimizer_call(self._on_optimizer_stepped)),
+            register_optimizer_step_post_hook(optimizer_call(self._on_optimizer_step_ended)),
         ]
 
     # Where the hook looks in ---------------------------------------------------------------------
@@ -72,6 +84,7 @@ class TorchEvents(LossCapture):
         if is_recomputing() or is_transformed(model):
             return
         self._num_others = 0
+        self._num_idle.clear()
         kind = self._steps.next_pass(self.mode, model, inputs)
         if kind is Pass.ASIDE:
             return
@@ -114,6 +127,7 @@ class TorchEvents(LossCapture):
     def _begin_capture(self) -> None:
         super()._begin_capture()
         self._num_gradients = 0
+        self._optimizer_steps.recording_begins()
         self._losses_begin()
         self._with_state.clear()
 
@@ -142,6 +156,12 @@ class TorchEvents(LossCapture):
         self._steps, self._criteria = StepBounds(), Criteria()
         return True
 
+    def let_go_of_models(self) -> None:
+        """End the open step and forget the models: others are watched from now on."""
+        self._end_step()
+        self._forget_models()
+        self._steps, self._criteria = StepBounds(), Criteria()
+
     @guarded("steps")
     def _begin_anew(self) -> None:
         """Let go of what was captured of this step."""
@@ -157,6 +177,7 @@ class TorchEvents(LossCapture):
     def _on_backward(self, args: tuple[Any, ...], _: None) -> None:
         if is_recomputing():  # a backward pass within one
             return
+        self._optimizer_steps.backward_begins()
         self._capture_losses_of(args)
         self._written.forget()
         self._scaling.backward_began()
@@ -184,6 +205,7 @@ class TorchEvents(LossCapture):
 
     @guarded("steps")
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
+        self._optimizer_steps.step_begins(optimizer)
         if not self._trains_our_parameters(optimizer):
             return
         self._has_optimizer = True
@@ -215,7 +237,7 @@ class TorchEvents(LossCapture):
         return self._has_optimizer and is_of_modules
 
     @guarded("steps")
-    def _on_optimizer_stepped(self, optimizer: Optimizer, _: bool = False) -> None:
+    def _on_optimizer_stepped(self, optimizer: Optimizer) -> None:
         self._stepping = None
         if not self._steps.knows_optimizers and not self._trains_our_parameters(optimizer):
             self._steps.others_stepped()
@@ -225,10 +247,23 @@ class TorchEvents(LossCapture):
             self._gradients.step_ends()
             self._step_is_captured()
 
+    @guarded("steps")
+    def _on_optimizer_step_ended(self, optimizer: Optimizer, _: bool) -> None:
+        is_ours, steps = self._trains_our_parameters(optimizer), self._optimizer_steps
+        steps.step_ended(optimizer, is_ours=is_ours, is_recorded=self._record is not None)
+        self._steps.trains_without_gradient = steps.without_gradient >= MANY_IN_VAIN
+        num_idle = self._num_idle[id(optimizer)] = self._num_idle.get(id(optimizer), 0) + is_ours
+        is_in_vain = MANY_IN_VAIN in (num_idle, steps.without_gradient)
+        if is_in_vain and self.step != INIT_STEP and self.on_steps_in_vain is not None:
+            self.on_steps_in_vain()
+        self._on_optimizer_stepped(optimizer)
+
     def _on_scaler_step(self, args: tuple[Any, ...], _: Any) -> None:
         # Also where the scaler left the optimiser's step out.
         for optimizer in args:
             if isinstance(optimizer, Optimizer):
+                is_ours = self._trains_our_parameters(optimizer)
+                self._optimizer_steps.scaler_stepped(args[0], optimizer, is_ours=is_ours)
                 self._on_optimizer_stepped(optimizer)
 
     # How -----------------------------------------------------------------------------------------
@@ -237,6 +272,7 @@ class TorchEvents(LossCapture):
         if self._record is not None:
             self._capture_gradients()  # of a backward pass that ended with an exception
             self._warn_of_unseen_modules()
+            self._capture_optimizer_steps()
             self._send_statistics()
         self._gradients.step_ends()
         self._steps.step_ends()
@@ -266,6 +302,22 @@ class TorchEvents(LossCapture):
             self._with_state.add(id(optimizer))
             named = self._registered.all_named_parameters()
             self._capture_all(state_tensors(optimizer, {id(p): name for name, p in named}))
+
+    @guarded("optimizer steps")
+    def _capture_optimizer_steps(self) -> None:
+        record = self._record
+        if record is None or OPTIMIZER_STEPS not in self._due_key:
+            return
+        if record.mode in WITHOUT_TRAINING:
+            return
+        models, leaves_out = list(self._registered.models), self.leaves_out
+        are_of_others = leaves_out is not None and all(leaves_out(model) for model in models)
+        facts = self._optimizer_steps.facts(are_all_of_others=are_of_others)
+        planned = {name: (value, self._plan(name)) for name, value in facts.items()}
+        wanted = {name: (value, plan) for name, (value, plan) in planned.items() if plan}
+        # Not by `_capture`, for which what comes as late as this keeps all steps open.
+        with self._lock:
+            record.tensors.update(self._captured(wanted) if wanted else {})
 
     def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
         key = id(optimizer)

@@ -261,7 +261,8 @@ def _is_sum(loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor |
 
 
 def _whole(loss: Tensor, scale: Tensor | None) -> float:
-    return float(loss.detach()) / (1.0 if scale is None else float(scale))
+    divisor = 1.0 if scale is None else float(scale)
+    return float(loss.detach()) / divisor if divisor else nan  # a scale may fall to 0
 
 
 def _inputs(call: _Call, with_inputs: bool) -> dict[int, Tensor]:

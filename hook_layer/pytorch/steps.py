@@ -60,10 +60,12 @@ class StepBounds:
     Attributes:
         is_aside: Whether the newest forward pass belongs to no step.
         is_training: Whether it can be one of training.
+        trains_without_gradient: Whether the optimizers step though no gradients are computed, so
+            that a forward pass without gradients counts as one of training.
     """
 
     def __init__(self) -> None:
-        self.is_aside = self.is_training = False
+        self.is_aside = self.is_training = self.trains_without_gradient = False
         self._optimizers: WeakSet[Optimizer] = WeakSet()
         # By each of them, as numbers: torch swaps no parameter that has weak references.
         self._trained: dict[int, frozenset[int]] = {}
@@ -228,7 +230,7 @@ class StepBounds:
         # A checkpoint runs its part without gradients first, with inputs that require some.
         if not torch.is_grad_enabled() and not any(t.requires_grad for t in tensors_in(inputs)):
             self._was_in_evaluation = False
-            return False
+            return self.trains_without_gradient and model.training
         self._was_in_evaluation = not model.training
         return model.training or self._trains_in_evaluation
 

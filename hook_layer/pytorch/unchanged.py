@@ -15,7 +15,10 @@ backward pass, as always. Where parts of the model are compiled nothing looks at
 graph would be made twice. A step is one of the optimisers, if any was made ahead of that pass: so
 several passes of one step, as of two inputs that are compared, or of accumulated gradients, are
 one. The mode is the model's own: TRAIN after `model.train()`, EVAL after `model.eval()`. Once
-training goes on, nothing looks at other modules any more.
+training goes on, nothing looks at other modules any more, unless optimizers step in vain. Where
+they find no gradient in several steps, the model is the first module in training mode, called with
+or without gradients, that they train, or one with gradients that they do not. Where the model that
+is watched is not called any more, it is one of the same class that no optimizer trains.
 """
 
 from __future__ import annotations
@@ -32,14 +35,15 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from torch.utils.data import get_worker_info
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.calls import ModuleCall, prepare_scripting
+from hook_layer.pytorch.calls import ModuleCall, optimizer_call, prepare_scripting
 from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.transforms import is_transformed
@@ -174,15 +178,21 @@ class _Search:
         self._model: Callable[[], nn.Module | None] = lambda: None
         self._entrance: Callable[[], nn.Module | None] = self._model
         """The model, or the part of it that stands for it."""
+        self._kind: type[nn.Module] = nn.Module
         self._num_passes = self._num_calls = 0
         self._remarks = Remarks()
         self._optimizers = MadeOptimizers()
         self._handle: Any = None
+        self._step_handle: Any = None  # as long as no model is found
+        self._num_in_vain = 0  # steps of optimizers in a row, without a gradient
+        self._is_idle = False  # whether optimizers may step while the model is not called
         self._lock = threading.RLock()
 
     def begin(self) -> None:
         """Look at every module that is called."""
-        self._handle = register_module_forward_pre_hook(self._on_forward)
+        self._listen()
+        in_vain = optimizer_call(self._on_optimizer_step)
+        self._step_handle = register_optimizer_step_pre_hook(in_vain)
         if not self._earlier:
             UnseenTraining(self._is_unseen, self._optimizers, self._remarks).begin()
 
@@ -201,11 +211,16 @@ class _Search:
         """Whether the model is still looked for, or only tried out."""
         return (self._hook is None or self._tried is not None) and self._handle is not None
 
+    def _listen(self) -> None:
+        self._handle = register_module_forward_pre_hook(self._on_forward)
+
     def end(self) -> None:
         """Look at no further module."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        self._is_idle = False
+        for handle in (self._handle, self._step_handle):
+            if handle is not None:
+                handle.remove()
+        self._handle = self._step_handle = None
 
     # What happens in the script ------------------------------------------------------------------
 
@@ -233,18 +248,35 @@ class _Search:
         if self._hook is not None and module is self._model():
             self._set_mode(module)
 
+    def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
+        is_in_vain = not has_closure and not has_gradient(optimizer)
+        self._num_in_vain = self._num_in_vain + 1 if is_in_vain else 0
+
+    def _on_steps_in_vain(self) -> None:
+        model = self._model()
+        if model is None or not has_compiled_parts(model):
+            self._is_idle = True
+            if self._handle is None:
+                self._num_passes = self._num_calls = 0
+                self._listen()
+
     # What is made of it --------------------------------------------------------------------------
 
     def _look_at(self, module: nn.Module, inputs: Any) -> None:
         if _is_tracing() or getattr(module, "_is_replica", False) or not is_a_key(module):
             return
-        may_be_model = self._is_open_to(module) and torch.is_grad_enabled()
+        if self._is_idle and self._takes_over(module):
+            self._change_to(module, inputs)
+            return
+        has_gradients = torch.is_grad_enabled() or self._is_trained_in_vain(module)
+        may_be_model = self._is_open_to(module) and has_gradients
         if may_be_model and not self._passes_by(module) and self._is_found_in(module):
             hook, model = self._hook, self._model()
             if hook is not None and model is not None and module is self._entrance():
                 # torch listed the hooks of this call before this one was among them.
                 hook.forward_pre_hook(model, inputs)
         if module is self._entrance():
+            self._is_idle = False
             self._num_passes += module.training
             self._num_calls += torch.is_grad_enabled()
             if self._num_passes > _MAX_PASSES or self._num_calls > _MAX_CALLS:
@@ -272,7 +304,29 @@ class _Search:
     def _passes_by(self, module: nn.Module) -> bool:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
         is_beside = not is_scripted and self._optimizers.pass_by(module)
+        is_beside &= self._num_in_vain < MANY_IN_VAIN
         return is_beside or is_transformed(module) or is_being_made()
+
+    def _is_trained_in_vain(self, module: nn.Module) -> bool:
+        """Tell whether optimizers train a module, whose gradients are switched off in training."""
+        is_in_vain = self._num_in_vain >= MANY_IN_VAIN and self._hook is None
+        return is_in_vain and module.training and not self._optimizers.leave_out(module)
+
+    def _takes_over(self, module: nn.Module) -> bool:
+        """Tell whether a module was made anew, and optimizers still train the one before."""
+        if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
+            return False
+        is_same_kind = type(without_wrapper(module)) is self._kind
+        return is_same_kind and is_trained(module) and self._optimizers.leave_out(module)
+
+    def _change_to(self, module: nn.Module, inputs: Any) -> None:
+        """Watch another model with the hook, for the one before is not called any more."""
+        self._is_idle = False
+        if self._hook is not None:
+            self._hook.let_go_of_models()
+            self._parts.clear()
+            self._watch(self._hook, without_wrapper(module))
+            self._hook.forward_pre_hook(without_wrapper(module), inputs)
 
     def _is_found_in(self, module: nn.Module) -> bool:
         """Look whether a module is the model, and tell whether it is now, or a part of it."""
@@ -303,6 +357,11 @@ class _Search:
     def _watch(self, hook: Hook, entrance: nn.Module) -> None:
         model = whole_of(entrance, self._optimizers)
         self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
+        self._kind = type(model)
+        hook.leaves_out, hook.on_steps_in_vain = self._optimizers.leave_out, self._on_steps_in_vain
+        if self._step_handle is not None:
+            self._step_handle.remove()
+            self._step_handle = None
         self._parts.update(part for part in model.modules() if is_a_key(part))
         hook.register_module(model)
         if model is not entrance:

@@ -3,7 +3,7 @@
 A layer that is kept in a plain list, tuple or dictionary, in place of `nn.ModuleList` or
 `nn.ModuleDict`, is called and gets gradients, but `model.parameters()` lacks it: no optimiser moves
 it, `state_dict` forgets it, and nothing says so. Some keep a frozen teacher so on purpose; it gets
-no gradient.
+no gradient. The flat parameter of FSDP1, of which the listed ones are views, is left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unlisted_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
                 continue
             prefix = f"{path}.{attribute}" if path else attribute
             for name, parameter in _in_container(value, prefix):
-                if id(parameter) not in seen:
+                if id(parameter) not in seen and not getattr(parameter, "_is_flat_param", False):
                     seen.add(id(parameter))
                     found[name] = parameter
     return found

@@ -160,6 +160,7 @@ _RECOMMENDED: Final = Pack(
         "LearningRateTooHigh": {},
         "LearningRateTooLow": {},
         "DeadOptimizer": {},
+        "IneffectiveSteps": {},
         "MissingGradient": {},
         "ReplicaDivergence": {},
         "DeadRelu": {"threshold_layer": 80.0},

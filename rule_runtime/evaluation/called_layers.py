@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.evaluation.call_order import INPUT, SIGNALS, call_order
+from rule_runtime.evaluation.gradient_names import declared_parameters
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.loss_owners import loss_owners
 from rule_runtime.numerics.row_memory import fingerprints
@@ -20,9 +21,10 @@ from rule_runtime.numerics.row_memory import fingerprints
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["are_cut_off", "count_later"]
+__all__ = ["adapts_frozen", "are_cut_off", "count_later"]
 
 _LATEST: Final = 100_000
+_SEVERAL: Final = 2
 _BIAS: Final = ".bias"
 _REAL: Final = ("float", "bfloat")
 _PRINTED: Final = ("size", "min", "max", "mean", "l2")
@@ -54,6 +56,40 @@ def are_cut_off(
     for at, layer in enumerate(calls.layers[:last]):
         found[layer.rows] |= calls.are_out[at] and untouched[layer.rows].any()
     return found
+
+
+def adapts_frozen(
+    step: StepView,
+    weights: TensorRows,
+    frozen: npt.NDArray[np.bool_],
+    chosen: npt.NDArray[np.bool_],
+) -> bool:
+    """Tell whether most weights of a worker are frozen, and something ahead of them is trained.
+
+    So it is with adapters such as LoRA, with biases alone, and with prompts, whose weights are
+    frozen on purpose. Where only a head is trained, nothing ahead of frozen weights is.
+
+    Args:
+        step: The step.
+        weights: The weights [R].
+        frozen: Which of them are frozen [R].
+        chosen: Which of them are the worker's [R].
+    """
+    sizes = np.nan_to_num(weights.column("size"))
+    is_most = 2 * sizes[frozen].sum() >= sizes[chosen].sum()
+    least = min(_SEVERAL, int(np.count_nonzero(chosen)))
+    if np.count_nonzero(frozen) < least or not is_most:
+        return False
+    worker = weights.workers[int(np.flatnonzero(frozen)[0])]
+    names = {name for name, is_own in zip(weights.names, chosen, strict=True) if is_own}
+    held = {name for name, is_out in zip(weights.names, frozen, strict=True) if is_out}
+    trained = {name.rpartition(".")[0] for name in names - held}
+    others = declared_parameters(step).get(worker, frozenset()) - names
+    # Biases and parameters of other names, not of a layer whose weight is trained.
+    if any(name.rpartition(".")[0] not in trained for name in others):
+        return True
+    are_out = _Calls(step, weights, chosen, frozen).are_out
+    return True in are_out and False in are_out[: len(are_out) - are_out[::-1].index(True)]
 
 
 def count_later(step: StepView, gradients: TensorRows) -> npt.NDArray[np.bool_]:

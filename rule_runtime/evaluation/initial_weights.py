@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.gradient_names import parameters_of
-from rule_runtime.evaluation.linear_layers import MODULE_IO, linear_layers
+from rule_runtime.evaluation.linear_layers import MODULE_IO, linear_layers, why_no_layer
 from rule_runtime.evaluation.outcome import Evidence
 from rule_runtime.evaluation.rule import Memory
 from rule_runtime.evaluation.selection import evidence
@@ -251,6 +251,9 @@ def _why_none(step: StepView, weights: TensorRows, memory: Memory) -> str:
 
 def _lacking(step: StepView, weights: TensorRows) -> str:
     """Return what step 0 lacks."""
+    signals = step.tensors(regex=(r"_(input|output)_0$",))
+    if divided := why_no_layer(step, signals):
+        return divided
     for name in ("weights", "gradients"):
         if not len(step.tensors(collections=(name,))):
             return f"no tensor of the collection {name} was saved there"

@@ -16,7 +16,15 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["MODULE_IO", "LinearLayer", "LinearSignals", "Signal", "linear_layers", "may_be"]
+__all__ = [
+    "MODULE_IO",
+    "LinearLayer",
+    "LinearSignals",
+    "Signal",
+    "linear_layers",
+    "may_be",
+    "why_no_layer",
+]
 
 MODULE_IO: Final = CollectionConfig(
     "module_io", {"include_regex": "_(input|output)_[0-9]+$", "save_interval": "10"}
@@ -24,6 +32,15 @@ MODULE_IO: Final = CollectionConfig(
 """What the hook is to save for a rule that looks at the inputs and outputs of modules."""
 
 _MATRIX: Final = 2
+_FLAT: Final = "_flat_param"
+_IN_ONE: Final = (
+    "FSDP keeps all weights in one flat parameter, so that no layer has its own: pass "
+    "use_orig_params=True, or use fully_shard"
+)
+_DIVIDED: Final = (
+    "the weights are divided among ranks, and a part does not tell the shape of its layer: save "
+    "those of all ranks (include_workers=all)"
+)
 _WEIGHT: Final = ".weight"
 _IMAGE: Final = 3
 _GROWS: Final = 1.001
@@ -70,6 +87,32 @@ def linear_layers(step: StepView, rows: TensorRows) -> Iterator[LinearLayer]:
             fits = min(len(shape), len(taken)) >= _MATRIX + bool(kernel)
             if fits and (shape[axis], taken[axis]) == (outputs, inputs):
                 yield LinearLayer(module, worker, weight, outputs, inputs)
+
+
+def why_no_layer(step: StepView, rows: TensorRows) -> str:
+    """Return why no layer is known where weights are divided among ranks; empty where they are not.
+
+    A part has another number of elements than any side of its layer's output has, unlike the weight
+    of a normalisation, and fewer dimensions or rows than the layer's weight.
+
+    Args:
+        step: The step, of which weights and gradients are read.
+        rows: Inputs and outputs of modules.
+    """
+    if any(_FLAT in name for name in step.tensors(collections=("gradients",)).names):
+        return _IN_ONE
+    shape_of = dict(zip(zip(rows.names, rows.workers, strict=True), rows.shapes, strict=True))
+    weights = step.tensors(collections=("weights",))
+    for name, worker, shape in zip(weights.names, weights.workers, weights.shapes, strict=True):
+        for module in may_be(name.removesuffix(_WEIGHT)):
+            taken, out = (shape_of.get((f"{module}_{s}_0", worker)) for s in ("input", "output"))
+            if shape is None or not taken or not out or min(len(taken), len(out)) < _MATRIX:
+                continue
+            is_flat = len(shape) == 1 and shape[0] not in (*out, *taken)
+            is_part = shape[1:] == taken[-1:] and 0 < shape[0] < out[-1]
+            if is_flat or is_part:
+                return _DIVIDED
+    return ""
 
 
 class Signal(NamedTuple):

@@ -50,7 +50,8 @@ _HIGH_END: Final = 0.9
 _TAKES_PROBABILITIES: Final = re.compile(r"^(NLL|BCE|MSE|L1|SmoothL1|Huber|KLDiv)")
 _REMEDY: Final = (
     "Take one of the two away: CrossEntropyLoss and BCEWithLogitsLoss want raw scores, without "
-    "softmax, sigmoid or ReLU ahead of them; a regression wants none that its targets exceed."
+    "softmax, sigmoid or another activation ahead of them; a regression wants none that its "
+    "targets exceed."
 )
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.missing_reasons import why_no_drift
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 
 if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.step_view import StepView, TensorRows
 
 __all__ = ["LearningRateTooHigh"]
 
@@ -24,7 +26,6 @@ _MAX_ETA: Final = 1.0
 _MANY_TIMES: Final = 10
 _SINGLE_STEPS: Final = 2
 _GOES_ON: Final = 0.4
-_MOST: Final = 0.5
 _MOMENTUM: Final = 2.0
 _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients."
 
@@ -52,12 +53,12 @@ class LearningRateTooHigh(Rule):
         step is saved, a single one counts if it is ten times `max_update_ratio`; else two in a row
         must be above it, as one step of LBFGS is many iterations. The true ratio may be larger, so
         it can miss, but what it finds is there. Weights whose norm is zero, and those with NaN or
-        infinite elements, are left out. Where half of them or more are zero at first, as in a
-        linear model, they grow by large parts of themselves: a change is then too large only if it
-        is more than 2 divided by the number of the step before, too. Of more than 64 weights, of
-        all workers together, 64 evenly spread by name are followed. Boosted trees have no weights:
-        there it fires if the hyperparameter `eta` (or `learning_rate`, beside `max_depth` or
-        `objective`) was saved and is larger than 1.
+        infinite elements, are left out, and so are those that are zero at first, as LoRA's B: they
+        grow by large parts of themselves. Where no others change, as in a linear model, a change is
+        too large only if it is more than 2 divided by the number of the step before, too. Of more
+        than 64 weights, of all workers together, 64 evenly spread by name are followed. Boosted
+        trees have no weights: there it fires if the hyperparameter `eta` (or `learning_rate`,
+        beside `max_depth` or `objective`) was saved and is larger than 1.
 
     Parameters:
         max_update_ratio: Change in a step, in parts of the weight's norm.
@@ -90,8 +91,8 @@ class LearningRateTooHigh(Rule):
         Args:
             step: What was saved at the step.
             memory: `drift`: statistics of at most 64 weights; `streak`: findings in a row;
-                `jumped`: whether the weights jumped at the very beginning; `grows`: whether most
-                were zero at the first saved step.
+                `jumped`: whether the weights jumped at the very beginning; `zeros`: at most 2,048
+                weights that were zero at the first saved step; `grows`: whether only they change.
         """
         if not is_training(step):
             return NotApplicable(f"in mode {step.mode.name} no weight changes")
@@ -99,14 +100,17 @@ class LearningRateTooHigh(Rule):
         if not len(rows):
             return _of_trees(step)
         drift = WeightDrift(memory.get("drift", {}))
-        memory.setdefault("grows", bool(np.mean(rows.column("l2") == 0) >= _MOST))
         columns = np.stack([rows.column(name) for name in DRIFT_COLUMNS], axis=1)
         pairs = list(zip(rows.names, rows.workers, strict=True))
+        _note_zeros(rows, memory)
         since = drift.step
         bound, _, names = drift.advance(step.mode_step, pairs, columns)
         memory["drift"] = drift.to_json()
         if not names:
             return NotEvaluated(why_no_drift(rows, since, step.mode_step))
+        from_zero = _from_zero(names, memory)
+        memory["grows"] = not (bound[~from_zero] > 0).any()
+        bound = bound if memory["grows"] else np.where(from_zero, 0.0, bound)
         middle = float(np.median(bound[bound > 0])) if bound.any() else 0.0
         steps = since or 0, step.mode_step
         limit = self._limit(middle, steps, memory)
@@ -162,6 +166,22 @@ class LearningRateTooHigh(Rule):
         goes_on = 2 * _GOES_ON / (since + now)
         is_judged = memory.pop("jumped", False)
         return min(self.max_update_ratio, goes_on) if is_judged else self.max_update_ratio
+
+
+def _note_zeros(rows: TensorRows, memory: Memory) -> None:
+    """Remember, at the first saved step, which weights are zero."""
+    if "zeros" not in memory:
+        keys = row_keys(rows.names, rows.workers)[rows.column("l2") == 0]
+        zeros = RowMemory("")
+        zeros.update(keys, np.zeros_like(keys), np.ones(len(keys), dtype=bool))
+        memory["zeros"] = zeros.to_json()
+
+
+def _from_zero(names: list[tuple[str, str]], memory: Memory) -> npt.NDArray[np.bool_]:
+    """Tell which weights were zero at the first saved step."""
+    keys = row_keys([name for name, _ in names], [worker for _, worker in names])
+    known = RowMemory(memory["zeros"]).known(keys)
+    return np.array([key in known for key in keys.tolist()], dtype=bool)
 
 
 def _of_trees(step: StepView) -> Outcome:

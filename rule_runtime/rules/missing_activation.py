@@ -10,6 +10,7 @@ from rule_runtime.evaluation.linear_layers import (
     LinearLayer,
     LinearSignals,
     linear_layers,
+    why_no_layer,
 )
 from rule_runtime.evaluation.other_uses import OtherUses
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
@@ -25,9 +26,7 @@ __all__ = ["MissingActivation"]
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _SEVERAL: Final = 2
 _ONE_IN: Final = 3
-_REMEDY: Final = (
-    "Put an activation (ReLU, GELU, tanh) between the two layers, or make one layer of them."
-)
+_REMEDY: Final = "Put the model's activation between the two layers, or make one layer of them."
 
 
 class MissingActivation(Rule):
@@ -88,7 +87,8 @@ class MissingActivation(Rule):
         rows = step.tensors(regex=(r"_(input|output)_\d+$",))
         layers = list(linear_layers(step, rows))
         if not layers:
-            return NotEvaluated("no linear layer was saved with its input and output")
+            why = why_no_layer(step, rows)
+            return NotEvaluated(why or "no linear layer was saved with its input and output")
         pairs = _pairs(step, rows, layers)
         memory["streak"] = min(memory.get("streak", 0) + 1, self.patience) if pairs else 0
         if memory["streak"] < self.patience:

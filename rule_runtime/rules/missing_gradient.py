@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.called_layers import are_cut_off, count_later
+from rule_runtime.evaluation.called_layers import adapts_frozen, are_cut_off, count_later
 from rule_runtime.evaluation.gradient_names import UNTOLD, declared_parameters, parameters_of
 from rule_runtime.evaluation.initial_weights import as_initialised
 from rule_runtime.evaluation.linear_layers import MODULE_IO
 from rule_runtime.evaluation.missing_reasons import why_no_gradient
+from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.evaluation.selection import evidence, is_training, worst
@@ -48,26 +49,28 @@ class MissingGradient(Rule):
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and its gradient. It fires for one that had none, or only zeros, at
-        `patience` saved steps in a row. A gradient of zeros counts, unless it is of a
-        part of the model whose loss is multiplied by 0 at first, as an adversary's. Such a part
-        ends with the layer that is called last, or with one whose output a loss compares or the
-        model returns while no layer with a gradient takes it. There all gradients are zero, that of
-        the bias, or of a weight whose input is not zero; and what is made of its output is not all
-        one number, as behind dead units. From training step 100,000 on zeros count there, too. None
-        at all counts only for weights that do not change in a single bit (minimum, maximum, mean,
-        l1 and l2), for others are trained in a phase that was not saved; and only where at least
+        `patience` saved steps in a row. A gradient of zeros counts, unless it is of a part of the
+        model whose loss is multiplied by 0 at first, as an adversary's. Such a part ends with the
+        layer that is called last, or with one whose output a loss compares or the model returns
+        while no layer with a gradient takes it. There all gradients are zero, that of the bias, or
+        of a weight whose input is not zero; and what is made of its output is not all one number,
+        as behind dead units. From training step 100,000 on zeros count there, too. None at all
+        counts only for weights that do not change in a single bit (minimum, maximum, mean, l1 and
+        l2), for others are trained in a phase that was not saved; and only where at least
         `absent_percent` of the worker's weights have none, for a few may be frozen. Where the
         worker's collections file names the gradients that are to come, a weight that is not among
         them is frozen on purpose, and left out, unless it looks exactly as PyTorch or Keras
         initialise it (uniform, up to both ends of that distribution) and does not change: what was
-        never trained was frozen too early. A weight that had a gradient before, and has none now,
-        is left out, too: it was frozen when it was good enough. And if that of the layer that is
-        called first is among them and has none, it counts however few there are: what is cut off
-        from the loss is cut off from its beginning on, while layers that are not used come later.
-        So do weights of a later layer that is called ahead of others with gradients, if none of
-        them has one, and one of them is as PyTorch or Keras initialise it. Where the file does not,
-        whoever freezes most of a model names it in `ignore_regex`. Of more than 2,048 weights, of
-        all workers together, as many are followed.
+        never trained was frozen too early. Not so where most weights are frozen and something is
+        trained ahead of them, as adapters (LoRA), biases or prompts are. A weight without any
+        gradient is left out, too, if each parameter that the optimizers hold has one. A weight that
+        had a gradient before, and has none now, is left out, too: it was frozen when it was good
+        enough. And if that of the layer that is called first is among them and has none, it counts
+        however few there are: what is cut off from the loss is cut off from its beginning on, while
+        layers that are not used come later. So do weights of a later layer that is called ahead of
+        others with gradients, if none of them has one, and one of them is as PyTorch or Keras
+        initialise it. Where the file does not, whoever freezes most of a model names it in
+        `ignore_regex`. Of more than 2,048 weights, of all workers together, as many are followed.
 
     Parameters:
         patience: Saved steps in a row without a gradient.
@@ -101,6 +104,7 @@ class MissingGradient(Rule):
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
         MODULE_IO,
+        OPTIMIZER_STEPS,
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
@@ -179,9 +183,14 @@ class MissingGradient(Rule):
         never_trained = none & is_frozen & judged & as_initialised(weights)
         judged &= ~is_frozen
         absent = none & judged
+        if largest_count(step, "parameters_without_gradient") == 0:
+            absent[:] = False  # no optimizer waits for these: they are not trained on purpose
         zero = np.array([size == 0 for size in found], dtype=bool) & judged
         for worker in set(weights.workers):
-            own = judged & np.array([at == worker for at in weights.workers], dtype=bool)
+            all_of = np.array([at == worker for at in weights.workers], dtype=bool)
+            own = judged & all_of
+            if adapts_frozen(step, weights, all_of & is_frozen, all_of):
+                never_trained &= ~all_of
             few = 100 * np.count_nonzero(absent & own) < self.absent_percent * np.count_nonzero(own)
             is_known = worker in declares and (absent & own).any()
             if few and is_known:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
 from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Memory, Rule
-from rule_runtime.evaluation.selection import evidence
+from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -67,8 +68,12 @@ class NonFinite(Rule):
         were masked, and it passes. Of parameters it says what broke them only if the step before
         was judged too; else between which steps they broke.
 
+        A gradient that no optimizer used is no issue: the script or its loss scaler skipped the
+        step, until it has skipped `patience` in a row. Nor is a loss of which the step's gradients,
+        with which the optimizer stepped, know nothing, beside a finite one: its pass was skipped.
+
     Parameters:
-        None.
+        patience: Skipped steps in a row that are too many.
 
     What to try:
         What the evidence says: it depends on where the first one is.
@@ -80,7 +85,11 @@ class NonFinite(Rule):
         Stepwatch; the order of execution is DeepLocalize's idea (2021).
     """
 
+    # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
+    patience: Annotated[int, AtLeast(1), Unit("skipped steps")] = 20
+
     collections = (
+        OPTIMIZER_STEPS,
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("gradients", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),
@@ -91,7 +100,8 @@ class NonFinite(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `finite`, the latest step that passed: its number, that in its mode, the mode.
+            memory: `finite`, the latest step that passed: its number, that in its mode, the mode;
+                `skipped`, saved steps in a row with a pass that was skipped.
         """
         rows = step.tensors(collections=_JUDGED, regex=(_INPUTS_AND_OUTPUTS,))
         num_nan, num_inf = rows.column("nan"), rows.column("inf")
@@ -103,6 +113,10 @@ class NonFinite(Rule):
         bad = np.flatnonzero(np.nan_to_num(num_nan) + num_inf > 0)
         if not bad.size or _is_masked(step, [rows.names[at] for at in bad]):
             memory["finite"] = [step.step, step.mode_step, step.mode.name]
+            memory["skipped"] = 0
+            return Passed()
+        since = largest_count(step, "backward_passes_since")
+        if self._is_skipped(step, {phases[at] for at in bad}, since, memory):
             return Passed()
         place = _places(rows)
         at = min(bad, key=lambda row: (phases[row], place[row], rows.workers[row]))
@@ -110,6 +124,8 @@ class NonFinite(Rule):
         size = rows.column("size")[at]
         of_size = "" if np.isnan(size) else f" of {int(size)}"
         others = f"; it is the first of {bad.size} such tensors" if bad.size > 1 else ""
+        if phases[at] == _BACKWARD and since:
+            others += f"; {since:,.0f} steps in a row were skipped"
         return IssueFound(
             evidence(
                 step,
@@ -122,6 +138,31 @@ class NonFinite(Rule):
                 remedy=_remedy(step, phases[at], memory.get("finite")),
             )
         )
+
+    def _is_skipped(
+        self, step: StepView, phases: set[int], since: float | None, memory: Memory
+    ) -> bool:
+        """Tell whether what is not finite was skipped, and few steps in a row were.
+
+        Args:
+            step: The step.
+            phases: When tensors that are not finite are computed.
+            since: Backward passes since an optimizer stepped; None if not known.
+            memory: That of `check`.
+        """
+        if phases == {_BACKWARD} and since:
+            return since < self.patience
+        if phases != {_LOSS} or since != 0 or not _is_beside_finite(step):
+            return False
+        memory["skipped"] = memory.get("skipped", 0) + 1
+        return bool(memory["skipped"] < self.patience)
+
+
+def _is_beside_finite(step: StepView) -> bool:
+    """Tell whether another loss of the step is finite, and gradients were saved."""
+    losses, gradients = (step.tensors(collections=(name,)) for name in ("losses", "gradients"))
+    has_finite = bool(np.isfinite(finite_means(losses)).any())
+    return has_finite and bool((gradients.column("l2") > 0).any())
 
 
 def _remedy(step: StepView, phase: int, finite: list[Any] | None) -> str:

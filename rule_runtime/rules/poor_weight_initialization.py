@@ -37,8 +37,8 @@ _MAX_LOSSES: Final = 32
 """Losses that are followed; further ones are not."""
 
 _REMEDY: Final = (
-    "Initialise weights for the activation behind them (Kaiming for ReLU, Xavier for tanh and "
-    "sigmoid), normalise inputs and activations, scale residual branches down, and check the "
+    "Initialise weights so that signals keep their size from layer to layer, as the layers' own "
+    "defaults do, normalise inputs and activations, scale residual branches down, and check the "
     "learning rate."
 )
 

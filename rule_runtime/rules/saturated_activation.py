@@ -35,7 +35,7 @@ _OUTPUTS: Final = tuple(
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
     "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
-    "lower the learning rate, or use an activation that does not saturate, such as ReLU or GELU."
+    "lower the learning rate, or use an activation that does not saturate."
 )
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["VanishingGradient"]
 
 _REMEDY: Final = (
-    "Check whether the layer gets any gradient at all (dead ReLU, detached graph, frozen input); "
-    "then try ReLU-like activations, normalisation layers, residual connections, Kaiming or Xavier "
-    "initialisation, or loss scaling in half precision."
+    "Check whether the layer gets any gradient at all (dead units, a detached graph, a frozen "
+    "input); then try normalisation layers, residual connections, an initialisation made for the "
+    "model's activation, one that does not saturate, or loss scaling in half precision."
 )
 
 

@@ -1,0 +1,119 @@
+"""Counts optimizer steps that had no effect, for rules: the collection `optimizer_steps`.
+
+The counts tell why no weight changes: the optimizer got no gradient, it trains other parameters, or
+a `GradScaler` skipped its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from hook_layer.pytorch.amp import parameters_of
+
+__all__ = ["MANY_IN_VAIN", "OptimizerSteps", "has_gradient"]
+
+MANY_IN_VAIN: Final = 5
+"""Steps in a row without any gradient after which this is no accident."""
+
+
+class OptimizerSteps:
+    """Counts the steps of all optimizers of a process.
+
+    Attributes:
+        without_gradient: Steps in a row in which no parameter of the optimizer had a gradient.
+    """
+
+    def __init__(self) -> None:
+        self.without_gradient = 0
+        self._of_others = self._backward_passes = self._num_steps = 0
+        self._ungraded = 0  # parameters without a gradient, in the step that is open
+        self._had_gradient = False
+        self._done: set[int] = set()  # optimizers that stepped since their scaler was last called
+        self._skipped: dict[int, int | Tensor] = {}
+        self._scale: Tensor | None = None
+
+    def backward_begins(self) -> None:
+        """Note that a backward pass begins."""
+        self._backward_passes += 1
+
+    def recording_begins(self) -> None:
+        """Note that a step begins that is saved."""
+        self._ungraded = 0
+
+    def step_begins(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer is about to step."""
+        self._had_gradient = has_gradient(optimizer)
+
+    def step_ended(self, optimizer: Optimizer, *, is_ours: bool, is_recorded: bool) -> None:
+        """Note that an optimizer has stepped.
+
+        Args:
+            optimizer: The optimizer.
+            is_ours: Whether it holds parameters of the watched model.
+            is_recorded: Whether this step is saved.
+        """
+        # A closure computes gradients within the step; some optimizers free them there.
+        is_in_vain = not self._had_gradient and not has_gradient(optimizer)
+        self.without_gradient = self.without_gradient + 1 if is_in_vain else 0
+        self._of_others = 0 if is_ours else self._of_others + 1
+        self._backward_passes = 0
+        self._num_steps += 1
+        self._done.add(id(optimizer))
+        if is_ours and is_recorded:
+            trained = (p for p in parameters_of(optimizer) if p.requires_grad)
+            self._ungraded += sum(p.grad is None for p in trained)
+        found_inf = getattr(optimizer, "found_inf", None)  # a fused optimizer skips by itself
+        if isinstance(found_inf, Tensor):
+            skipped = self._skipped.get(id(optimizer), 0)
+            self._skipped[id(optimizer)] = (skipped + 1) * (found_inf.detach() > 0)
+
+    def scaler_stepped(self, scaler: Any, optimizer: Optimizer, *, is_ours: bool) -> None:
+        """Note that `GradScaler.step` has returned, whether or not the optimizer stepped."""
+        key = id(optimizer)
+        scale = getattr(scaler, "_scale", None)  # get_scale() would wait for the device
+        if not is_ours or not isinstance(scale, Tensor):
+            return
+        self._scale = scale
+        self._backward_passes = 0
+        if key not in self._done:
+            skipped = self._skipped.get(key, 0)
+            self._skipped[key] = skipped + 1
+        elif not isinstance(self._skipped.get(key), Tensor):
+            self._skipped[key] = 0
+        self._done.discard(key)
+
+    def facts(self, *, are_all_of_others: bool) -> dict[str, Tensor]:
+        """Return the counts by name.
+
+        Args:
+            are_all_of_others: Whether no optimizer that was made holds parameters of the model.
+        """
+        counts: dict[str, int | Tensor] = {
+            "without_gradient": self.without_gradient,
+            "of_other_parameters": self._of_others if are_all_of_others else 0,
+            "skipped": _largest(self._skipped.values()),
+        }
+        if self._num_steps:
+            counts["backward_passes_since"] = self._backward_passes
+            counts["parameters_without_gradient"] = self._ungraded
+        if self._scale is not None:
+            counts["loss_scale"] = self._scale
+        return {f"optimizer_steps/{name}": _as_tensor(count) for name, count in counts.items()}
+
+
+def has_gradient(optimizer: Optimizer) -> bool:
+    """Tell whether any parameter of an optimizer has a gradient."""
+    return any(parameter.grad is not None for parameter in parameters_of(optimizer))
+
+
+def _largest(counts: Iterable[int | Tensor]) -> int | Tensor:
+    return max((int(count) for count in counts), default=0)
+
+
+def _as_tensor(count: int | Tensor) -> Tensor:
+    return count.detach().float() if isinstance(count, Tensor) else torch.tensor(float(count))

@@ -1,0 +1,30 @@
+"""What the hook for PyTorch counts of optimizer steps: the collection `optimizer_steps`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["OPTIMIZER_STEPS", "largest_count"]
+
+OPTIMIZER_STEPS: Final = CollectionConfig(
+    "optimizer_steps", {"include_regex": "^optimizer_steps/", "save_interval": "10"}
+)
+"""What the hook is to save for a rule that asks for counts."""
+
+
+def largest_count(step: StepView, name: str) -> float | None:
+    """Return a count, the largest one of all workers; None if none was saved.
+
+    Args:
+        step: The step.
+        name: Name of the count, such as `skipped`.
+    """
+    counts = step.tensors(regex=(f"^optimizer_steps/{name}$",)).column("mean")
+    return None if np.isnan(counts).all() else float(np.nanmax(counts))

@@ -1,0 +1,146 @@
+"""IneffectiveSteps: optimizer steps after which no weight has changed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.numerics.row_memory import fingerprints
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["IneffectiveSteps"]
+
+_PRINTED: Final = ("min", "max", "mean", "l1", "l2")
+_STILL: Final = 2  # saved steps in a row at which weights are what they were: one may be chance
+_LEAST_SCALE: Final = 1.0  # a smaller loss scale makes gradients smaller, which helps none
+_NO_COUNTS: Final = "the hook counted no optimizer steps: only that for PyTorch does"
+_SKIPPED: Final = (
+    "Find the operation whose gradient is not finite, such as a square root, norm or division at "
+    "zero: run without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
+)
+_NO_GRADIENT: Final = (
+    "Call backward() on the loss as the model's outputs give it: without detach(), no_grad(), "
+    ".item(), .data, numpy or torch.tensor(...) in between; requires_grad = True on the loss hides "
+    "the mistake."
+)
+_OF_OTHERS: Final = (
+    "Make the optimizer after the last change of the model, of model.parameters(); make it again "
+    "wherever the model is loaded or made again."
+)
+
+
+class IneffectiveSteps(Rule):
+    """Finds optimizer steps that change no weight.
+
+    What it detects:
+        Optimizer steps in a row without effect: no parameter of the optimizer has a gradient; the
+        optimizer holds no parameter of the model; or a loss scaler skips each step.
+
+    Why it matters:
+        Nothing is learned, while the training runs as if all were well.
+
+    How it decides:
+        By counts of the hook. It fires after `patience` steps in a row that the scaler skipped,
+        once the loss scale is below 1, or after twice as many at any scale: a scaler that begins
+        high skips a dozen steps or more until it fits. It fires after `patience` steps in a row
+        without a gradient, or of optimizers that hold no parameter of the model, if all saved
+        weights are the same, to the last bit, at three saved steps in a row.
+
+    Parameters:
+        patience: Optimizer steps in a row without effect.
+
+    What to try:
+        What the finding says: it depends on the cause.
+
+    Known false alarms:
+        Loss scalers that begin above 2^40 at a backoff factor of 0.5.
+
+    Source:
+        Stepwatch.
+    """
+
+    # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
+    patience: Annotated[int, AtLeast(1), Unit("optimizer steps")] = 20
+
+    collections = (OPTIMIZER_STEPS, CollectionConfig("weights", {"save_interval": "10"}))
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Look at the counts of the step, and whether weights have changed.
+
+        Args:
+            step: What was saved at the step.
+            memory: `weights`, a checksum of their statistics, and at how many saved steps in a row
+                it was the `same`.
+        """
+        if not is_training(step):
+            return NotApplicable(f"in mode {step.mode.name} no optimizer steps")
+        if largest_count(step, "skipped") is None:
+            return NotEvaluated(_NO_COUNTS)
+        cause = self._skipped(step) or self._in_vain(step, is_still=_stand_still(step, memory))
+        if cause is None:
+            return Passed()
+        rows = step.tensors(regex=(f"^optimizer_steps/{cause.name}$",))
+        value = largest_count(step, cause.name) or 0.0
+        at = rows.column("mean").tolist().index(value)
+        told, remedy = cause.told.format(f"{value:,.0f} steps"), cause.remedy
+        return IssueFound(
+            evidence(
+                step,
+                rows,
+                at,
+                measure=cause.name,
+                value=value,
+                threshold=self.patience,
+                told=told,
+                remedy=remedy,
+            )
+        )
+
+    def _skipped(self, step: StepView) -> _Cause | None:
+        """Return what is wrong if a loss scaler skips steps."""
+        skipped, scale = largest_count(step, "skipped") or 0, largest_count(step, "loss_scale")
+        is_low = scale is not None and scale < _LEAST_SCALE
+        if skipped < (1 if is_low else 2) * self.patience:
+            return None
+        of_scale = "" if scale is None else f", and the loss scale is {scale:.3g}"
+        told = f"the loss scaler skipped the last {{}}{of_scale}: gradients are not finite"
+        return _Cause("skipped", told, _SKIPPED)
+
+    def _in_vain(self, step: StepView, *, is_still: bool) -> _Cause | None:
+        """Return what is wrong if optimizers step without a gradient, or train something else."""
+        without = largest_count(step, "without_gradient") or 0
+        of_others = largest_count(step, "of_other_parameters") or 0
+        if not is_still or max(without, of_others) < self.patience:
+            return None
+        if of_others:
+            told = "the optimizer holds none of the model's parameters, and trained others for {}"
+            return _Cause("of_other_parameters", told, _OF_OTHERS)
+        told = "no parameter of the optimizer gets a gradient, for {}, and no weight changes"
+        return _Cause("without_gradient", told, _NO_GRADIENT)
+
+
+class _Cause(NamedTuple):
+    """Why steps have no effect: the count that shows it, in words, and what to do."""
+
+    name: str
+    told: str
+    remedy: str
+
+
+def _stand_still(step: StepView, memory: Memory) -> bool:
+    """Tell whether all weights have been the same for some saved steps; True without any."""
+    weights = step.tensors(collections=("weights",))
+    prints = fingerprints([weights.column(name) for name in _PRINTED]).tolist()
+    named = sorted(zip(weights.names, weights.workers, prints, strict=True))
+    checksum = zlib.crc32(repr(named).encode())
+    is_same = memory.get("weights") == checksum
+    memory["same"] = min(memory.get("same", 0) + 1, _STILL) if is_same else 0
+    memory["weights"] = checksum
+    return bool(memory["same"] >= _STILL)
