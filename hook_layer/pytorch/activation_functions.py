@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["ActivationFunctions", "FunctionCallback"]
@@ -91,8 +92,8 @@ class ActivationFunctions:
         self._called = [model]
         self._thread = threading.get_ident()
         self._handles = (
-            register_module_forward_pre_hook(self._begins),
-            register_module_forward_hook(self._ends, always_call=True),
+            own_hooks.register(register_module_forward_pre_hook, self._begins),
+            own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
         )
         self._mode = _Mode(self._tell)
         self._mode.__enter__()  # type: ignore[no-untyped-call]

@@ -38,7 +38,7 @@ from torch.utils.data import get_worker_info
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.pytorch import Hook, modes
+from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import ModuleCall, prepare_scripting
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
@@ -105,7 +105,7 @@ class _Search:
 
     def begin(self) -> None:
         """Look at every module that is called, and at what tells of losses and modes."""
-        self._handle = register_module_forward_pre_hook(self._on_forward)
+        self._handle = own_hooks.register(register_module_forward_pre_hook, self._on_forward)
         # torch's warning that it is called for the wrapper, too, which is looked through.
         warnings.filterwarnings("ignore", message=r".*torch\.compile.* when there are global hooks")
         prepare_scripting()  # scripts may import the function by its name
@@ -224,7 +224,9 @@ class _Search:
         hook.register_module(model)
         if model is not entrance:
             call = ModuleCall(entrance, self._on_entrance)
-            entrance.register_forward_pre_hook(call, prepend=True, with_kwargs=True)
+            own_hooks.register(
+                entrance.register_forward_pre_hook, call, prepend=True, with_kwargs=True
+            )
         if self._optimizers and not self._optimizers.leave_out(model):
             hook.follow_optimizers()
         self._set_mode(model)

@@ -21,7 +21,7 @@ from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.embedded.commands import (
-    hooked_command,
+    checked_command,
     hooked_environment,
     script_name,
     why_nothing,
@@ -149,7 +149,7 @@ class WatchedRun:
             config.write_text(json.dumps(self._configuration()))
             notes = RunNotes.make(notes_folder, FRAMEWORKS)
             end = watch_process(
-                hooked_command(command, config),
+                checked_command(command),
                 self._judge,
                 patience_s=self._options.patience_s,
                 on_news=lambda: self._telling.changes(self.states, self._judge.stopped_by),

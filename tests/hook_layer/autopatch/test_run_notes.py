@@ -8,7 +8,7 @@ from weakref import ref
 
 import pytest
 
-from hook_layer.autopatch import HookSource
+from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.run_notes import NOTES_VARIABLE, RunNotes
 
 TRAIN = (
