@@ -22,6 +22,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from hook_layer.pytorch import own_hooks
+from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["ActivationFunctions", "FunctionCallback"]
@@ -55,7 +56,11 @@ class _Mode(TorchFunctionMode):
         self.is_over = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        try:
+            result = func(*args, **(kwargs or {}))
+        except BaseException as error:
+            hide_frame(error)
+            raise
         kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(id(func))
         if kind is not None and isinstance(result, Tensor):
             given = args[0] if args else (kwargs or {}).get("input")

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.values import own_shard
+from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [
@@ -188,8 +189,12 @@ def prepare_scripting() -> None:
         given = signature.bind(*args, **kwargs)
         if _FRAMES in signature.parameters:  # from here to where the names of a class are known
             given.arguments[_FRAMES] = given.arguments.get(_FRAMES, 0) + 1
-        with _without_calls(*given.args, *given.kwargs.values()):
-            return original(*given.args, **given.kwargs)
+        try:
+            with _without_calls(*given.args, *given.kwargs.values()):
+                return original(*given.args, **given.kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     torch.jit.script = script
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hook_layer.autopatch.command import MISTAKE, STOPPED
+from hook_layer.autopatch.command import MISTAKE
 from hook_layer.format.modes import ModeKeys
+from hook_layer.uncaught import STOPPED
 from rule_runtime import create_trial
 from tests.hook_layer.autopatch.plain_runs import PlainRuns
 
