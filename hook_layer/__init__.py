@@ -1,15 +1,16 @@
 """The part of Stepwatch that runs inside the training process.
 
 `from hook_layer.pytorch import Hook` is the way in; this package itself imports no framework. Its
-names are imported when they are first used, for evaluators need its parts and not these.
+names are imported when they are first used, for evaluators need its parts and not these. It imports
+nothing, for Pythons that are to be watched import it when they start: see `hook_layer.autopatch`.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from hook_layer.collections import CollectionKeys
     from hook_layer.format.modes import ModeKeys as modes  # noqa: N813 - the original's name
     from hook_layer.reductions import ReductionConfig
@@ -40,6 +41,8 @@ def __getattr__(name: str) -> Any:
         return _version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib  # noqa: PLC0415 - seldom needed
+
     module, attribute = _HOMES[name]
     return getattr(importlib.import_module(module), attribute)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from hook_layer.autopatch.command import main
-
 if __name__ == "__main__":
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated):
+        del sys.path[0]  # the working folder: a script's `random.py` must not hide the library's
+
+    from hook_layer.autopatch.command import main
+
     sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.hook_options import HookOptions
 from hook_layer.own_tensors import OwnTensors
 from hook_layer.stop_agreement import StopAgreement
+from hook_layer.uncaught import about_to_stop
 
 __all__ = ["StoppableHook"]
 
@@ -79,4 +80,5 @@ class StoppableHook(OwnTensors):
                 logger.warning("with several workers a stop request only sets hook.should_stop")
             return
         self.close()
+        about_to_stop()
         raise TrainingStoppedError(request.reason, request.rule_configuration_name)

@@ -1,11 +1,12 @@
 """Watching a training script that has no hook in it, without a change to it.
 
-`python -m hook_layer [--config FILE] train.py ...` runs a script so; `stepwatch autopatch on`
-installs a start-up file (`startup_file.py`) that does the same to every Python of an environment
-for which a configuration is named; who watches a command has all Pythons that it starts do it, and
-reads what they note (`hook_layer.session_notes`). As soon as a framework has been imported,
-`watch_frameworks` lets its adapter look for trainings: `hook_layer.pytorch.unchanged`, and the
-like. Nothing is imported that the script does not import.
+Python runs the script as it always does, and imports `startup.py` when it starts: since it was
+started by `stepwatch run` or `python -m hook_layer` (see `hook_layer.child_processes`), or by the
+start-up file that `stepwatch autopatch on` installs (`startup_file.py`). As soon as a framework has
+been imported, `watch_frameworks` lets its adapter look for trainings:
+`hook_layer.pytorch.unchanged`, and the like. Nothing of ours is imported before, and nothing ever
+that the script does not import. Who watches a command reads what its Pythons note
+(`hook_layer.session_notes`).
 
 Three promises: nothing happens where no configuration is found; a script that makes a hook itself
 keeps it, and gets no second one; whatever goes wrong here is logged and leaves the script alone.
@@ -17,20 +18,14 @@ called before any module of torch is.
 
 from __future__ import annotations
 
-import importlib
-import logging
-from collections.abc import Callable
-from functools import partial
-from typing import Final
-
-from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.autopatch.imports import call_after_import
-from hook_layer.autopatch.uncaptured import note_unwatched
-from hook_layer.session_notes import SessionNotes
 
-__all__ = ["FRAMEWORKS", "HookSource", "watch_frameworks"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Final
 
-logger = logging.getLogger("stepwatch")
+__all__ = ["FRAMEWORKS", "UNWATCHED", "watch_frameworks"]
 
 FRAMEWORKS: Final = {
     "keras": "hook_layer.keras.unchanged",
@@ -43,25 +38,39 @@ FRAMEWORKS: Final = {
     "xgboost": "hook_layer.xgboost.unchanged",
 }
 """What a script imports of each framework, and the module that then looks for its training."""
+UNWATCHED: Final = {
+    "catboost": "CatBoost",
+    "flax": "Flax",
+    "haiku": "Haiku",
+    "jax": "JAX",
+    "lightgbm": "LightGBM",
+    "paddle": "PaddlePaddle",
+    "sklearn": "scikit-learn",
+}
+"""Packages that train and have no hook, by what a script imports, and their names."""
 
 
-def watch_frameworks(source: HookSource) -> None:
-    """Look for trainings of every framework that is imported, now or later.
-
-    Args:
-        source: Where hooks come from.
-    """
-    for imported, module in FRAMEWORKS.items():
-        call_after_import(imported, partial(_watch, imported, module, source))
-    note_unwatched()
+def watch_frameworks() -> None:
+    """Look for trainings of every framework that is imported, now or later."""
+    for imported, adapter in FRAMEWORKS.items():
+        call_after_import(imported, _watching(imported, adapter))
+    for imported in UNWATCHED:
+        call_after_import(imported, _noting(imported))
 
 
-def _watch(imported: str, module: str, source: HookSource) -> None:
-    notes = SessionNotes.of_environment()
-    if notes is not None:
-        notes.imported(imported.partition(".")[0])
-    try:
-        watch: Callable[[HookSource], None] = importlib.import_module(module).watch_unchanged
-        watch(source)
-    except Exception:
-        logger.exception("no hook looks at trainings of %s: the script runs as it is", imported)
+def _watching(imported: str, adapter: str) -> Callable[[], None]:
+    def watch() -> None:
+        from hook_layer.autopatch.adapters import watch_trainings  # noqa: PLC0415 - imports a lot
+
+        watch_trainings(imported, adapter)
+
+    return watch
+
+
+def _noting(imported: str) -> Callable[[], None]:
+    def note() -> None:
+        from hook_layer.autopatch.uncaptured import note_unwatched  # noqa: PLC0415 - imports a lot
+
+        note_unwatched(imported)
+
+    return note

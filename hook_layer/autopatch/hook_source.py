@@ -6,10 +6,12 @@ import logging
 import os
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TypeVar
+from pathlib import Path
+from typing import Final, TypeVar
 
 from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import (
+    OWN_VARIABLE,
     names_file_elsewhere,
     read_configuration_file,
 )
@@ -24,6 +26,9 @@ from hook_layer.storage.probing import check_writable
 __all__ = ["HookSource"]
 
 logger = logging.getLogger("stepwatch")
+
+OUT_DIR_VARIABLE: Final = "STEPWATCH_OUT_DIR"
+"""Variable that names a folder or URI."""
 
 _Hook = TypeVar("_Hook", bound=OriginalApi)
 
@@ -133,7 +138,21 @@ class HookSource:
         """
         return cls(config, out_dir) if config or out_dir else cls.of_environment()
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which another Python finds this source.
+
+        Paths are made absolute, for scripts may change the folder.
+        """
+        named = {OWN_VARIABLE: self.config, OUT_DIR_VARIABLE: self.out_dir}
+        if self.config is not None:
+            named[OUT_DIR_VARIABLE] = self.out_dir or ""
+        return {
+            name: str(Path(value).absolute()) if value and "://" not in value else value
+            for name, value in named.items()
+            if value is not None
+        }
+
     @classmethod
     def of_environment(cls) -> HookSource:
         """Return the source of a process that was not told of one by its command line."""
-        return cls(out_dir=os.environ.get("STEPWATCH_OUT_DIR") or None)
+        return cls(out_dir=os.environ.get(OUT_DIR_VARIABLE) or None)

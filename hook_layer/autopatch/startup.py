@@ -1,19 +1,18 @@
-"""Imported when Python starts; does its work at once.
+"""Imported when a Python starts whose script is to be watched; does its work at once.
 
-By the start-up file of an environment, see `startup_file.py`, or since the command that started
-this Python is watched.
+It imports as little as it can, for the script's own modules come first from then on.
 """
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import Final
+
+from hook_layer.autopatch import watch_frameworks
 
 __all__: list[str] = []
 
-_OURS: Final = ("hook_layer", "rule_runtime")
-_RUNS_SCRIPTS: Final = "rule_runtime.smdebug_alias"
+_OURS = ("hook_layer", "rule_runtime")
+_ORIGINALS = frozenset({"smdebug", "smdebug_rulesconfig"})
 
 
 def _module() -> str:
@@ -24,37 +23,20 @@ def _module() -> str:
     return name.rpartition("m")[2] if name.startswith("-") else name
 
 
+class _OriginalsFinder:
+    """Notices that the original client is imported and is not there."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name in _ORIGINALS:
+            from hook_layer.uncaught import name_the_alias  # noqa: PLC0415 - seldom needed
+
+            name_the_alias(_ORIGINALS)
+
+
 def _start() -> None:
-    module = _module()
-    if module.partition(".")[0] in _OURS and module != _RUNS_SCRIPTS:
-        return  # it looks after itself
-    try:
-        from hook_layer.autopatch import HookSource, watch_frameworks  # noqa: PLC0415 - guarded
-
-        source = HookSource.of_environment()
-        if source.is_there():
-            watch_frameworks(source)
-            _tell_of_a_stop_in_a_line()
-    except Exception as error:  # noqa: BLE001 - no script may be broken by its start
-        sys.stderr.write(f"stepwatch: nothing is watched: {error}\n")
-
-
-def _tell_of_a_stop_in_a_line() -> None:
-    """Let a stop that nobody catches end the process as `python -m hook_layer` does."""
-    before = sys.excepthook
-
-    def tell(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-        from hook_layer.autopatch.command import STOPPED  # noqa: PLC0415 - seldom needed
-        from hook_layer.errors import TrainingStoppedError  # noqa: PLC0415 - as above
-
-        if not isinstance(error, TrainingStoppedError):
-            before(kind, error, where)
-            return
-        # A process group of torch keeps what is written to the other one, and forgets it here.
-        (sys.__stderr__ or sys.stderr).write(f"stepwatch: {error}\n")
-        raise SystemExit(STOPPED)
-
-    sys.excepthook = tell
+    if _module().partition(".")[0] not in _OURS:  # these look after themselves
+        watch_frameworks()
+        sys.meta_path.append(_OriginalsFinder())
 
 
 _start()

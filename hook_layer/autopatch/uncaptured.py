@@ -6,24 +6,17 @@ import atexit
 import logging
 from typing import Final
 
-from hook_layer.autopatch.imports import call_after_import
+from hook_layer.autopatch import UNWATCHED
 from hook_layer.current_hook import CurrentHook
 from hook_layer.session_notes import SessionNotes
 
-__all__ = ["UNWATCHED", "note_unwatched", "say_why", "without_hook"]
+__all__ = ["note_unwatched", "say_why", "without_hook"]
 
 logger = logging.getLogger("stepwatch")
 
-UNWATCHED: Final = {
-    "catboost": "CatBoost",
-    "flax": "Flax",
-    "haiku": "Haiku",
-    "jax": "JAX",
-    "lightgbm": "LightGBM",
-    "paddle": "PaddlePaddle",
-    "sklearn": "scikit-learn",
-}
-"""Packages that train and have no hook, by what a script imports, and their names."""
+_imported: Final[list[str]] = []
+"""Frameworks without a hook that this process imported, where nobody watches its command."""
+
 _WATCHED: Final = "PyTorch, Lightning, Transformers, Keras, TensorFlow sessions, XGBoost and MXNet"
 
 
@@ -56,21 +49,20 @@ def say_why(reason: str) -> None:
         notes.note_reason(reason)
 
 
-def note_unwatched() -> None:
-    """Note imports of frameworks that have no hook, now and later."""
-    imported: list[str] = []
+def note_unwatched(name: str) -> None:
+    """Note that a framework without a hook was imported.
 
-    def note(name: str) -> None:
-        notes = SessionNotes.of_environment()
-        if notes is not None:
-            notes.imported(name)
-        elif not imported:
-            atexit.register(say_at_end)
-        imported.append(name)
+    Args:
+        name: The name of its package.
+    """
+    notes = SessionNotes.of_environment()
+    if notes is not None:
+        notes.imported(name)
+    elif not _imported:
+        atexit.register(_say_at_end)
+    _imported.append(name)
 
-    def say_at_end() -> None:
-        if CurrentHook.of_any_framework() is None:
-            logger.warning("nothing was captured: %s", without_hook(imported))
 
-    for name in UNWATCHED:
-        call_after_import(name, lambda name=name: note(name))  # type: ignore[misc]
+def _say_at_end() -> None:
+    if CurrentHook.of_any_framework() is None:
+        logger.warning("nothing was captured: %s", without_hook(_imported))

@@ -23,6 +23,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.keras import KerasHook
+from hook_layer.tracebacks import hide_frame
 
 __all__ = ["watch_unchanged"]
 
@@ -80,6 +81,9 @@ class _Trainings:
             self._depth += 1
             try:
                 return method(model, *args, **kwargs)
+            except BaseException as error:
+                hide_frame(error)
+                raise
             finally:
                 self._depth -= 1
 
@@ -93,7 +97,11 @@ class _Trainings:
             if not self._warned_of_batches and not self._depth:
                 self._warned_of_batches = True
                 logger.warning("loops of model.train_on_batch are not watched: nothing is saved")
-            return method(*args, **kwargs)
+            try:
+                return method(*args, **kwargs)
+            except BaseException as error:
+                hide_frame(error)
+                raise
 
         return called
 

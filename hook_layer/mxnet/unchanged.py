@@ -25,6 +25,7 @@ from hook_layer.errors import TrainingStoppedError
 from hook_layer.mxnet import Hook, modes
 from hook_layer.mxnet.blocks import is_loss, is_trained, parts_of
 from hook_layer.mxnet.calls import BlockCall, arrays_in
+from hook_layer.tracebacks import hide_frame
 
 __all__ = ["watch_unchanged"]
 
@@ -72,7 +73,11 @@ class _Search:
         def call(block: Block, *args: Any) -> Any:
             if self._wrapper is not None and arrays_in(args):
                 self._try(self._look_at, block)
-            return original(block, *args)
+            try:
+                return original(block, *args)
+            except BaseException as error:
+                hide_frame(error)
+                raise
 
         self._wrapper = Block.__call__ = call
 

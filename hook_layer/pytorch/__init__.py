@@ -60,9 +60,10 @@ the hook (the first step of its optimiser logs that). The numbers that training 
 same, but for one case: inputs and outputs of modules that are saved keep inductor from fusing what
 lies around them, so that it may round differently; in bfloat16 it does. For all models of a process
 `torch._dynamo.config.skip_nnmodule_hook_guards` is False from the first registered one on: compiled
-code looks at each call whether the hooks of its modules changed. `torch.jit.script` refuses models
-with hooks, this one too (script it before it is registered, or after `close`); a copy
-(`copy.deepcopy`, `torch.save`, another process) is a model that is not watched.
+code looks at each call whether the hooks of its modules changed. `torch.jit.script` sees no hook of
+ours. A copy (`copy.deepcopy`, `pickle`, `torch.save`, another process) is as
+if the model had never been watched: see `hook_layer.pytorch.own_hooks`. A model or loss has one
+hook: a newer one that registers it replaces the older, which is closed when no model is left.
 
 **Several workers** of torch.distributed that are asked to stop do so ahead of the same training
 step: `hook_layer.stop_agreement`. For that every rank needs a hook that registers its model,

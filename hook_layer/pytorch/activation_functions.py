@@ -21,6 +21,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
+from hook_layer.pytorch import own_hooks
+from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["ActivationFunctions", "FunctionCallback"]
@@ -54,7 +56,11 @@ class _Mode(TorchFunctionMode):
         self.is_over = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        try:
+            result = func(*args, **(kwargs or {}))
+        except BaseException as error:
+            hide_frame(error)
+            raise
         kind = None if self.is_over or torch.compiler.is_compiling() else _KINDS.get(id(func))
         if kind is not None and isinstance(result, Tensor):
             given = args[0] if args else (kwargs or {}).get("input")
@@ -91,8 +97,8 @@ class ActivationFunctions:
         self._called = [model]
         self._thread = threading.get_ident()
         self._handles = (
-            register_module_forward_pre_hook(self._begins),
-            register_module_forward_hook(self._ends, always_call=True),
+            own_hooks.register(register_module_forward_pre_hook, self._begins),
+            own_hooks.register(register_module_forward_hook, self._ends, always_call=True),
         )
         self._mode = _Mode(self._tell)
         self._mode.__enter__()  # type: ignore[no-untyped-call]

@@ -11,13 +11,14 @@ A scaler leaves no trace in the model, the loss or the optimiser. So `GradScaler
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
 from weakref import WeakSet
 
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.optimizer import Optimizer
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.values import own_shard
@@ -25,14 +26,13 @@ from hook_layer.pytorch.watched_functions import SCALER_SCALE, Listening
 
 __all__ = ["LossScaling", "parameters_of", "unscaled"]
 
-_SCALE: Final = "_stepwatch_scale"
-
 
 class LossScaling:
     """Notices which losses are scaled, by how much."""
 
     def __init__(self) -> None:
         self._scalers: WeakSet[GradScaler] = WeakSet()
+        self._scales: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
         self._newest_scale: Tensor | None = None
 
     def listen(self) -> Listening:
@@ -56,7 +56,7 @@ class LossScaling:
 
     def scale_of(self, tensor: Tensor) -> Tensor | None:
         """Return by what a scaler has multiplied what a backward pass starts from."""
-        scale: Tensor | None = getattr(tensor, _SCALE, self._newest_scale)
+        scale: Tensor | None = self._scales.get(tensor, self._newest_scale)
         return scale
 
     def backward_began(self) -> None:
@@ -73,7 +73,7 @@ class LossScaling:
             return
         self._newest_scale = scale
         for tensor in tensors_in(result):
-            setattr(tensor, _SCALE, scale)
+            self._scales[tensor] = scale
 
 
 def unscaled(optimizer: Optimizer, gradients: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from typing import Any
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.pytorch import Hook
+from hook_layer.tracebacks import hide_frame
 
 __all__ = ["CallbackWithHook", "call_before"]
 
@@ -112,6 +113,10 @@ def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
             callback(self)
         except Exception:
             logger.exception("no hook could be added: the training runs as it is")
-        return original(self, *args, **kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     setattr(kind, name, method)

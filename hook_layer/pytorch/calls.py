@@ -1,8 +1,7 @@
 """What is registered with torch's modules and optimisers as hooks.
 
-torch copies and stores a module with its hooks. A bound method of ours would drag the whole hook
-along, locks and threads included, so modules get a `ModuleCall`: it knows its owner weakly, and
-turns into something that does nothing where the module is copied, pickled or sent to a process.
+Modules get a `ModuleCall`, which knows its owner weakly: models may outlive their hook. No copy of
+a module has it, see `hook_layer.pytorch.own_hooks`.
 
 torch.compile traces hooks into its graphs, and Python code has no place in them. There a call
 becomes the operator `stepwatch::module_called`, which the compiler treats as a black box: the hook
@@ -22,7 +21,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, wraps
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec
@@ -33,13 +32,14 @@ from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.pytorch.values import own_shard
+from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = [
     "Arguments",
     "ModuleCall",
     "ModuleCallback",
-    "optimizer_call",
+    "OptimizerCall",
     "prepare_scripting",
     "skip_compilation",
     "tensors_in",
@@ -94,6 +94,11 @@ class ModuleCall:
         self._run = uncompiled(self.run)
         _calls[self._key] = self
 
+    def is_of(self, owner: object) -> bool:
+        """Tell whether it calls a method of an owner; None: of one that is gone."""
+        callback = self._callback()
+        return (None if callback is None else getattr(callback, "__self__", None)) is owner
+
     def __call__(
         self, _: nn.Module, inputs: Any, keywords: dict[str, Any], outputs: Any = None
     ) -> None:
@@ -131,10 +136,6 @@ class ModuleCall:
         if module is not None and on_compile is not None:
             on_compile(module)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # The standard library's way to do nothing: who loads the model need not have this package.
-        return getattr, (nullcontext(), "__exit__")
-
 
 def _note_compilation(key: str) -> bool:
     """Tell the owner of a call that it is being compiled, and return whether it is to be seen."""
@@ -146,8 +147,8 @@ def _note_compilation(key: str) -> bool:
     return True
 
 
-def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[..., None]:
-    """Return a step hook for all optimisers, that calls a method.
+class OptimizerCall:
+    """A step hook for all optimisers, that calls a method.
 
     It breaks the graph of an optimiser's step that is compiled, as torch does there itself.
 
@@ -155,15 +156,26 @@ def optimizer_call(callback: Callable[[Optimizer, bool], None]) -> Callable[...,
         callback: The method; called with the optimiser, and whether its step was given a closure
             that computes the loss. Its owner is known weakly.
     """
-    known = WeakMethod(callback)
 
-    def call(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        method = known()
+    def __init__(self, callback: Callable[[Optimizer, bool], None]) -> None:
+        self._callback = WeakMethod(callback)
+        self._run = uncompiled(self._call)
+        skip_compilation(OptimizerCall.__call__)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the method's owner is gone."""
+        return self._callback() is None
+
+    def __call__(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Do what torch wants of a step hook; it changes nothing."""
+        self._run(optimizer, args, kwargs)
+
+    def _call(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        method = self._callback()
         if method is not None:
             closure = args[1] if len(args) > 1 else kwargs.get("closure")
             method(optimizer, callable(closure))
-
-    return uncompiled(call)
 
 
 @cache
@@ -177,8 +189,12 @@ def prepare_scripting() -> None:
         given = signature.bind(*args, **kwargs)
         if _FRAMES in signature.parameters:  # from here to where the names of a class are known
             given.arguments[_FRAMES] = given.arguments.get(_FRAMES, 0) + 1
-        with _without_calls(*given.args, *given.kwargs.values()):
-            return original(*given.args, **given.kwargs)
+        try:
+            with _without_calls(*given.args, *given.kwargs.values()):
+                return original(*given.args, **given.kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     torch.jit.script = script
 

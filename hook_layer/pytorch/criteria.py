@@ -23,6 +23,7 @@ from torch.nn.modules.module import (
     register_module_forward_pre_hook,
 )
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import Arguments, ModuleCallback, tensors_in, versions_of
 from hook_layer.pytorch.loss_graph import terms_of
 from hook_layer.pytorch.modules import is_a_key, is_wrapper
@@ -167,8 +168,8 @@ class Criteria:
         if self._hooks is not None and not self._handles:
             begins, ends = self._hooks
             self._handles = [
-                register_module_forward_pre_hook(begins),
-                register_module_forward_hook(ends, with_kwargs=True),
+                own_hooks.register(register_module_forward_pre_hook, begins),
+                own_hooks.register(register_module_forward_hook, ends, with_kwargs=True),
             ]
 
     def _unlisten(self) -> None:

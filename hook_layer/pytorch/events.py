@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 from weakref import ReferenceType, ref
@@ -17,11 +18,13 @@ from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import parameters_of, unscaled
-from hook_layer.pytorch.calls import ModuleCall, optimizer_call
+from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
 from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.losses import LossCapture
 from hook_layer.pytorch.modules import RegisteredModules
+from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, OptimizerSteps
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, Pass, StepBounds, is_recomputing
@@ -30,6 +33,8 @@ from hook_layer.pytorch.watched_functions import BACKWARD, SCALER_STEP
 from hook_layer.recorder import INIT_STEP
 
 __all__ = ["TorchEvents"]
+
+logger = logging.getLogger("stepwatch")
 
 
 class TorchEvents(LossCapture):
@@ -62,20 +67,49 @@ class TorchEvents(LossCapture):
         for cache in (self._wanted_modules, self._nothing_due, self._is_ours):
             cache.clear()
         self._has_new_models = True
+        watch_alone(self, model)
         if len(self._registered.models) == 1:
             self._watch_loop()
         call = ModuleCall(model, self._on_forward, self._on_compile)
         # Ahead of FSDP's hook, which puts whole parameters in the place of their shards.
-        self._handles.append(model.register_forward_pre_hook(call, prepend=True, with_kwargs=True))
+        handle = own_hooks.register(
+            model.register_forward_pre_hook, call, prepend=True, with_kwargs=True
+        )
+        self._handles.append(handle)
         self._announce_start()
+
+    def release(self, module: nn.Module) -> None:
+        """Watch a model or a loss no more, for a newer hook does; without any model left, close.
+
+        Args:
+            module: What the newer hook watches.
+        """
+        had_models = bool(self._registered.models)
+        if not self._registered.remove(module):
+            return
+        is_over = had_models and not self._registered.models
+        logger.info(
+            "a newer hook watches this %s: the one that writes to %s does not any more%s",
+            type(module).__name__,
+            self._store.uri,
+            ", and is closed" if is_over else "",
+        )
+        if is_over:
+            self.close()
+        self._let_models_go()
+        drop_calls(module, self)
 
     def _watch_loop(self) -> None:
         self._watch_losses()
         self._handles += [
             SCALER_STEP.listen(self._on_scaler_step),
             BACKWARD.listen(self._on_backward),
-            register_optimizer_step_pre_hook(optimizer_call(self._on_optimizer_step)),
-            register_optimizer_step_post_hook(optimizer_call(self._on_optimizer_step_ended)),
+            own_hooks.register(
+                register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
+            ),
+            own_hooks.register(
+                register_optimizer_step_post_hook, OptimizerCall(self._on_optimizer_step_ended)
+            ),
         ]
 
     # Where the hook looks in ---------------------------------------------------------------------

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from hook_layer.collections import LOSS_INPUTS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.guard import guarded
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.amp import LossScaling
 from hook_layer.pytorch.calls import ModuleCall, tensors_in
 from hook_layer.pytorch.criteria import Criteria, CriterionCall
 from hook_layer.pytorch.functional_losses import UNNAMED, FunctionalLosses, LossCall
 from hook_layer.pytorch.module_capture import ModuleCapture
 from hook_layer.pytorch.modules import is_a_key
+from hook_layer.pytorch.newest_hook import watch_alone
 from hook_layer.pytorch.steps import WITHOUT_TRAINING, is_recomputing
 from hook_layer.pytorch.watched_losses import LOSS_FUNCTIONS, WatchedLoss
 from hook_layer.pytorch.written_losses import WrittenLosses
@@ -65,9 +67,15 @@ class LossCapture(ModuleCapture):
         self._handles += [self._scaling.listen()]
         self._handles += [function.listen(self._on_function) for function in LOSS_FUNCTIONS]
 
+    def release(self, module: nn.Module) -> None:
+        """Watch a model or a loss no more."""
+        raise NotImplementedError
+
     def _watch_loss(self, loss: nn.Module) -> None:
+        watch_alone(self, loss)
         call = ModuleCall(loss, self._on_loss)
-        self._handles.append(loss.register_forward_hook(call, with_kwargs=True))
+        handle = own_hooks.register(loss.register_forward_hook, call, with_kwargs=True)
+        self._handles.append(handle)
 
     def _pass_begins(self, model: nn.Module) -> None:
         """Note that a model is called: losses that follow in this thread are its."""

@@ -78,6 +78,19 @@ class RegisteredModules:
         self.losses[loss] = type(loss).__name__
         return loss
 
+    def remove(self, module: nn.Module) -> bool:
+        """Forget a model, with models in it, or a loss; tell whether there was one."""
+        parts = [part for part in module.modules() if is_a_key(part)]
+        models = [part for part in parts if part in self.models]
+        for model in models:
+            for part in model.modules():
+                if is_a_key(part):
+                    self.names.pop(part, None)
+            for known in (self.models, self._unlisted, self._adopted):
+                known.pop(model, None)
+        is_loss = is_a_key(module) and self.losses.pop(module, None) is not None
+        return is_loss or bool(models)
+
     def loss_name(self, loss: nn.Module) -> str:
         """Return the name of a loss."""
         return self.losses[loss]

@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import nn
 
+from hook_layer.tracebacks import hide_frame
+
 __all__ = ["call_after", "call_before_compiled"]
 
 
@@ -17,7 +19,11 @@ def call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
         callback(self)
         return result
 
@@ -31,6 +37,10 @@ def call_before_compiled(module: nn.Module, callback: Callable[[nn.Module], bool
     def call(*args: Any, **kwargs: Any) -> Any:
         if not callback(module):
             module._compiled_call_impl = compiled  # noqa: SLF001
-        return compiled(*args, **kwargs)
+        try:
+            return compiled(*args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     module._compiled_call_impl = call  # noqa: SLF001

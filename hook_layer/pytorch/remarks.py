@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import tensors_in
 
 __all__ = ["Remarks"]
@@ -57,4 +58,4 @@ class Remarks:
                     type(module).__name__,
                 )
 
-        handle = module.register_forward_hook(tell)
+        handle = own_hooks.register(module.register_forward_hook, tell)

@@ -25,6 +25,7 @@ from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import Arguments, ModuleCall, tensors_in
 from hook_layer.pytorch.events import TorchEvents
 from hook_layer.pytorch.loss_shares import mean_of_share
@@ -75,7 +76,8 @@ class TrainerEvents(TorchEvents):
         root = self._registered.add_model(model)
         self._watch_model(root)
         call = ModuleCall(root, self._on_outputs)
-        self._handles.append(root.register_forward_hook(call, with_kwargs=True))
+        handle = own_hooks.register(root.register_forward_hook, call, with_kwargs=True)
+        self._handles.append(handle)
         for loss in (*losses, *(part for part in root.modules() if _is_loss(part))):
             if loss is not root and self._registered.add_loss(loss) is not None:
                 self._watch_loss(loss)

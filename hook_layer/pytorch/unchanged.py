@@ -40,8 +40,8 @@ from torch.utils.data import get_worker_info
 
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
-from hook_layer.pytorch import Hook, modes
-from hook_layer.pytorch.calls import ModuleCall, optimizer_call, prepare_scripting
+from hook_layer.pytorch import Hook, modes, own_hooks
+from hook_layer.pytorch.calls import ModuleCall, OptimizerCall, prepare_scripting
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
@@ -191,8 +191,9 @@ class _Search:
     def begin(self) -> None:
         """Look at every module that is called."""
         self._listen()
-        in_vain = optimizer_call(self._on_optimizer_step)
-        self._step_handle = register_optimizer_step_pre_hook(in_vain)
+        self._step_handle = own_hooks.register(
+            register_optimizer_step_pre_hook, OptimizerCall(self._on_optimizer_step)
+        )
         if not self._earlier:
             UnseenTraining(self._is_unseen, self._optimizers, self._remarks).begin()
 
@@ -212,7 +213,7 @@ class _Search:
         return (self._hook is None or self._tried is not None) and self._handle is not None
 
     def _listen(self) -> None:
-        self._handle = register_module_forward_pre_hook(self._on_forward)
+        self._handle = own_hooks.register(register_module_forward_pre_hook, self._on_forward)
 
     def end(self) -> None:
         """Look at no further module."""
@@ -366,7 +367,9 @@ class _Search:
         hook.register_module(model)
         if model is not entrance:
             call = ModuleCall(entrance, self._on_entrance)
-            entrance.register_forward_pre_hook(call, prepend=True, with_kwargs=True)
+            own_hooks.register(
+                entrance.register_forward_pre_hook, call, prepend=True, with_kwargs=True
+            )
         if self._optimizers and not self._optimizers.leave_out(model):
             hook.follow_optimizers()
         self._set_mode(model)

@@ -12,7 +12,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from hook_layer.autopatch.uncaptured import say_why
-from hook_layer.pytorch.calls import optimizer_call
+from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import OptimizerCall
 from hook_layer.pytorch.remarks import Remarks
 from hook_layer.pytorch.watched_functions import BACKWARD
 from hook_layer.pytorch.whole_models import MadeOptimizers, has_graphs
@@ -46,7 +47,7 @@ class UnseenTraining:
     def begin(self) -> None:
         """Count from now on."""
         self._handles = [
-            register_optimizer_step_post_hook(optimizer_call(self._on_step)),
+            own_hooks.register(register_optimizer_step_post_hook, OptimizerCall(self._on_step)),
             BACKWARD.listen(self._on_backward),
         ]
         atexit.register(self._say_why)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import Variable
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, skip_compilation, uncompiled
 from hook_layer.weak_method import WeakMethod
 
-__all__ = ["GradientWatch", "ModuleWatch"]
+__all__ = ["GradientWatch", "ModuleWatch", "drop_arrivals"]
 
 
 class GradientWatch:
@@ -36,7 +37,10 @@ class GradientWatch:
                 method()
 
         self._on_backward_end = uncompiled(call)
-        skip_compilation(self._first_call, self._last_call, _call_after_backward)
+        skip_compilation(
+            self._first_call, self._last_call, self.gradient_arrived, _Arrival.__call__,
+            _call_after_backward,
+        )  # fmt: skip
         self._handles: dict[str, tuple[nn.Parameter, Any]] = {}
         self._arrived: dict[str, nn.Parameter] = {}
         self._announced: set[str] = set()
@@ -65,8 +69,9 @@ class GradientWatch:
                 continue
             if known is not None:
                 known[1].remove()
-            register = parameter.register_post_accumulate_grad_hook
-            handle = register(self._arrival(name, parameter))  # type: ignore[no-untyped-call]
+            handle = own_hooks.register(
+                parameter.register_post_accumulate_grad_hook, _Arrival(self, name)
+            )
             self._handles[name] = (parameter, handle)
 
     def step_ends(self) -> None:
@@ -121,17 +126,14 @@ class GradientWatch:
         self._announced.update(gradients)
         return gradients
 
-    def _arrival(self, name: str, parameter: nn.Parameter) -> Callable[[Tensor], None]:
-        def arrived(_: Tensor) -> None:
-            if name in self._found:
-                return  # its optimiser has stepped, and finds the next one as well
-            self._arrived[name] = parameter
-            if not self._is_queued:
-                self._is_queued = True
-                _call_after_backward(self._first_call)
-
-        skip_compilation(arrived)
-        return arrived
+    def gradient_arrived(self, name: str, parameter: nn.Parameter) -> None:
+        """Note that a backward pass has computed a gradient."""
+        if name in self._found:
+            return  # its optimiser has stepped, and finds the next one as well
+        self._arrived[name] = parameter
+        if not self._is_queued:
+            self._is_queued = True
+            _call_after_backward(self._first_call)
 
     def _first_call(self) -> None:
         # DistributedDataParallel queues its own end behind ours: let it average first.
@@ -143,6 +145,29 @@ class GradientWatch:
     def _last_call(self) -> None:
         self._is_queued = False
         self._on_backward_end()
+
+
+class _Arrival:
+    """Notes a gradient of a parameter, as long as its watch is there.
+
+    Args:
+        watch: The watch, known weakly: parameters may outlive it.
+        name: The gradient's name.
+    """
+
+    def __init__(self, watch: GradientWatch, name: str) -> None:
+        self._watch = ref(watch)
+        self._name = name
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether nobody wants to know any more."""
+        return self._watch() is None
+
+    def __call__(self, parameter: nn.Parameter) -> None:
+        watch = self._watch()
+        if watch is not None:
+            watch.gradient_arrived(self._name, parameter)
 
 
 class _Version:
@@ -202,7 +227,9 @@ class ModuleWatch:
             call = self._calls.get(module)
             if call is None:
                 call = self._calls[module] = ModuleCall(module, callback, self._keep_one)
-            self._handles[module] = module.register_forward_hook(call, with_kwargs=True)
+            self._handles[module] = own_hooks.register(
+                module.register_forward_hook, call, with_kwargs=True
+            )
 
     def _keep_one(self, module: nn.Module) -> None:
         self.keep({module})
@@ -211,3 +238,10 @@ class ModuleWatch:
 def _call_after_backward(callback: Callable[[], None]) -> None:
     # The way of DistributedDataParallel; there is no public one.
     Variable._execution_engine.queue_callback(callback)  # noqa: SLF001
+
+
+def drop_arrivals(parameters: Iterable[nn.Parameter]) -> None:
+    """Drop the hooks of parameters that watches that are gone have left."""
+    for parameter in parameters:
+        hooks = getattr(parameter, "_post_accumulate_grad_hooks", None) or {}
+        own_hooks.drop(lambda hook: isinstance(hook, _Arrival) and hook.is_dead, hooks)

@@ -15,6 +15,7 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from hook_layer.pytorch.calls import uncompiled
+from hook_layer.tracebacks import hide_frame
 from hook_layer.weak_method import WeakMethod
 
 __all__ = ["BACKWARD", "SCALER_SCALE", "SCALER_STEP", "Listening", "WatchedFunction"]
@@ -85,18 +86,21 @@ class WatchedFunction:
 
         @wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if inside.value:
-                return original(*args, **kwargs)
-            inside.value = True
+            is_outermost, inside.value = not inside.value, True
             try:
+                if not is_outermost:
+                    return original(*args, **kwargs)
                 if is_told_before:
                     tell((*args, *kwargs.values()), None)
                     return original(*args, **kwargs)
                 result = original(*args, **kwargs)
                 tell((*args, *kwargs.values()), result)
-                return result
+                return result  # noqa: TRY300 - one block for all ways
+            except BaseException as error:
+                hide_frame(error)
+                raise
             finally:
-                inside.value = False
+                inside.value = not is_outermost
 
         # What it calls may be compiled, as without it, but not the wrapper itself.
         skipped: Callable[..., Any] = torch.compiler.disable(wrapper, recursive=False)  # type: ignore[no-untyped-call]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from hook_layer.pytorch.calls import uncompiled
 from hook_layer.pytorch.watched_functions import WatchedFunction
+from hook_layer.tracebacks import hide_frame
 
 __all__ = ["LOSS_FUNCTIONS", "WatchedLoss"]
 
@@ -128,10 +129,14 @@ class WatchedLoss(WatchedFunction):
 
         def told(*args: Any, **kwargs: Any) -> Any:
             # Tensors of other classes may call the function again, and torch.jit traces it.
-            if _inside.depth or _is_tracing():
-                return original(*args, **kwargs)
-            with _inside:
-                result = original(*args, **kwargs)
+            try:
+                if _inside.depth or _is_tracing():
+                    return original(*args, **kwargs)
+                with _inside:
+                    result = original(*args, **kwargs)
+            except BaseException as error:
+                hide_frame(error)
+                raise
             tell((self, args, kwargs), result)
             return result
 

@@ -27,6 +27,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, nn
 
+from hook_layer.pytorch import own_hooks
 from hook_layer.pytorch.calls import ModuleCall, ModuleCallback, tensors_in, versions_of
 from hook_layer.pytorch.graph_views import RESHAPED, SELECTED, shape_of, signed, viewed
 from hook_layer.pytorch.loss_graph import UnknownGraphError, saved_by
@@ -95,7 +96,9 @@ class WrittenLosses:
         self.forget()
         if self._call is None or self._call[0]() is not model:
             self._call = ref(model), ModuleCall(model, returned)
-        self._handle = model.register_forward_hook(self._call[1], with_kwargs=True)
+        self._handle = own_hooks.register(
+            model.register_forward_hook, self._call[1], with_kwargs=True
+        )
 
     def note(self, outputs: Any) -> None:
         """Keep what the model returned."""

@@ -19,6 +19,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
 from hook_layer.tensorflow import SessionHook, modes
+from hook_layer.tracebacks import hide_frame
 
 __all__ = ["watch_unchanged"]
 
@@ -96,7 +97,11 @@ def _call_after(kind: Any, name: str, callback: Any) -> None:
 
     @wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, *args, **kwargs)
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
         try:
             callback(self, result, *args, **kwargs)
         except Exception:

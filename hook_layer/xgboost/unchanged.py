@@ -19,6 +19,7 @@ import xgboost.training
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.hook import BaseHook
 from hook_layer.inactive_copy import InactiveCopy
+from hook_layer.tracebacks import hide_frame
 from hook_layer.xgboost import Hook
 from hook_layer.xgboost.evaluated_data import trained_on
 
@@ -39,7 +40,11 @@ def watch_unchanged(source: HookSource) -> None:
     @wraps(original)
     def train(*args: Any, **kwargs: Any) -> Any:
         trainings.add_hook(args, kwargs)
-        return original(*args, **kwargs)
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     for module in (xgboost, xgboost.training, xgboost.sklearn):
         if getattr(module, "train", None) is original:

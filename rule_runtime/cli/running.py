@@ -21,7 +21,7 @@ from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.embedded.commands import (
-    hooked_command,
+    checked_command,
     hooked_environment,
     script_name,
 )
@@ -173,7 +173,7 @@ class WatchedSession:
                 session=self._session,
             )
             end = watch_process(
-                hooked_command(self._command, config),
+                checked_command(self._command),
                 judge,
                 patience_s=self._options.patience_s,
                 on_news=lambda: self._telling.changes(judge.runs, judge.stopped_by),

@@ -1,7 +1,8 @@
-"""Which command runs a script with a hook in it, whoever starts its Python."""
+"""A command as it is run, what prepares the Pythons that it starts, and what its run is called."""
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import subprocess
@@ -10,11 +11,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from hook_layer.autopatch.command import STARTUP
+from hook_layer.autopatch.hook_source import OUT_DIR_VARIABLE
+from hook_layer.child_processes import prepared_environment, unprepared_switch
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.session_notes import NOTES_VARIABLE
-from rule_runtime.child_processes import prepared_path
 
-__all__ = ["hooked_command", "hooked_environment", "script_name"]
+__all__ = ["checked_command", "hooked_environment", "script_name"]
+
+logger = logging.getLogger("stepwatch")
 
 _PYTHON: Final = re.compile(r"python(\d+(\.\d+)?)?(\.exe)?")
 _WITH_VALUE: Final = re.compile("-(?P<others>[^cmWX]*)(?P<letter>[cmWX])(?P<value>.*)")
@@ -30,16 +35,14 @@ _LAUNCHERS: Final = frozenset(
 _SCRIPTS: Final = (".py", ".sh")
 
 
-def hooked_command(command: Sequence[str], config: Path) -> list[str]:
-    """Return the command to run in place of one, so that there is a hook in its script.
+def checked_command(command: Sequence[str]) -> list[str]:
+    """Return a command as it is to be run: as it is, and a script alone by this Python.
 
-    Of `python SCRIPT ...`, `python -m MODULE ...` and `SCRIPT.py ...` the hook comes between Python
-    and the script, whatever switches there are. Any other command stays as it is: the Pythons that
-    it starts are prepared by `hooked_environment`.
+    `hooked_environment` prepares the Pythons that it starts. A switch of Python that keeps it from
+    that is logged.
 
     Args:
         command: The command.
-        config: Configuration file of the hook.
 
     Raises:
         ValueError: There is no such script or command, or that Python does not have this package.
@@ -53,12 +56,19 @@ def hooked_command(command: Sequence[str], config: Path) -> list[str]:
     elif not _is_python(program):
         return list(command)
     switches, script = _divided(arguments)
-    if not script:
-        return [program, *arguments]
-    if script[0] != "-m" and not Path(script[0]).is_file():
+    if script and script[0] != "-m" and not Path(script[0]).exists():
         raise ValueError(f"{script[0]}: there is no such script")
-    _check_python(program)
-    return [program, *switches, "-m", "hook_layer", "--config", str(config), *script]
+    switch = unprepared_switch(switches)
+    if switch is not None:
+        logger.warning(
+            "the script is not watched: with %s Python does not read PYTHONPATH, by which Stepwatch"
+            " gets into it; leave %s out",
+            switch,
+            switch,
+        )
+    elif script:
+        _check_python(program)
+    return [program, *arguments]
 
 
 def hooked_environment(config: Path, notes: Path) -> dict[str, str]:
@@ -70,14 +80,15 @@ def hooked_environment(config: Path, notes: Path) -> dict[str, str]:
         config: Configuration file of the hook.
         notes: Folder of what they note of themselves.
     """
-    return {OWN_VARIABLE: str(config), NOTES_VARIABLE: str(notes), "PYTHONPATH": prepared_path()}
+    named = {OWN_VARIABLE: str(config), OUT_DIR_VARIABLE: "", NOTES_VARIABLE: str(notes)}
+    return named | prepared_environment(STARTUP)
 
 
 def script_name(command: Sequence[str]) -> str:
     """Return the name of the script or module that a command runs, without folder and package.
 
     Args:
-        command: As of `hooked_command`.
+        command: As of `checked_command`.
     """
     program, *arguments = command
     if not _is_python(program):

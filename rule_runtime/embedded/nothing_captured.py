@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hook_layer.autopatch.uncaptured import UNWATCHED, without_hook
+from hook_layer.autopatch import UNWATCHED
+from hook_layer.autopatch.uncaptured import without_hook
 from hook_layer.session_notes import SessionNotes
 
 __all__ = ["NothingCaptured", "why_nothing"]

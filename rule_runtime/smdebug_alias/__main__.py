@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from hook_layer.child_processes import become_python, prepared_environment, unprepared_switch
 from rule_runtime.smdebug_alias import AliasError, install
-from rule_runtime.smdebug_alias.child_processes import aliased_child_processes
+from rule_runtime.smdebug_alias.startup import REPLACING, VARIABLE
 
 __all__ = ["main"]
+
+_STARTUP: Final = "rule_runtime.smdebug_alias.startup"
 
 _USAGE: Final = (
     "usage: python -m rule_runtime.smdebug_alias [--replace] SCRIPT.py|-m MODULE [ARGUMENT...]\n"
@@ -20,7 +21,7 @@ _USAGE: Final = (
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run a script or a module as `python` does, under the original's names.
+    """Become `python` for a script or a module, under the original's names.
 
     Processes that it starts have them too.
 
@@ -42,13 +43,14 @@ def main(arguments: Sequence[str]) -> None:
         install(replace=replace)
     except AliasError as error:
         raise SystemExit(f"smdebug_alias: {error}") from None
-    sys.argv = rest
-    with aliased_child_processes(replace=replace):
-        if is_module:
-            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = str(Path(rest[0]).resolve().parent)
-            runpy.run_path(rest[0], run_name="__main__")
+    switch = unprepared_switch()
+    if switch is not None:
+        raise SystemExit(
+            f"smdebug_alias: with {switch} Python does not read PYTHONPATH, by which the names get "
+            f"into it: leave {switch} out"
+        )
+    environment = {VARIABLE: REPLACING if replace else "1", **prepared_environment(_STARTUP)}
+    become_python(["-m", *rest] if is_module else rest, environment)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,67 @@ def test_a_copy_trains_alike_and_is_not_watched(
     assert not loss._forward_hooks
 
 
+def noted(*_: Any) -> None:
+    pass
+
+
+class Functions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.utils.weight_norm(nn.Linear(3, 4))  # has a hook of its own
+        self.norm = nn.BatchNorm1d(4)
+        self.last = nn.Linear(4, 2)
+
+    def forward(self, inputs: Any) -> Any:
+        return self.last(torch.relu(self.norm(self.first(inputs))))
+
+
+def content(value: Any) -> bytes:
+    file = io.BytesIO()
+    torch.save(value, file)
+    return file.getvalue()
+
+
+def copies(hook: Callable[[nn.Module, nn.Module], None]) -> list[bytes]:
+    """Return what several ways of copying make of a model in a step, and of what trains it."""
+    torch.manual_seed(0)
+    torch.utils.hooks.RemovableHandle.next_id = 0
+    net, loss = Functions(), nn.MSELoss()
+    hook(net, loss)
+    net.register_forward_hook(noted)
+    optimizer = torch.optim.Adam(net.parameters(), 0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    scaler = torch.amp.GradScaler("cpu")
+    for _ in range(2):
+        optimizer.zero_grad()
+        scaled = scaler.scale(loss(net(torch.ones(5, 3)), torch.zeros(5, 2)))
+        scaled.backward()
+        scaler.step(optimizer)
+    graph = torch.fx.symbolic_trace(copy.deepcopy(net))
+    exported = torch.export.export(net.eval(), (torch.ones(5, 3),))
+    kept = [*vars(scaled), *(name for part in copy.deepcopy(net).modules() for name in vars(part))]
+    everything = net, copy.deepcopy(net), loss, optimizer, schedule, scaler, graph
+    average = torch.optim.swa_utils.AveragedModel(net)
+    values = [content(value) for value in (*everything, average, copy.deepcopy(graph))]
+    traced = torch.jit.trace(net, torch.ones(5, 3), check_trace=False)
+    return [*values, str(kept).encode(), str(exported.graph).encode(), traced.code.encode()]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_copies_are_those_of_a_model_that_was_never_watched(trial: WrittenTrial) -> None:
+    hook = smd.Hook(trial.uri, save_config=smd.SaveConfig(save_interval=1), save_all=True)
+
+    def watch(net: nn.Module, loss: nn.Module) -> None:
+        hook.register_module(net)
+        hook.register_loss(loss)
+
+    plain = copies(lambda *_: None)
+    assert copies(lambda *_: None) == plain
+    assert copies(watch) == plain
+    hook.close()
+    assert "norm_output_0" in trial.names(0)
+
+
 def test_a_model_for_another_process_shares_its_parameters(trial: WrittenTrial) -> None:
     hook, net, loss = watched(trial)
     shared = pickle.loads(ForkingPickler.dumps(net))
@@ -109,7 +170,10 @@ def test_a_stored_model_is_loaded_where_this_package_is_not(
     torch.save(net, tmp_path / "net.pt")
     script = (
         "import sys; sys.modules['hook_layer'] = None; import torch; "
-        "net = torch.load('net.pt', weights_only=False); print(net(torch.ones(5, 3)).shape)"
+        "from torch.nn import Linear, ReLU, Sequential; "
+        "torch.serialization.add_safe_globals([Linear, ReLU, Sequential, set]); "
+        "net = torch.load('net.pt', weights_only=True); torch.jit.script(net); "
+        "print(net(torch.ones(5, 3)).shape)"
     )
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

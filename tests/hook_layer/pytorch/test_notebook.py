@@ -64,6 +64,71 @@ def test_a_cell_is_run_again_after_an_exception(
     assert list(WrittenTrial(notebook["out_dir"]).indexes()) == [0, 1, 2]
 
 
+AGAIN = """
+hook = smd.Hook(out_dir, save_config=smd.SaveConfig(save_interval=1), save_all=True)
+hook.register_module(net)
+hook.register_loss(loss)
+for step in range(3):
+    optimizer.zero_grad()
+    loss(net(torch.ones(3, 4)), torch.ones(3, 2)).backward()
+    optimizer.step()
+"""
+
+
+def num_hooks(net: nn.Module, loss: nn.Module) -> list[int]:
+    modules = [*net.modules(), loss]
+    steps = torch.optim.optimizer._global_optimizer_pre_hooks
+    arrivals = [p._post_accumulate_grad_hooks or () for p in net.parameters()]
+    return [
+        *(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in modules),
+        *map(len, arrivals),
+        len(steps),
+    ]
+
+
+@pytest.mark.parametrize("are_kept", [False, True])
+@pytest.mark.parametrize("have_own_folders", [False, True])
+def test_a_newer_hook_of_a_model_replaces_the_older(
+    notebook: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    are_kept: bool,
+    have_own_folders: bool,
+) -> None:
+    caplog.set_level("INFO", "stepwatch")
+    net, loss = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)), nn.MSELoss()
+    notebook |= {"net": net, "loss": loss, "optimizer": torch.optim.SGD(net.parameters(), 0.1)}
+    folder, kept, found = notebook["out_dir"], [], []
+    for number in range(4):
+        notebook["out_dir"] = f"{folder}-{number}" if have_own_folders else folder
+        exec(AGAIN, notebook)
+        found.append(num_hooks(net, loss))
+        kept += [notebook["hook"]] if are_kept else []
+    assert found == [found[0]] * 4
+    notebook.pop("hook").close()
+    assert [hook.is_active for hook in kept[:-1]] == [False] * len(kept[:-1])
+    for number in range(4):
+        trial = WrittenTrial(f"{folder}-{number}" if have_own_folders else folder)
+        assert list(trial.indexes()) == [0, 1, 2]
+        assert trial.end_marker() is not None
+    assert caplog.text.count("a newer hook watches this Sequential") == (3 if are_kept else 0)
+
+
+def test_a_hook_of_several_models_goes_on_with_the_others(notebook: dict[str, Any]) -> None:
+    first, second = nn.Linear(4, 4), nn.Linear(4, 2)
+    older = smd.Hook(notebook["out_dir"], save_config=smd.SaveConfig(save_interval=1))
+    older.register_module(first)
+    older.register_module(second)
+    newer = smd.Hook(f"{notebook['out_dir']}-2", save_config=smd.SaveConfig(save_interval=1))
+    newer.register_module(first)
+    for _ in range(2):
+        second(first(torch.ones(1, 4))).sum().backward()
+    assert older.is_active
+    for hook in (older, newer):
+        hook.close()
+        assert hook.report().steps_seen == 2
+        assert not hook.report().errors
+
+
 def test_a_hook_without_references_is_gone_at_once(notebook: dict[str, Any]) -> None:
     exec(CELL, notebook)
     known = weakref.ref(notebook.pop("hook"))

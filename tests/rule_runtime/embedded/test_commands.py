@@ -1,4 +1,4 @@
-"""Which command is run in place of a user's."""
+"""How a user's command is run, and what its run is called."""
 
 from __future__ import annotations
 
@@ -7,36 +7,41 @@ from pathlib import Path
 
 import pytest
 
-from rule_runtime.embedded.commands import hooked_command, script_name
-
-CONFIG = Path("c.json")
-HOOKED = ["-m", "hook_layer", "--config", "c.json"]
+from rule_runtime.embedded.commands import checked_command, script_name
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"),
+    "command",
     [
-        ([sys.executable, "train.py", "--x"], [sys.executable, *HOOKED, "train.py", "--x"]),
-        ([sys.executable, "-m", "my.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
-        ([sys.executable, "-u", "-O", "t.py"], [sys.executable, "-u", "-O", *HOOKED, "t.py"]),
-        (
-            [sys.executable, "-W", "ignore", "t.py"],
-            [sys.executable, "-W", "ignore", *HOOKED, "t.py"],
-        ),
-        ([sys.executable, "-BX", "dev", "t.py"], [sys.executable, "-BX", "dev", *HOOKED, "t.py"]),
-        ([sys.executable, "-Wignore", "t.py"], [sys.executable, "-Wignore", *HOOKED, "t.py"]),
-        ([sys.executable, "-um", "my.train"], [sys.executable, "-u", *HOOKED, "-m", "my.train"]),
-        ([sys.executable, "-mmy.train"], [sys.executable, *HOOKED, "-m", "my.train"]),
-        (["train.py", "-m"], [sys.executable, *HOOKED, "train.py", "-m"]),
+        [sys.executable, "train.py", "--x"],
+        [sys.executable, "-m", "my.train"],
+        [sys.executable, "-um", "my.train"],
+        [sys.executable, "-W", "ignore", "train.py"],
+        [sys.executable, "folder"],
+        [sys.executable],
+        [sys.executable, "-c", "print(1)"],
+        [sys.executable, "-uc", "print(1)"],
+        [sys.executable, "-m"],
+        [sys.executable, "-", "t.py"],
+        ["bash", "train.sh"],
+        ["env", "A=b", "nosuch.py"],
     ],
 )
-def test_the_hook_comes_between_python_and_the_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], expected: list[str]
+def test_a_command_is_run_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for script in ("train.py", "t.py"):
-        (tmp_path / script).write_text("")
-    assert hooked_command(command, CONFIG) == expected
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "folder").mkdir()
+    assert checked_command(command) == command
+
+
+def test_a_script_alone_is_run_by_this_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    assert checked_command(["train.py", "-m"]) == [sys.executable, "train.py", "-m"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_the_hook_comes_between_python_and_the_script(
 )
 def test_what_is_not_there_is_told(command: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        hooked_command(command, CONFIG)
+        checked_command(command)
 
 
 def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
@@ -57,23 +62,16 @@ def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
     lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     lacking.chmod(0o755)
     with pytest.raises(ValueError, match="is a Python in which stepwatch is not installed"):
-        hooked_command([str(lacking), __file__], CONFIG)
+        checked_command([str(lacking), __file__])
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["bash", "train.sh"],
-        ["env", "A=b", "nosuch.py"],
-        [sys.executable],
-        [sys.executable, "-c", "print(1)"],
-        [sys.executable, "-uc", "print(1)"],
-        [sys.executable, "-m"],
-        [sys.executable, "-", "t.py"],
-    ],
-)
-def test_what_names_no_script_of_python_stays_as_it_is(command: list[str]) -> None:
-    assert hooked_command(command, CONFIG) == command
+@pytest.mark.parametrize("switch", ["-I", "-E", "-S"])
+def test_a_switch_by_which_nothing_is_watched_is_named(
+    caplog: pytest.LogCaptureFixture, switch: str
+) -> None:
+    command = [sys.executable, f"-u{switch[1:]}W", "error", __file__]
+    assert checked_command(command) == command
+    assert f"not watched: with {switch} Python does not read PYTHONPATH" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Lets the adapter of a framework that was imported look for its training."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable
+from functools import cache
+
+from hook_layer.autopatch.hook_source import HookSource
+from hook_layer.session_notes import SessionNotes
+from hook_layer.uncaught import end_with_a_line_when_stopped
+
+__all__ = ["watch_trainings"]
+
+logger = logging.getLogger("stepwatch")
+
+
+def watch_trainings(imported: str, adapter: str) -> None:
+    """Look for trainings of a framework, if the environment says where hooks come from.
+
+    Args:
+        imported: What was imported of it.
+        adapter: The module that looks for its trainings.
+    """
+    notes = SessionNotes.of_environment()
+    if notes is not None:
+        notes.imported(imported.partition(".")[0])
+    source = _source()
+    if source is None:
+        return
+    try:
+        watch: Callable[[HookSource], None] = importlib.import_module(adapter).watch_unchanged
+        watch(source)
+    except Exception:
+        logger.exception("no hook looks at trainings of %s: the script runs as it is", imported)
+
+
+@cache
+def _source() -> HookSource | None:
+    try:
+        source = HookSource.of_environment()
+        if not source.is_there():
+            return None
+    except Exception as error:  # noqa: BLE001 - no script may be broken by it
+        sys.stderr.write(f"stepwatch: nothing is watched: {error}\n")
+        return None
+    end_with_a_line_when_stopped()
+    return source

@@ -1,0 +1,64 @@
+"""Run by Python when it starts, because this folder is in its `PYTHONPATH`.
+
+It imports the modules that a variable names, and then gives way: to the `sitecustomize` that it
+hides, and to a path without this folder. It may be an old Python in which nothing of ours is
+installed, so it needs nothing but the oldest syntax.
+"""
+
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - imports nothing
+
+
+class _Teller:
+    """Tells once, of all Pythons of a command, that a framework is imported and nobody watches."""
+
+    def __init__(self, notes: str) -> None:
+        self._notes = notes
+        try:
+            with open(os.path.join(notes, "frameworks")) as file:  # noqa: PTH118, PTH123 - see above
+                self._frameworks = frozenset(file.read().split())
+        except OSError:
+            self._frameworks = frozenset()
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name in self._frameworks:
+            self._frameworks = frozenset()
+            self._tell()
+
+    def _tell(self) -> None:
+        try:
+            with open(os.path.join(self._notes, "lacking"), "x") as file:  # noqa: PTH118, PTH123
+                file.write(sys.executable)
+        except OSError:  # another one has told it
+            return
+        sys.stderr.write(
+            f"stepwatch: {sys.executable} is a Python in which stepwatch is not installed: "
+            "the training goes on unwatched\n"
+        )
+
+
+def _start() -> None:
+    try:
+        import hook_layer  # noqa: F401, PLC0415 - may be missing
+    except Exception:  # noqa: BLE001 - it may also be too old for it
+        notes = os.environ.get("STEPWATCH_RUN_NOTES")
+        if notes:
+            sys.meta_path.insert(0, _Teller(notes))
+        return
+    for name in filter(None, os.environ.get("STEPWATCH_STARTUP", "").split(",")):
+        try:
+            __import__(name)
+        except Exception as error:  # noqa: BLE001, PERF203 - no script may be broken by its start
+            sys.stderr.write(
+                f"stepwatch: {name} is not imported, the script runs as it is: {error}\n"
+            )
+
+
+if __name__ == "sitecustomize":
+    _start()
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
+    del sys.modules["sitecustomize"]
+    # Python expects this error where there is none.
+    import sitecustomize  # type: ignore[import-not-found]  # noqa: F401

@@ -1,0 +1,59 @@
+"""Lets one hook of a process watch a module: the one that was told to last.
+
+A cell of a notebook that makes a hook is run again and again, on the same model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+from weakref import WeakSet
+
+from torch import nn
+from torch.optim import optimizer as optimizers
+
+from hook_layer.process_end import ProcessEnd
+from hook_layer.pytorch import own_hooks
+from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
+from hook_layer.pytorch.watch import drop_arrivals
+
+__all__ = ["drop_calls", "watch_alone"]
+
+
+class _Hook(Protocol):
+    @property
+    def is_active(self) -> bool: ...
+
+    def release(self, module: nn.Module) -> None: ...
+
+
+_hooks: Final[WeakSet[_Hook]] = WeakSet()
+
+
+def watch_alone(hook: _Hook, module: nn.Module) -> None:
+    """Let older hooks watch a module no more, for another one is about to.
+
+    Args:
+        hook: The other one.
+        module: A model, or a loss.
+    """
+    for older in list(_hooks):
+        if older is not hook and older.is_active:
+            older.release(module)
+    _hooks.add(hook)
+    # What hooks have left that are gone: no garbage collector may change what a pass goes through.
+    drop_calls(module, None)
+    drop_arrivals(module.parameters())
+    for hooks in (optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks):  # noqa: SLF001
+        own_hooks.drop(lambda call: isinstance(call, OptimizerCall) and call.is_dead, hooks)
+    ProcessEnd.finish_left()
+
+
+def drop_calls(module: nn.Module, owner: object) -> None:
+    """Drop the calls of an owner from a module and its parts; None: of those that are gone."""
+
+    def is_dropped(hook: Any) -> bool:
+        return isinstance(hook, ModuleCall) and hook.is_of(owner)
+
+    for part in module.modules():
+        own_hooks.drop(is_dropped, part._forward_hooks, part._forward_hooks_with_kwargs)  # noqa: SLF001
+        own_hooks.drop(is_dropped, part._forward_pre_hooks, part._forward_pre_hooks_with_kwargs)  # noqa: SLF001

@@ -1,0 +1,74 @@
+"""Hooks of ours in torch's objects: no copy has them, and they take no number from other hooks.
+
+torch numbers all hooks of a process, and copies and stores a module with its hooks by these
+numbers. Ours have numbers of their own. Where a dict of hooks is copied, pickled or sent to a
+process, those with our numbers are left out: a copy is as if the model had never been watched.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from torch.utils.hooks import RemovableHandle
+
+__all__ = ["drop", "register"]
+
+_FIRST: Final = int.from_bytes(b"Stepwatc", "big")
+"""The first of our numbers: nobody else counts up to it."""
+_NUM: Final = 1 << 40
+_numbers = itertools.count(_FIRST)
+
+
+def register(function: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> Any:
+    """Register a hook of ours.
+
+    Args:
+        function: What registers a hook, and returns torch's handle.
+        hook: The hook.
+        **options: Further arguments of the function.
+
+    Returns:
+        The handle.
+    """
+    _leave_out_of_copies()
+    others = RemovableHandle.next_id
+    RemovableHandle.next_id = next(_numbers)
+    try:
+        return function(hook, **options)
+    finally:
+        RemovableHandle.next_id = others
+
+
+def drop(is_dropped: Callable[[Any], bool], hooks: dict[int, Any], *flags: dict[int, bool]) -> None:
+    """Drop hooks of ours.
+
+    Args:
+        is_dropped: Tells of a hook whether it is to be dropped.
+        hooks: Where they are, by number.
+        *flags: What else is kept by their numbers.
+    """
+    for number in [number for number, hook in hooks.items() if is_dropped(hook)]:
+        for kept in (hooks, *flags):
+            kept.pop(number, None)
+
+
+@cache
+def _leave_out_of_copies() -> None:
+    # The only place that copy, pickle and all that is built on them pass.
+    reduced: Callable[[Any], Any] = copyreg.dispatch_table.get(OrderedDict, OrderedDict.__reduce__)
+
+    def reduced_without_ours(hooks: OrderedDict[Any, Any]) -> Any:
+        if any(map(_is_ours, hooks)):
+            hooks = OrderedDict((key, hook) for key, hook in hooks.items() if not _is_ours(key))
+        return reduced(hooks)
+
+    copyreg.pickle(OrderedDict, reduced_without_ours)
+
+
+def _is_ours(key: object) -> bool:
+    return type(key) is int and _FIRST <= key < _FIRST + _NUM

@@ -1,0 +1,81 @@
+"""What Python prints of errors that leave a script, where Stepwatch has more to say of them.
+
+`sys.excepthook` stays the script's until there is such an error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import cache
+from types import TracebackType
+from typing import Final
+
+from hook_layer.errors import TrainingStoppedError
+
+__all__ = ["STOPPED", "about_to_stop", "end_with_a_line_when_stopped", "name_the_alias"]
+
+_ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], None]
+
+STOPPED: Final = 3
+"""Exit status where a rule asked for the end of the training, and the error left the script."""
+
+_ALIAS: Final = (
+    "Stepwatch has the original client's names where the script is started by `python -m "
+    "rule_runtime.smdebug_alias train.py` (`stepwatch run -- python -m rule_runtime.smdebug_alias "
+    "train.py`); or change the import, smdebug.pytorch to hook_layer.pytorch"
+)
+
+
+@dataclass
+class _State:
+    is_watched: bool = False
+    ours: _ExceptHook | None = None
+
+
+_state = _State()
+
+
+def end_with_a_line_when_stopped() -> None:
+    """Let a stop that nobody catches end this process in a line, with the status `STOPPED`."""
+    _state.is_watched = True
+
+
+def about_to_stop() -> None:
+    """Note that `TrainingStoppedError` is about to be raised."""
+    if _state.is_watched and sys.excepthook is not _state.ours:
+        _state.ours = _call_before_printing(_end_if_stopped)
+
+
+@cache
+def name_the_alias(originals: Collection[str]) -> None:
+    """Let the error of a package of the original client that is missing say what to do.
+
+    Args:
+        originals: Names of these packages.
+    """
+
+    def tell(error: BaseException) -> None:
+        if isinstance(error, ModuleNotFoundError) and error.name in originals:
+            error.msg = f"{error.msg}: {_ALIAS}"
+
+    _call_before_printing(tell)
+
+
+def _end_if_stopped(error: BaseException) -> None:
+    if isinstance(error, TrainingStoppedError):
+        # A process group of torch keeps what is written to the other one, and forgets it here.
+        (sys.__stderr__ or sys.stderr).write(f"stepwatch: {error}\n")
+        raise SystemExit(STOPPED)
+
+
+def _call_before_printing(callback: Callable[[BaseException], None]) -> _ExceptHook:
+    before = sys.excepthook
+
+    def tell(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+        callback(error)
+        before(kind, error, where)
+
+    sys.excepthook = tell
+    return tell
