@@ -177,3 +177,16 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
     assert reasons(0 * ones, ones)[1] == (
         "no weight that is known now was known at step 0, the one before"
     )
+
+
+def test_adapters_that_begin_at_zero_say_nothing_beside_weights_that_do_not() -> None:
+    trial = TrialBuilder()
+    weight = np.random.default_rng(0).normal(0, 1, (8, 8))
+    for at in range(20):
+        tensors = {
+            "Net_base.weight": weight,  # frozen
+            "Net_a.weight": weight * (1 + 0.01 * at),
+            "Net_b.weight": weight * (1.5**at - 1),
+        }
+        trial.step(at * 5, tensors, mode_step=at * 5)
+    assert not found_at(LearningRateTooHigh(max_update_ratio=0.05), trial)

@@ -144,3 +144,38 @@ def test_of_equal_places_the_first_worker_is_told() -> None:
     (outcome,) = trial.outcomes(NonFinite())
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.worker == "worker_0"
+
+
+def skipping(num_steps: int, since: float | None) -> TrialBuilder:
+    """Return a run whose gradients are not finite, with backward passes since the last update."""
+    counted = {} if since is None else {"optimizer_steps/backward_passes_since": np.float32(since)}
+    trial = TrialBuilder()
+    for step in range(num_steps):
+        trial.step(step, {**STEP, "gradient/Net_a.weight": [np.nan], **counted})
+    return trial
+
+
+@pytest.mark.parametrize(
+    ("since", "finds"), [(None, True), (0, True), (1, False), (19, False), (20, True)]
+)
+def test_gradients_that_no_optimizer_used_count_once_many_steps_were_skipped(
+    since: float | None, finds: bool
+) -> None:
+    (outcome,) = skipping(1, since).outcomes(NonFinite())
+    assert isinstance(outcome, IssueFound) is finds
+    if since and finds:
+        assert "20 steps in a row were skipped" in outcome.evidence.sentence
+
+
+def test_a_loss_of_a_pass_that_was_skipped_counts_once_there_were_many() -> None:
+    trial = TrialBuilder()
+    counted = {"optimizer_steps/backward_passes_since": np.float32(0)}
+    for step in range(20):
+        trial.step(step, {**STEP, **counted, "Loss_output_0": np.float32(np.inf)})
+    outcomes = trial.outcomes(NonFinite())
+    assert [isinstance(outcome, IssueFound) for outcome in outcomes] == [*[False] * 19, True]
+    # Of which gradients nothing is known, or no other loss is finite, is not left out.
+    assert isinstance(outcome_of({"Loss_output_0": np.float32(np.inf)}), IssueFound)
+    assert isinstance(
+        outcome_of({**counted, "CrossEntropyLoss_output_0": np.float32(np.inf)}), IssueFound
+    )
