@@ -21,15 +21,18 @@ from hook_layer.format.index import (
 )
 from hook_layer.format.paths import event_key
 from hook_layer.format.records import EncodedRecord, EventBuffers, StepEncoder
+from hook_layer.format.statistics_block import Shard
 
 __all__ = ["EncodedStep", "RunIdentity", "encode_step"]
 
 _MAX_REMEMBERED: Final = 4
 
 _Row: TypeAlias = (
-    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int]"
+    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int, "
+    "Shard | None]"
 )
-"""A row of the statistics block: name, type, shape, value, batch and row of the statistics."""
+"""A row of the statistics block: name, type, shape, value, batch and row of the statistics, shard.
+"""
 
 
 @dataclass(frozen=True)
@@ -131,11 +134,13 @@ class EncodedStep:
             reduced = self._append(reduced_name, snapshot)
             if reduced is not None:
                 value = snapshot.array()
-                self._rows.append((reduced_name, value.dtype.name, value.shape, reduced, None, 0))
+                row = reduced_name, value.dtype.name, value.shape, reduced, None, 0, None
+                self._rows.append(row)
         if record is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
         if record is not None or statistics is not None:
-            self._rows.append((name, tensor.dtype, tensor.shape, record, statistics, tensor.row))
+            described = name, tensor.dtype, tensor.shape
+            self._rows.append((*described, record, statistics, tensor.row, tensor.shard))
 
     def _append(
         self, name: str, snapshot: Snapshot, wall_time: float | None = None
@@ -151,8 +156,8 @@ class EncodedStep:
         return record
 
     def _statistics(self) -> Statistics:
-        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 6
-        names, dtypes, shapes, records, batches, rows = columns
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 7
+        names, dtypes, shapes, records, batches, rows, shards = columns
         return Statistics(
             columns=STATISTICS_COLUMNS,
             tensors=names,
@@ -160,6 +165,7 @@ class EncodedStep:
             shapes=shapes,
             values=_matrix(batches, rows),
             crc32c=tuple([None if record is None else record.crc32c for record in records]),
+            shards=() if set(shards) <= {None} else shards,
         )
 
 

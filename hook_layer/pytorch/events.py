@@ -265,7 +265,7 @@ class TorchEvents(LossCapture):
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
             named = self._registered.all_named_parameters()
-            self._capture_all(state_tensors(optimizer, {id(p): name for name, p in named}))
+            self._capture_all(state_tensors(optimizer, named))
 
     def _trains_our_parameters(self, optimizer: Optimizer) -> bool:
         key = id(optimizer)
