@@ -22,6 +22,7 @@ from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
+from hook_layer.pytorch.meshes import first_of_shard_groups
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.values import own_shard, shard_of
 from hook_layer.pytorch.watch import GradientWatch
@@ -54,7 +55,7 @@ class TorchCapture(TorchWorker):
         self._nothing_due: set[tuple[Any, ...]] = set()
         self._met_models: set[nn.Module] = set()
         self._num_met: dict[str, int] = {}
-        self._warned_of_full_step = self._warned_of_unseen_steps = False
+        self._warned_of_shards = self._warned_of_full_step = self._warned_of_unseen_steps = False
         self._warned_of_many_calls = self._warned_of_recording = False
         self._num_checked = 0
 
@@ -81,6 +82,9 @@ class TorchCapture(TorchWorker):
         self._met_models.clear()
         self._num_met.clear()
         self._num_checked = 0
+
+    def _rank_groups(self) -> Iterable[int]:
+        return first_of_shard_groups(p for _, p in self._registered.all_named_parameters())
 
     def _is_full(self) -> bool:
         """Tell whether the open step holds as much as may wait for the writer, and log that."""
@@ -234,6 +238,13 @@ class TorchCapture(TorchWorker):
             if shard is not None:
                 shards[name] = shard
         captured = super()._captured(own) if own else {}
+        if shards and not self._all_workers and not self._warned_of_shards:
+            self._warned_of_shards = True
+            logger.warning(
+                "%.200s is divided among ranks, and one rank writes: statistics are of its part "
+                "alone; include_workers='auto' saves those of all parts",
+                next(iter(shards)),
+            )
         for name in shards.keys() & captured.keys():
             captured[name].shard = shards[name]
         return captured

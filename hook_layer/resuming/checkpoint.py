@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -47,6 +47,7 @@ class RunStart:
         sequence: Number of the index file of that step, of rank 0; 0 before the first.
         training_run: How often the training was resumed.
         is_refused: Whether nothing may be saved, since another process writes to the folder.
+        writers: The ranks that write.
     """
 
     run_id: str
@@ -57,6 +58,7 @@ class RunStart:
     sequence: int = 0
     training_run: int = 0
     is_refused: bool = False
+    writers: Sequence[int] = (0,)
 
     @classmethod
     def new(cls) -> RunStart:

@@ -20,6 +20,7 @@ from rule_runtime.cli.evaluation import ExitStatus, exit_status
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
+from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
     hooked_command,
     hooked_environment,
@@ -48,6 +49,7 @@ class RunOptions:
     Attributes:
         out_dir: Folder or URI that the hook writes to.
         save_interval: Steps between two that are saved.
+        ranks: Which ranks of a distributed run write: `auto`, `all` or `chief`.
         stops: Names of the rules whose finding ends the training.
         patience_s: Seconds that the script may take to end once it was asked to.
         required: Names of the rules each of which must be able to judge.
@@ -59,6 +61,7 @@ class RunOptions:
     save_interval: int
     stops: frozenset[str]
     patience_s: float
+    ranks: Ranks = "auto"
     required: Sequence[str] = ()
     stdout: int | None = None
     notify_url: str | None = field(default=None, repr=False)
@@ -172,6 +175,7 @@ class WatchedRun:
                 "LocalPath": self._options.out_dir,
                 "HookParameters": {
                     "save_interval": str(self._options.save_interval),
+                    "include_workers": include_workers(self._options.ranks),
                     "stop_poll_s": "0.5",
                 },
                 "CollectionConfigurations": [each.to_json() for each in collections],

@@ -55,6 +55,19 @@ class DebuggerHookConfig:
         object.__setattr__(self, "hook_parameters", parameters)
         object.__setattr__(self, "collection_configs", collections)
 
+    def completed_by(self, parameters: Mapping[str, object]) -> DebuggerHookConfig:
+        """Return the configuration with further parameters of the hook.
+
+        Args:
+            parameters: They count where the configuration does not have them.
+        """
+        return DebuggerHookConfig(
+            self.s3_output_path,
+            self.container_local_output_path,
+            {**parameters, **(self.hook_parameters or {})},
+            self.collection_configs,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return `DebugHookConfig` of CreateTrainingJob; what is None stays out."""
         data = _paths(self.s3_output_path, self.container_local_output_path)

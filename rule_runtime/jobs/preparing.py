@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
+from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
@@ -51,6 +53,7 @@ def prepare(
     rules: Iterable[object] | str | Pack | None = None,
     actions: object = None,
     tensorboard: object = None,
+    ranks: Ranks = "auto",
     checkpoint_s3_uri: str | None = None,
     checkpoint_local_path: str | None = None,
     stage: str = DEFAULT_STAGE,
@@ -88,6 +91,9 @@ def prepare(
             the subscribers of the deployment's topic are told. That is a warning, too.
         tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
             None for no such files.
+        ranks: Which ranks of a distributed run write, unless `hook_config` has the parameter
+            `include_workers`. `auto`: statistics of up to 16 ranks, values of the first; `all`: all
+            of both; `chief`: the first rank alone.
         checkpoint_s3_uri: Where checkpoints are kept.
         checkpoint_local_path: Folder of the checkpoints in the training container.
         stage: The deployment that judges the job; asked only about custom rules.
@@ -107,7 +113,7 @@ def prepare(
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
     wishes = JobWishes.of(rules, hook_config, actions)
-    configuration = wishes.configuration(output, tensorboard)
+    configuration = _with_ranks(wishes.configuration(output, tensorboard), ranks)
     needs = wishes.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     job = PreparedJob(
@@ -124,6 +130,13 @@ def prepare(
     aws = Aws(session)
     _check_regions(job, aws)
     return job if configuration.hook is None else _stored(job, wishes, needs, aws)
+
+
+def _with_ranks(configuration: DebugConfiguration, ranks: Ranks) -> DebugConfiguration:
+    """Return the configuration with what it lacks of which ranks write."""
+    who = {"include_workers": include_workers(ranks)}
+    hook = configuration.hook
+    return configuration if hook is None else replace(configuration, hook=hook.completed_by(who))
 
 
 def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
