@@ -161,6 +161,10 @@ class HookLifecycle(ResumableHook):
         """Return a rank of each pipeline stage and shard group, as far as they are known."""
         return ()
 
+    def _pipeline_stage(self) -> int | None:
+        """Return the number of the pipeline stage that this rank trains; None without any."""
+        return None
+
     def _detach(self) -> None:
         """Take the hooks off the framework's objects."""
 
@@ -191,7 +195,8 @@ class HookLifecycle(ResumableHook):
             return
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
-        identity = RunIdentity(start.run_id, f"worker_{rank}", num_workers)
+        worker, stage = f"worker_{rank}", self._pipeline_stage()
+        identity = RunIdentity(start.run_id, worker, num_workers, stage)
         targets = self._targets
         if self.collection_manager.statistics_only:
             targets = replace(targets, tensorboard=None)

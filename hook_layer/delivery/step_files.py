@@ -43,11 +43,13 @@ class RunIdentity:
         run_id: Id of this life of the job.
         worker: Name of this worker, e.g. `worker_0`.
         num_workers: How many workers write index files.
+        stage: Number of the pipeline stage that this worker trains; None without a pipeline.
     """
 
     run_id: str
     worker: str
     num_workers: int = 1
+    stage: int | None = None
 
 
 class EncodedStep:
@@ -109,6 +111,7 @@ class EncodedStep:
             sequence=sequence,
             skipped=skipped or None,
             time=record.wall_time,
+            stage=identity.stage,
         )
 
     def add(

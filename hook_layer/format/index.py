@@ -75,6 +75,7 @@ class IndexFile:
         sequence: Number of this file among those of its worker and run, from 1; None likewise.
         skipped: How many numbers right before `sequence` never come, because the steps were lost;
             None for none.
+        stage: Number of the pipeline stage whose tensors these are; None where there are none.
         time: When the step began, seconds since 1970; None in files of the original client.
     """
 
@@ -89,6 +90,7 @@ class IndexFile:
     sequence: int | None = None
     skipped: int | None = None
     time: float | None = None
+    stage: int | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes.
@@ -115,6 +117,7 @@ class IndexFile:
             "sequence": self.sequence,
             "skipped": self.skipped,
             "time": _time(self.time),
+            "stage": self.stage,
         }
         ours = {name: value for name, value in ours.items() if value is not None}
         if ours:
@@ -200,6 +203,7 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         sequence=sequence,
         skipped=skipped,
         time=_time(content.get("time")),
+        stage=document.optional_count(content.get("stage"), "stage"),
     )
 
 

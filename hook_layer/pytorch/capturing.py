@@ -22,7 +22,7 @@ from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
-from hook_layer.pytorch.meshes import first_of_shard_groups
+from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.values import own_shard, shard_of
 from hook_layer.pytorch.watch import GradientWatch
@@ -85,6 +85,10 @@ class TorchCapture(TorchWorker):
 
     def _rank_groups(self) -> Iterable[int]:
         return first_of_shard_groups(p for _, p in self._registered.all_named_parameters())
+
+    def _pipeline_stage(self) -> int | None:
+        stages = map(stage_of, self._registered.models)
+        return next((stage for stage in stages if stage is not None), None)
 
     def _is_full(self) -> bool:
         """Tell whether the open step holds as much as may wait for the writer, and log that."""

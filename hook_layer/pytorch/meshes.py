@@ -1,15 +1,19 @@
-"""Which ranks divide a model among them, as far as its DTensors know."""
+"""Which part of a model a rank has, as far as DTensors and pipelines know."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from hook_layer.pytorch.values import is_distributed
 
-__all__ = ["first_of_shard_groups"]
+__all__ = ["first_of_shard_groups", "stage_of"]
+
+_PIPELINE: Final = "torch.distributed.pipelining.stage"
 
 
 def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
@@ -35,6 +39,19 @@ def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
         place = tuple(0 if name in names else slice(None) for name in root.mesh_dim_names)
         first.update(root.mesh[place].flatten().tolist())
     return first
+
+
+def stage_of(model: nn.Module) -> int | None:
+    """Return the number of the pipeline stage that a model is; None if it is none.
+
+    Args:
+        model: The model.
+    """
+    kind = getattr(sys.modules.get(_PIPELINE), "_PipelineStageBase", None)
+    if kind is None:
+        return None
+    stages = (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
+    return next((s.stage_index for s in stages if s.submod in (model, *model.modules())), None)
 
 
 def _root(mesh: Any) -> Any:

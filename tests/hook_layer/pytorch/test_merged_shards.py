@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def table(folder: Path, way: str):  # type: ignore[no-untyped-def]
+def table(folder: Path, way: str) -> Any:
     rows = create_trial(str(folder / way)).to_dataframe(statistics=COLUMNS)
     first = rows.sort_values("worker").drop_duplicates(["tensor", "step"])
     return first.set_index(["tensor", "step"]).sort_index()
