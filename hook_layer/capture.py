@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hook_layer.collection_manager import SummaryPlan
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.records import to_array
+from hook_layer.format.statistics_block import Shard
 from hook_layer.reductions import Reduction, reduce_array
 from hook_layer.statistics import array_statistics
 
@@ -133,6 +134,7 @@ class CapturedTensor:
         wall_time: Its own time, seconds since 1970; None: when the step began.
         summaries: What TensorBoard shows of it; None: nothing.
         shown: The value that this is of; `raw` where that is saved, too.
+        shard: Which part of a tensor that is divided among ranks this is; None: a whole tensor.
     """
 
     dtype: str
@@ -146,6 +148,7 @@ class CapturedTensor:
     wall_time: float | None = None
     summaries: SummaryPlan | None = None
     shown: Snapshot | None = None
+    shard: Shard | None = None
 
     @property
     def is_numeric(self) -> bool:

@@ -75,6 +75,7 @@ class CollectionManager(CollectionSet):
         collection_type: Class of the collections that `get` makes.
         has_summaries: Whether TensorBoard's files are written.
         num_workers: How many workers write.
+        statistics_only: Whether neither values nor reductions are stored, nor shown by TensorBoard.
         version: Grows whenever the collections were found changed.
     """
 
@@ -88,6 +89,7 @@ class CollectionManager(CollectionSet):
     collection_type: type[Collection] = Collection
     has_summaries: bool = False
     num_workers: int = 1
+    statistics_only: bool = False
     version: int = 0
     _prepared_for: list[int] | None = None
     _saved: list[Collection] = field(default_factory=list)
@@ -147,7 +149,7 @@ class CollectionManager(CollectionSet):
 
     def plan_in(self, collections: Sequence[Collection]) -> TensorPlan:
         """Return what is stored of a tensor of these collections, whenever they are due."""
-        return self._plan_for(collections) or TensorPlan(raw=True)
+        return self._plan_for(collections) or TensorPlan(raw=not self.statistics_only)
 
     def note(self, name: str) -> None:
         """Make a tensor part of every saved collection that its name matches."""
@@ -224,6 +226,8 @@ class CollectionManager(CollectionSet):
         """Return what the collections that a tensor is in ask for together; None if in none."""
         if not collections:
             return None
+        if self.statistics_only:
+            return TensorPlan(raw=False)
         configs = [self._reduction_config_of(collection) for collection in collections]
         reductions: dict[Reduction, None] = {}
         for config in configs:

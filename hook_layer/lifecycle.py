@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from hook_layer.byte_budget import DEFAULT_RUN_BYTES, DEFAULT_STEP_BYTES, ByteBudget
@@ -20,6 +22,7 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.process_end import ProcessEnd
+from hook_layer.ranks import writing_ranks
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.resuming.resumable import ResumableHook
 from hook_layer.run_place import RunPlace
@@ -40,6 +43,9 @@ class HookLifecycle(ResumableHook):
         setup: What the hook is made of.
     """
 
+    _knows_all_ranks = False
+    """Whether the ranks of this framework can agree on the start of a run, for `auto`."""
+
     def __init__(self, setup: HookSetup) -> None:
         options = setup.options
         super().__init__(
@@ -51,7 +57,10 @@ class HookLifecycle(ResumableHook):
         job = setup.job or JobEnvironment.detect(setup.targets.out.uri)
         self._place = RunPlace(setup.targets, job, self._give_way)
         self._options = setup.options
-        self._all_workers = setup.all_workers
+        is_auto = setup.include_workers == "auto"
+        is_possible = self._knows_all_ranks and setup.options.statistics
+        self._include_workers = "one" if is_auto and not is_possible else setup.include_workers
+        self._all_workers = self._include_workers != "one"
         self._session: TrialSession | None = None
         self._is_writer: bool | None = None  # not known before the first step
         self._pid = os.getpid()
@@ -174,6 +183,14 @@ class HookLifecycle(ResumableHook):
         """Return where all workers of this run begin; rank 0 says `start`, which others ignore."""
         return start
 
+    def _rank_groups(self) -> Iterable[int]:
+        """Return a rank of each pipeline stage and shard group, as far as they are known."""
+        return ()
+
+    def _pipeline_stage(self) -> int | None:
+        """Return the number of the pipeline stage that this rank trains; None without any."""
+        return None
+
     def _detach(self) -> None:
         """Take the hooks off the framework's objects."""
 
@@ -185,29 +202,44 @@ class HookLifecycle(ResumableHook):
         rank, size = self._rank_and_size()
         self._is_writer = False  # also if something fails here
         self._place.process_trains()
-        num_workers = size if self._all_workers else 1
-        self.collection_manager.set_num_workers(num_workers)
-        is_writer = self._all_workers or rank == 0
-        if self.dry_run or not is_writer:
-            self._is_writer = is_writer
+        if self.dry_run or not (self._all_workers or rank == 0):
+            self._is_writer = self._all_workers or rank == 0
             return
-        start = self._own_start() if rank == 0 else RunStart.new()
+        own = replace(RunStart.new(), writers=writing_ranks(self._include_workers, size))
+        start = self._chief_start() if rank == 0 else own
         if self._all_workers:
             start = self._shared_start(start)
         self._run_start = start
+        num_workers = len(start.writers)
+        self.collection_manager.set_num_workers(num_workers)
+        self.collection_manager.statistics_only = rank != 0 and self._include_workers == "auto"
         if start.is_refused:
+            return
+        if rank not in start.writers:
             return
         self._place.move_to(start.root)
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
-        identity = RunIdentity(start.run_id, f"worker_{rank}", num_workers)
-        session = TrialSession(self._place.targets, identity, start, self._place.job, self._options)
+        worker, stage = f"worker_{rank}", self._pipeline_stage()
+        identity = RunIdentity(start.run_id, worker, num_workers, stage)
+        targets = self._place.targets
+        if self.collection_manager.statistics_only:
+            targets = replace(targets, tensorboard=None)
+        session = TrialSession(targets, identity, start, self._place.job, self._options)
         if self._checkpoints is not None:
             self._checkpoints.file.copy_by(session.writer.housekeep)
         self._session = session
         self._is_writer = True
         self._look_for_checkpoint()  # one that was saved since, before any step
         self._watch_termination()
+
+    def _chief_start(self) -> RunStart:
+        """Return where the run begins, and which ranks write, as rank 0 decides it."""
+        size = self._rank_and_size()[1]
+        groups = self._rank_groups() if self._include_workers == "auto" else ()
+        return replace(
+            self._own_start(), writers=writing_ranks(self._include_workers, size, groups)
+        )
 
     def _watch_termination(self) -> None:
         """Be told of SIGTERM, also where the handler was replaced since the first step."""

@@ -53,6 +53,11 @@ class RunPlace:
         self._run: SessionRun | None = None
 
     @property
+    def is_in_session(self) -> bool:
+        """Whether the hook is to write to a folder of its own inside that of the session."""
+        return self._notes is not None and self.targets.out.uri == self._notes.root
+
+    @property
     def stop_request(self) -> StopFile | None:
         """What asks every run of the session to stop; None outside of a session."""
         return None if self._notes is None else self._notes.stop_request
@@ -77,7 +82,7 @@ class RunPlace:
             return self._started(start())
         if notes.stop_request is not None:
             return RunStart("", is_refused=True)
-        is_of_session = self.targets.out.uri == notes.root
+        is_of_session = self.is_in_session
         if not is_of_session:
             self._claim_free_folder()
         begun = start()

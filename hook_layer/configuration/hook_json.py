@@ -53,6 +53,7 @@ from hook_layer.configuration.parameters_json import (
 )
 from hook_layer.errors import HookConfigurationError
 from hook_layer.hook_options import HookOptions, OptionArguments
+from hook_layer.ranks import WHO_WRITES
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import SaveConfig
 
@@ -123,7 +124,7 @@ class HookConfiguration:
         reduction_config: What is stored where a collection does not say it; None: not said.
         include_regex: Tensors that are saved, too; None: not said.
         tensorboard_dir: Where TensorBoard's files go; None: not said.
-        include_workers: `one` or `all`.
+        include_workers: Which ranks write, one of `WHO_WRITES`.
         save_all: Whether everything is saved.
         dry_run: Whether everything is decided and nothing stored.
         export_tensorboard: Whether TensorBoard's files are written.
@@ -200,9 +201,7 @@ def parse_hook_configuration(file: ConfigurationFile) -> HookConfiguration:
     save = read_save_parameters(path, given, {})
     reduction_config = read_reduction_config(path, given, None)
     flags = {key: as_flag(f"{path}.{key}", given.get(key, False)) for key in _FLAG_KEYS}
-    workers = as_choice(
-        f"{path}.include_workers", given.get("include_workers", "one"), ("one", "all")
-    )
+    workers = as_choice(f"{path}.include_workers", given.get("include_workers", "one"), WHO_WRITES)
     directory = given.get("tensorboard_dir")
     return HookConfiguration(
         job=job,

@@ -22,6 +22,7 @@ from hook_layer.errors import HookConfigurationError, misspelled, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import HookOptions, OptionArguments
 from hook_layer.log_settings import apply_log_settings
+from hook_layer.ranks import WHO_WRITES
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
 from hook_layer.storage.base import open_store
@@ -79,7 +80,7 @@ class HookArguments:
             _check_texts(name, getattr(self, name))
         if not isinstance(self.reduction_config, (ReductionConfig, type(None))):
             refuse("reduction_config", self.reduction_config, "must be a ReductionConfig")
-        as_choice("include_workers", self.include_workers, ("one", "all"))
+        as_choice("include_workers", self.include_workers, WHO_WRITES)
         return self
 
 
@@ -93,7 +94,7 @@ class HookSetup:
         options: Further options.
         job: The job that it runs in; None: as the environment describes it.
         dry_run: Whether it decides everything and stores nothing.
-        all_workers: Whether every worker writes, or only the chief.
+        include_workers: Which ranks write, one of `WHO_WRITES`.
     """
 
     targets: HookTargets
@@ -101,7 +102,7 @@ class HookSetup:
     options: HookOptions
     job: JobEnvironment | None = None
     dry_run: bool = False
-    all_workers: bool = False
+    include_workers: str = "one"
 
 
 def set_up(
@@ -160,7 +161,7 @@ def _made_of(
         options,
         JobEnvironment.detect(targets.out.uri, environ, job),
         arguments.dry_run,
-        arguments.include_workers == "all",
+        arguments.include_workers,
     )
 
 

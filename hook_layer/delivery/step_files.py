@@ -21,15 +21,18 @@ from hook_layer.format.index import (
 )
 from hook_layer.format.paths import event_key
 from hook_layer.format.records import EncodedRecord, EventBuffers, StepEncoder
+from hook_layer.format.statistics_block import Shard
 
 __all__ = ["EncodedStep", "RunIdentity", "encode_step"]
 
 _MAX_REMEMBERED: Final = 4
 
 _Row: TypeAlias = (
-    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int]"
+    "tuple[str, str, tuple[int, ...], EncodedRecord | None, NDArray[np.float64] | None, int, "
+    "Shard | None]"
 )
-"""A row of the statistics block: name, type, shape, value, batch and row of the statistics."""
+"""A row of the statistics block: name, type, shape, value, batch and row of the statistics, shard.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ class RunIdentity:
         run_id: Id of this life of the job.
         worker: Name of this worker, e.g. `worker_0`.
         num_workers: How many workers write index files.
+        stage: Number of the pipeline stage that this worker trains; None without a pipeline.
     """
 
     run_id: str
     worker: str
     num_workers: int = 1
+    stage: int | None = None
 
 
 class EncodedStep:
@@ -109,6 +114,7 @@ class EncodedStep:
             sequence=sequence,
             skipped=skipped or None,
             time=record.wall_time,
+            stage=identity.stage,
         )
 
     def add(
@@ -134,13 +140,15 @@ class EncodedStep:
             reduced = self._append(reduced_name, snapshot)
             if reduced is not None:
                 value = snapshot.array()
-                self._rows.append((reduced_name, value.dtype.name, value.shape, reduced, None, 0))
+                row = reduced_name, value.dtype.name, value.shape, reduced, None, 0, None
+                self._rows.append(row)
         if tensor.rows is not None:
             self.first_rows[name] = tensor.rows if record is not None else 0
         if record is None:
             self.shapes.append(TensorShape(name, name, tensor.shape))
         if record is not None or statistics is not None:
-            self._rows.append((name, tensor.dtype, tensor.shape, record, statistics, tensor.row))
+            described = name, tensor.dtype, tensor.shape
+            self._rows.append((*described, record, statistics, tensor.row, tensor.shard))
 
     def _append(
         self,
@@ -162,8 +170,8 @@ class EncodedStep:
         return record
 
     def _statistics(self) -> Statistics:
-        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 6
-        names, dtypes, shapes, records, batches, rows = columns
+        columns = zip(*self._rows, strict=True) if self._rows else ((),) * 7
+        names, dtypes, shapes, records, batches, rows, shards = columns
         return Statistics(
             columns=STATISTICS_COLUMNS,
             tensors=names,
@@ -171,6 +179,7 @@ class EncodedStep:
             shapes=shapes,
             values=_matrix(batches, rows),
             crc32c=tuple([None if record is None else record.crc32c for record in records]),
+            shards=() if set(shards) <= {None} else shards,
         )
 
 

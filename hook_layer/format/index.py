@@ -76,6 +76,7 @@ class IndexFile:
         sequence: Number of this file among those of its worker and run, from 1; None likewise.
         skipped: How many numbers right before `sequence` never come, because the steps were lost;
             None for none.
+        stage: Number of the pipeline stage whose tensors these are; None where there are none.
         time: When the step began, seconds since 1970; None in files of the original client.
         first_rows: Tensors of whose value only the first rows are stored, and how many of them; 0
             for none. Shapes and statistics are those of the whole.
@@ -93,6 +94,7 @@ class IndexFile:
     skipped: int | None = None
     time: float | None = None
     first_rows: Mapping[str, int] = field(default_factory=dict)
+    stage: int | None = None
 
     def encode(self) -> bytes:
         """Return the file's bytes.
@@ -120,6 +122,7 @@ class IndexFile:
             "skipped": self.skipped,
             "time": _time(self.time),
             "first_rows": dict(self.first_rows) or None,
+            "stage": self.stage,
         }
         ours = {name: value for name, value in ours.items() if value is not None}
         if ours:
@@ -206,6 +209,7 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         skipped=skipped,
         time=_time(content.get("time")),
         first_rows=_first_rows(content.get("first_rows"), document),
+        stage=document.optional_count(content.get("stage"), "stage"),
     )
 
 

@@ -7,7 +7,7 @@ import binascii
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from hook_layer.format.errors import IndexFileError
 from hook_layer.format.index_pieces import IndexPieces, members_of
 from hook_layer.format.json_document import Document, load_json
 
-__all__ = ["STATISTICS_COLUMNS", "Statistics", "parse_statistics", "statistics_of_pieces"]
+__all__ = ["STATISTICS_COLUMNS", "Shard", "Statistics", "parse_statistics", "statistics_of_pieces"]
 
 STATISTICS_COLUMNS: Final = (
     "size",
@@ -38,9 +38,23 @@ _MAX_REMEMBERED: Final = 8
 _MAX_REMEMBERED_BYTES: Final = 512 << 10
 
 _Description: TypeAlias = (
-    "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[tuple[int, ...], ...]]"
+    "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[tuple[int, ...], ...], "
+    "tuple[Shard | None, ...]]"
 )
-"""Columns, tensors, dtypes and shapes."""
+"""Columns, tensors, dtypes, shapes and shards."""
+
+
+class Shard(NamedTuple):
+    """Which part of a tensor that is divided among ranks one rank has.
+
+    Attributes:
+        shape: Shape of the whole tensor.
+        part: Which part. Ranks with equal ones have the same elements. None: each rank has an
+            addend of the tensor, so that statistics of the whole are unknown.
+    """
+
+    shape: tuple[int, ...]
+    part: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +69,8 @@ class Statistics:
         values: The numbers [rows, columns], float64; NaN where one is missing. A row whose `size`
             is NaN has no statistics and only carries a checksum.
         crc32c: CRC-32C of each tensor's record in the event file, None where it has no record.
+        shards: For each tensor which part of it the row is of, None where it is of the whole
+            tensor; empty where all rows are.
     """
 
     columns: tuple[str, ...]
@@ -63,11 +79,14 @@ class Statistics:
     shapes: tuple[tuple[int, ...], ...]
     values: npt.NDArray[np.float64]
     crc32c: tuple[int | None, ...]
+    shards: tuple[Shard | None, ...] = ()
 
     def __post_init__(self) -> None:
         rows = len(self.tensors)
         if not rows == len(self.dtypes) == len(self.shapes) == len(self.crc32c):
             raise ValueError("tensors, dtypes, shapes and crc32c must be equally long")
+        if self.shards and len(self.shards) != rows:
+            raise ValueError(f"there are {len(self.shards)} shards, and {rows} tensors")
         if self.values.shape != (rows, len(self.columns)):
             raise ValueError(
                 f"values have the shape {self.values.shape}, not {(rows, len(self.columns))}"
@@ -82,7 +101,8 @@ class Statistics:
     def to_json(self) -> str:
         """Return the block as it stands in the index file."""
         matrix = np.ascontiguousarray(self.values, dtype=_FLOAT64)
-        description = _description_json(self.columns, self.tensors, self.dtypes, self.shapes)
+        described = self.columns, self.tensors, self.dtypes, self.shapes, self.shards
+        description = _description_json(*described)
         checksums = json.dumps(self.crc32c)
         values = binascii.b2a_base64(matrix.tobytes(), newline=False).decode("ascii")
         return (
@@ -96,9 +116,14 @@ def _description_json(
     tensors: tuple[str, ...],
     dtypes: tuple[str, ...],
     shapes: tuple[tuple[int, ...], ...],
+    shards: tuple[Shard | None, ...],
 ) -> str:
     """Return what is often the same in a worker's next file."""
-    lists = {"columns": columns, "tensors": tensors, "dtypes": dtypes, "shapes": shapes}
+    lists: dict[str, Any] = {
+        "columns": columns, "tensors": tensors, "dtypes": dtypes, "shapes": shapes
+    }  # fmt: skip
+    if shards:
+        lists["shards"] = [None if shard is None else shard._asdict() for shard in shards]
     return json.dumps(lists)[1:-1]
 
 
@@ -118,7 +143,7 @@ def parse_statistics(
     members = document.members(block, "statistics")
     if members.get("version") != _VERSION:
         return None
-    columns, tensors, dtypes, shapes = _described(members, document)
+    columns, tensors, dtypes, shapes, shards = _described(members, document)
     checksums = _checksums(members.get("crc32c"), len(tensors), document)
     text = document.text(members.get("values"), "statistics.values")
     values = _matrix(text, len(tensors), len(columns), document)
@@ -127,7 +152,8 @@ def parse_statistics(
         tensors = like.tensors if tensors == like.tensors else tensors
         dtypes = like.dtypes if dtypes == like.dtypes else dtypes
         shapes = like.shapes if shapes == like.shapes else shapes
-    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
+        shards = like.shards if shards == like.shards else shards
+    return Statistics(columns, tensors, dtypes, shapes, values, checksums, shards)
 
 
 def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
@@ -144,19 +170,19 @@ def statistics_of_pieces(pieces: IndexPieces) -> Statistics | None:
     document = Document("", IndexFileError)
     is_short = len(pieces.description) <= _MAX_REMEMBERED_BYTES
     description = _description if is_short else _description.__wrapped__
-    columns, tensors, dtypes, shapes = description(pieces.description)
+    columns, tensors, dtypes, shapes, shards = description(pieces.description)
     listed = b"[%b]" % pieces.checksums
     items = load_json(listed, file="", error=IndexFileError, max_bytes=len(listed))
     checksums = _checksums(items, len(tensors), document)
     values = _matrix(pieces.values, len(tensors), len(columns), document)
-    return Statistics(columns, tensors, dtypes, shapes, values, checksums)
+    return Statistics(columns, tensors, dtypes, shapes, values, checksums, shards)
 
 
 @lru_cache(maxsize=_MAX_REMEMBERED)
 def _description(piece: bytes) -> _Description:
     document = Document("", IndexFileError)
     members = members_of(piece)
-    if members.keys() != {"columns", "tensors", "dtypes", "shapes"}:
+    if members.keys() - {"shards"} != {"columns", "tensors", "dtypes", "shapes"}:
         document.fail("other members in the description")
     return _described(members, document)
 
@@ -168,7 +194,24 @@ def _described(members: dict[str, Any], document: Document) -> _Description:
     shapes = tuple(map(tuple, document.shapes(members.get("shapes"), "statistics.shapes")))
     if not len(tensors) == len(dtypes) == len(shapes):
         document.fail("statistics: tensors, dtypes and shapes are not equally long")
-    return columns, tensors, dtypes, shapes
+    return columns, tensors, dtypes, shapes, _shards(members.get("shards"), len(tensors), document)
+
+
+def _shards(value: object, rows: int, document: Document) -> tuple[Shard | None, ...]:
+    path = "statistics.shards"
+    items = document.items([] if value is None else value, path)
+    if items and len(items) != rows:
+        document.fail("statistics: tensors and shards are not equally long")
+    return tuple([None if item is None else _shard(item, path, document) for item in items])
+
+
+def _shard(item: object, path: str, document: Document) -> Shard:
+    members = document.members(item, path)
+    part = members.get("part")
+    return Shard(
+        tuple(document.shape(members.get("shape"), f"{path}.shape")),
+        None if part is None else tuple(document.shape(part, f"{path}.part")),
+    )
 
 
 def _checksums(value: object, rows: int, document: Document) -> tuple[int | None, ...]:

@@ -12,7 +12,9 @@ from torch.optim.optimizer import Optimizer
 
 from hook_layer.capture import CapturedTensor, TensorBackend
 from hook_layer.collection_manager import TensorPlan
+from hook_layer.collections import CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.format.statistics_block import Shard
 from hook_layer.guard import guarded
 from hook_layer.layer_collections import resolve_layers
 from hook_layer.optimizer_collection import keep_apart
@@ -20,8 +22,9 @@ from hook_layer.pytorch.amp import parameters_of
 from hook_layer.pytorch.calls import tensors_in
 from hook_layer.pytorch.capture import BufferPool, TorchBackend, is_capturable
 from hook_layer.pytorch.host_copy import not_disturbing_recordings
+from hook_layer.pytorch.meshes import first_of_shard_groups, stage_of
 from hook_layer.pytorch.modules import RegisteredModules
-from hook_layer.pytorch.values import own_shard
+from hook_layer.pytorch.values import own_shard, shard_of
 from hook_layer.pytorch.watch import GradientWatch
 from hook_layer.pytorch.workers import TorchWorker
 
@@ -30,6 +33,7 @@ __all__ = ["MAX_CALLS_A_STEP", "TorchCapture"]
 logger = logging.getLogger("stepwatch")
 
 _GRADIENT_PREFIX = "gradient/"
+_STATE_PREFIX = f"{CollectionKeys.OPTIMIZER_VARIABLES}/"
 MAX_CALLS_A_STEP: Final = 10_000
 """How many tensors a module may have in one step, as `name_output_0` and so on."""
 _CHECKED_AGAIN = 1.1  # of the number of tensors: to look at all at each pass would take long
@@ -78,6 +82,13 @@ class TorchCapture(TorchWorker):
         self._met_models.clear()
         self._num_met.clear()
         self._num_checked = 0
+
+    def _rank_groups(self) -> Iterable[int]:
+        return first_of_shard_groups(p for _, p in self._registered.all_named_parameters())
+
+    def _pipeline_stage(self) -> int | None:
+        stages = map(stage_of, self._registered.models)
+        return next((stage for stage in stages if stage is not None), None)
 
     def _is_full(self) -> bool:
         """Tell whether the open step holds as much as may wait for the writer, and log that."""
@@ -218,19 +229,42 @@ class TorchCapture(TorchWorker):
     def _captured_parts(
         self, tensors: Mapping[str, tuple[Any, TensorPlan]]
     ) -> dict[str, CapturedTensor]:
-        """Capture of each tensor what this worker has."""
-        whole = {}
+        """Capture of each tensor what this rank has, and note which part of it that is."""
+        own: dict[str, tuple[Any, TensorPlan]] = {}
+        shards: dict[str, Shard] = {}
         for name, (value, plan) in tensors.items():
-            shard = own_shard(value) if isinstance(value, Tensor) else value
-            if shard is not value and not self._warned_of_shards:
-                self._warned_of_shards = True
-                logger.warning(
-                    "%.200s is divided among workers: of it, and of others like it, what is saved"
-                    " is the part that this worker has",
-                    name,
-                )
-            whole[name] = (shard, plan)
-        return super()._captured(whole)
+            try:
+                part, shard = self._own_part(name, value)
+            except ValueError as error:
+                self.failures.tensor_failed(name, error)
+                continue
+            own[name] = part, plan
+            if shard is not None:
+                shards[name] = shard
+        captured = super()._captured(own) if own else {}
+        if shards and not self._all_workers and not self._warned_of_shards:
+            self._warned_of_shards = True
+            logger.warning(
+                "%.200s is divided among ranks, and one rank writes: statistics are of its part "
+                "alone; include_workers='auto' saves those of all parts",
+                next(iter(shards)),
+            )
+        for name in shards.keys() & captured.keys():
+            captured[name].shard = shards[name]
+        return captured
+
+    def _own_part(self, name: str, value: Any) -> tuple[Any, Shard | None]:
+        """Return what this rank has of a tensor, and which part that is; None for the whole.
+
+        Raises:
+            ValueError: It is a flat parameter's that cannot be divided now.
+        """
+        if not isinstance(value, Tensor):
+            return value, None
+        flat = self._registered.part_of(_parameter_name(name))
+        if flat is not None:
+            return flat.of(value)
+        return own_shard(value), shard_of(value)
 
     def _warn_of_recording(self) -> None:
         if not self._warned_of_recording:
@@ -243,3 +277,10 @@ class TorchCapture(TorchWorker):
         if isinstance(value, Tensor):
             return self._torch_backend
         return super()._backend_of(value)
+
+
+def _parameter_name(name: str) -> str:
+    """Return the parameter that a tensor is of: itself, its gradient, or a state of its."""
+    if name.startswith(_STATE_PREFIX):
+        return name.removeprefix(_STATE_PREFIX).rpartition("/")[0]
+    return name.removeprefix(_GRADIENT_PREFIX)

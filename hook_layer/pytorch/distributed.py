@@ -119,7 +119,7 @@ class SharedText:
         except RuntimeError as error:
             raise TimeoutError(
                 f"rank {rank} waited {self._wait.total_seconds():g} s for rank 0 to begin this "
-                "run, and so saves nothing; with include_workers='all' every rank needs a hook "
+                "run, and so saves nothing; unless include_workers='one' every rank needs a hook "
                 "with the same out_dir, and must register its model"
             ) from error
         return bytes(store.get(self._key)).decode()

@@ -335,7 +335,7 @@ class TorchEvents(LossCapture):
         if is_due and id(optimizer) not in self._with_state:
             self._with_state.add(id(optimizer))
             named = self._registered.all_named_parameters()
-            self._capture_all(state_tensors(optimizer, {id(p): name for name, p in named}))
+            self._capture_all(state_tensors(optimizer, named))
 
     @guarded("optimizer steps")
     def _capture_optimizer_steps(self) -> None:

@@ -1,23 +1,26 @@
 """The modules that were registered, and what they and their parameters are called.
 
-`torch.compile(model)` gives a module around the model, and so does `torch.compile(model.block)`
-within it. Tensors have the same names with and without: the wrappers are looked through.
+Names are those of the model without wrappers: torch.compile, DistributedDataParallel,
+FullyShardedDataParallel and activation checkpointing add no part to a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from torch import nn
 
 from hook_layer.errors import HookConfigurationError
+from hook_layer.pytorch.flat_parameters import FlatPart, FlatParts
 from hook_layer.pytorch.unlisted import unlisted_parameters
+from hook_layer.pytorch.wrappers import unwrapped_class, unwrapped_path, wrapped_in
 
 __all__ = ["RegisteredModules", "is_a_key", "is_wrapper"]
 
-_WRAPPED = "_orig_mod"
+_WRAPPED: Final = "_orig_mod"
 _Parameters = dict[str, nn.Parameter]
 
 
@@ -38,6 +41,8 @@ class RegisteredModules:
         self.losses: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self._unlisted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
         self._adopted: WeakKeyDictionary[nn.Module, _Parameters] = WeakKeyDictionary()
+        self._flat_parts: FlatParts | None = None
+        self._parts: dict[str, FlatPart] = {}
 
     def add_model(self, module: nn.Module) -> nn.Module:
         """Add a model, and return it without its wrapper.
@@ -48,7 +53,7 @@ class RegisteredModules:
         if not isinstance(module, nn.Module):
             raise HookConfigurationError(f"module={module!r} must be a torch.nn.Module")
         model = _unwrapped(module)
-        name = _class_name(model)
+        name = unwrapped_class(model)
         if model in self.names:
             raise HookConfigurationError(f"this {name} was registered before")
         for part in model.modules():
@@ -58,7 +63,8 @@ class RegisteredModules:
                     f"forward pass would be two steps; register the {name} alone"
                 )
         parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
-        self.names.update({part: _plain(path) for path, part in parts})
+        self.names.update({part: unwrapped_path(model, path) or name for path, part in parts})
+        self._flat_parts = None
         self.names[model] = self.names[module] = self.models[model] = name
         return model
 
@@ -75,7 +81,7 @@ class RegisteredModules:
         loss = _unwrapped(module)
         if loss in self.losses:
             return None
-        self.losses[loss] = type(loss).__name__
+        self.losses[loss] = unwrapped_class(loss)
         return loss
 
     def remove(self, module: nn.Module) -> bool:
@@ -98,9 +104,24 @@ class RegisteredModules:
     def named_parameters(self, model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         """Return a model's parameters with their full names, also those without a shape yet."""
         prefix = self.models[model]
+        if self._flat_parts is None:
+            self._flat_parts = FlatParts()
         adopted = self._adopted.get(model, {}).items()
-        for name, parameter in chain(model.named_parameters(), adopted):
-            yield f"{prefix}_{_plain(name)}", parameter
+        for path, parameter in chain(model.named_parameters(), adopted):
+            plain = unwrapped_path(model, path)
+            for original, part in self._flat_parts.named(plain, parameter).items():
+                name = f"{prefix}_{original}"
+                if part is not None:
+                    self._parts[name] = part
+                yield name, parameter
+
+    def part_of(self, name: str) -> FlatPart | None:
+        """Return what this rank has of a flat parameter's original one; None of a plain one.
+
+        Args:
+            name: Full name of the parameter.
+        """
+        return self._parts.get(name)
 
     def adopt_unlisted(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Add and return those parameters that got a gradient though the model lacks them.
@@ -127,7 +148,7 @@ class RegisteredModules:
         return {
             module
             for module, name in self.names.items()
-            if module not in self.losses and _unwrapped(module) is module and is_wanted(name)
+            if module not in self.losses and wrapped_in(module) is None and is_wanted(name)
         }
 
 
@@ -147,13 +168,3 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     while is_wrapper(module):
         module = module.get_submodule(_WRAPPED)
     return module
-
-
-def _class_name(model: nn.Module) -> str:
-    kind = type(model)
-    is_fsdp = any(base.__name__ == "FSDPModule" for base in kind.__bases__)
-    return kind.__bases__[-1].__name__ if is_fsdp else kind.__name__  # as before fully_shard
-
-
-def _plain(path: str) -> str:
-    return ".".join(p for p in path.split(".") if p != _WRAPPED) if _WRAPPED in path else path

@@ -9,10 +9,10 @@ saved, and are the original's where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Final
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.optimizer import Optimizer
 
 from hook_layer.collections import CollectionKeys
@@ -23,17 +23,22 @@ __all__ = ["state_tensors"]
 _NAME: Final = CollectionKeys.OPTIMIZER_VARIABLES
 
 
-def state_tensors(optimizer: Optimizer, parameters: Mapping[int, str]) -> dict[str, Tensor]:
+def state_tensors(
+    optimizer: Optimizer, named: Iterable[tuple[str, nn.Parameter]]
+) -> dict[str, Tensor]:
     """Return the tensors of an optimiser's state by name.
 
     Args:
         optimizer: The optimiser.
-        parameters: Names of parameters by their id; others are left out.
+        named: Parameters with their names, of which one may have several; others are left out.
     """
+    names: dict[int, list[str]] = {}
+    for name, parameter in named:
+        names.setdefault(id(parameter), []).append(name)
     found = {}
     for parameter in parameters_of(optimizer):
-        name, state = parameters.get(id(parameter)), optimizer.state.get(parameter)
-        if name is not None and state:
-            tensors = ((key, value) for key, value in state.items() if isinstance(value, Tensor))
-            found.update({f"{_NAME}/{name}/{key}": value for key, value in tensors})
+        state = optimizer.state.get(parameter) or {}
+        tensors = {key: value for key, value in state.items() if isinstance(value, Tensor)}
+        for name in names.get(id(parameter), ()):
+            found.update({f"{_NAME}/{name}/{key}": value for key, value in tensors.items()})
     return found

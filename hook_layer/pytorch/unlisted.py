@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from torch import nn
 
+from hook_layer.pytorch.wrappers import wrapped_in
+
 __all__ = ["unlisted_parameters"]
 
 _OWN: Final = frozenset(vars(nn.Module()))
@@ -30,6 +32,8 @@ def unlisted_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     seen = {id(parameter) for parameter in model.parameters()}
     found = {}
     for path, part in model.named_modules():
+        if wrapped_in(part) is not None:  # FSDP keeps a list of flat parameters
+            continue
         for attribute, value in vars(part).items():
             if attribute in _OWN:
                 continue

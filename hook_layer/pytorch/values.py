@@ -9,7 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["SAVED_AS_FLOAT32", "host_array", "own_shard", "plain"]
+from hook_layer.format.statistics_block import Shard
+
+__all__ = ["SAVED_AS_FLOAT32", "host_array", "is_distributed", "own_shard", "plain", "shard_of"]
 
 SAVED_AS_FLOAT32: Final = frozenset(
     getattr(torch, name)
@@ -45,13 +47,34 @@ def host_array(value: Tensor) -> NDArray[Any]:
 
 
 def own_shard(tensor: Tensor) -> Tensor:
-    """Return what this worker has of a DTensor; of any other tensor the tensor itself.
+    """Return what this rank has of a DTensor; of any other tensor the tensor itself.
 
-    What one computes of a DTensor may wait for the other workers. This does not.
+    What one computes of a DTensor may wait for the other ranks. This does not.
     """
-    kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
-    if kind in _WHOLE or getattr(kind, "to_local", None) is None:
+    if not is_distributed(tensor):
         return tensor
     with torch.no_grad():
         shard: Tensor = tensor.to_local()  # type: ignore[attr-defined]
     return shard
+
+
+def is_distributed(tensor: Tensor) -> bool:
+    """Tell whether a tensor is a DTensor."""
+    kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
+    return kind not in _WHOLE and getattr(kind, "to_local", None) is not None
+
+
+def shard_of(tensor: Tensor) -> Shard | None:
+    """Return which part of a DTensor this rank has; None if it has the whole tensor."""
+    if not is_distributed(tensor):
+        return None
+    known: Any = tensor
+    mesh, placements = known.device_mesh, known.placements
+    divided = [dim for dim, each in enumerate(placements) if not each.is_replicate()]
+    divided = [dim for dim in divided if mesh.size(dim) > 1]
+    if not divided:
+        return None
+    place = mesh.get_coordinate()
+    is_sum = any(placements[dim].is_partial() for dim in divided)
+    part = None if is_sum or place is None else tuple(place[dim] for dim in divided)
+    return Shard(tuple(map(int, tensor.shape)), part)

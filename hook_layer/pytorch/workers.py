@@ -34,17 +34,20 @@ class TorchWorker(BaseHook):
         setup: What the hook is made of.
     """
 
+    _knows_all_ranks = True
+
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
-        # What only the chief writes may have another URI in every rank.
-        self._group = HookGroup(self.out_dir if setup.all_workers else _ONE_WRITER)
+        # What only the chief writes may have another URI in every rank, and so may a session.
+        has_one_name = self._all_workers and not self._place.is_in_session
+        self._group = HookGroup(self.out_dir if has_one_name else _ONE_WRITER)
         self._announcement = SharedText(self._group)
         self._warned_of_fork = False
 
     def _announce_start(self) -> None:
         """Let other workers that begin earlier than this one not wait."""
         if self._all_workers:
-            self._announcement.announce(lambda: self._own_start().to_json())
+            self._announcement.announce(lambda: self._chief_start().to_json())
 
     @guarded("stop agreement")
     def _join_the_others(self, name: str) -> None:

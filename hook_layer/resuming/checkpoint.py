@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -48,6 +48,7 @@ class RunStart:
         training_run: How often the training was resumed.
         is_refused: Whether nothing may be saved: more runs began than the session watches.
         root: URI of the trial's root, where it is not the one that the hook was made with.
+        writers: The ranks that write.
     """
 
     run_id: str
@@ -59,6 +60,7 @@ class RunStart:
     training_run: int = 0
     is_refused: bool = False
     root: str = ""
+    writers: Sequence[int] = (0,)
 
     @classmethod
     def new(cls) -> RunStart:

@@ -49,6 +49,14 @@ class StopAt(str, Enum):
     NEVER = "never"
 
 
+class RanksOption(str, Enum):
+    """Which ranks write."""
+
+    AUTO = "auto"
+    ALL = "all"
+    CHIEF = "chief"
+
+
 class VerdictFormat(str, Enum):
     """How verdicts are told."""
 
@@ -75,6 +83,13 @@ _OutDir = Annotated[
 ]
 _MaxRuns = Annotated[int, typer.Option(min=1, help="How many trainings of the command to watch.")]
 _Interval = Annotated[int, typer.Option(min=1, help="Steps between two that are saved and judged.")]
+_Ranks = Annotated[
+    RanksOption,
+    typer.Option(
+        help="Which ranks of a distributed run write. auto: statistics of up to 16 ranks, values "
+        "of the first; all: all of both; chief: the first rank alone."
+    ),
+]
 _Stop = Annotated[
     StopAt,
     typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
@@ -103,6 +118,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     stop: _Stop = StopAt.SERIOUS,
     patience: _Patience = 30.0,
     max_runs: _MaxRuns = 32,
+    ranks: _Ranks = RanksOption.AUTO,
     notify: _Notify = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
@@ -136,6 +152,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
                 stops=_stops(chosen, stop),
                 patience_s=patience,
                 max_runs=max_runs,
+                ranks=ranks.value,
                 required=chosen.names,
                 stdout=None if is_table or output_file else _STDERR,
                 notify_url=notify,

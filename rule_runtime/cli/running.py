@@ -20,6 +20,7 @@ from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.run_telling import RunTelling
 from rule_runtime.configuration.packs import find_pack
+from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
     checked_command,
     hooked_environment,
@@ -50,6 +51,7 @@ class RunOptions:
     Attributes:
         out_dir: Folder or URI of the session; None: a new one below `runs/`.
         save_interval: Steps between two that are saved.
+        ranks: Which ranks of a distributed run write: `auto`, `all` or `chief`.
         stops: Names of the rules whose finding ends the session.
         patience_s: Seconds that the command may take to end once it was asked to.
         max_runs: How many runs of the session are watched.
@@ -63,6 +65,7 @@ class RunOptions:
     stops: frozenset[str]
     patience_s: float
     max_runs: int = 32
+    ranks: Ranks = "auto"
     required: Sequence[str] = ()
     stdout: int | None = None
     notify_url: str | None = field(default=None, repr=False)
@@ -199,6 +202,7 @@ class WatchedSession:
                 "LocalPath": root,
                 "HookParameters": {
                     "save_interval": str(self._options.save_interval),
+                    "include_workers": include_workers(self._options.ranks),
                     "stop_poll_s": "0.5",
                     **VALUE_LIMITS,
                 },

@@ -55,11 +55,11 @@ class DebuggerHookConfig:
         object.__setattr__(self, "hook_parameters", parameters)
         object.__setattr__(self, "collection_configs", collections)
 
-    def with_defaults(self, parameters: Mapping[str, str]) -> DebuggerHookConfig:
-        """Return the same with further parameters of the hook, where it does not set them.
+    def completed_by(self, parameters: Mapping[str, object]) -> DebuggerHookConfig:
+        """Return the configuration with further parameters of the hook.
 
         Args:
-            parameters: The parameters.
+            parameters: They count where the configuration does not have them.
         """
         return DebuggerHookConfig(
             self.s3_output_path,

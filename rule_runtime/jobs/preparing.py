@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
 from hook_layer.hook_options import VALUE_LIMITS
+from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
+from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.jobs.aws import Aws, Session
 from rule_runtime.jobs.custom_sources import with_absolute_sources, with_uploaded_sources
 from rule_runtime.jobs.deployment import DEFAULT_STAGE, Deployment
@@ -52,6 +54,7 @@ def prepare(
     rules: Iterable[object] | str | Pack | None = None,
     actions: object = None,
     tensorboard: object = None,
+    ranks: Ranks = "auto",
     checkpoint_s3_uri: str | None = None,
     checkpoint_local_path: str | None = None,
     stage: str = DEFAULT_STAGE,
@@ -89,6 +92,9 @@ def prepare(
             the subscribers of the deployment's topic are told. That is a warning, too.
         tensorboard: Where TensorBoard's files go, `TensorBoardOutputConfig()` for the place above;
             None for no such files.
+        ranks: Which ranks of a distributed run write, unless `hook_config` has the parameter
+            `include_workers`. `auto`: statistics of up to 16 ranks, values of the first; `all`: all
+            of both; `chief`: the first rank alone.
         checkpoint_s3_uri: Where checkpoints are kept.
         checkpoint_local_path: Folder of the checkpoints in the training container.
         stage: The deployment that judges the job; asked only about custom rules.
@@ -108,7 +114,7 @@ def prepare(
     name = _name(job_name, base_job_name, now)
     output = absolute_output_path(output_path)
     wishes = JobWishes.of(rules, hook_config, actions)
-    configuration = wishes.configuration(output, tensorboard)
+    configuration = _with_ranks(wishes.configuration(output, tensorboard), ranks)
     needs = wishes.needs(configuration.rules)
     hook_output = (configuration.hook and configuration.hook.s3_output_path) or output
     job = PreparedJob(
@@ -125,6 +131,13 @@ def prepare(
     aws = Aws(session)
     _check_regions(job, aws)
     return job if configuration.hook is None else _stored(job, wishes, needs, aws)
+
+
+def _with_ranks(configuration: DebugConfiguration, ranks: Ranks) -> DebugConfiguration:
+    """Return the configuration with what it lacks of which ranks write."""
+    who = {"include_workers": include_workers(ranks)}
+    hook = configuration.hook
+    return configuration if hook is None else replace(configuration, hook=hook.completed_by(who))
 
 
 def _name(job_name: str | None, base_job_name: str | None, now: float) -> str:
@@ -158,7 +171,7 @@ def _stored(
 def _with_needs(job: PreparedJob, needs: Sequence[RuleNeeds], said_by: SaidBy) -> PreparedJob:
     """Return the job with what its rules need in what the hook saves, and with what is not."""
     hook = job.configuration.hook or DebuggerHookConfig()
-    hook = hook.with_defaults(VALUE_LIMITS)
+    hook = hook.completed_by(VALUE_LIMITS)
     hook, warnings = saved_for_rules(hook, needs, said_by)
     return replace(job, configuration=replace(job.configuration, hook=hook), warnings=warnings)
 

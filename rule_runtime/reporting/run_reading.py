@@ -22,6 +22,7 @@ from rule_runtime.reporting.run_history import RunHistory
 from rule_runtime.reporting.statistics_of_values import MAX_VALUE_BYTES, StatisticsOfValues
 from rule_runtime.reporting.tensor_kinds import TensorKinds
 from rule_runtime.reporting.zero_shares import ZeroShares
+from rule_runtime.trial.merged_shards import merged_by_step
 from rule_runtime.trial.run_files import named_run, read_end_marker
 from rule_runtime.trial.step_index import iter_step_files, list_index_files
 from rule_runtime.trial.stop_request import read_stop_request
@@ -182,11 +183,14 @@ class _Reader:
             is_much = self.history.num_bytes >= share * self.limits.bytes
             if self.steps and (is_late or is_much):
                 return False
+            own = []
             for file in iter_step_files(self.store, portion):
                 if file.index is None or file.index.run == self.run:
-                    self.history.add(file)
+                    own.append(file)
                     self.steps.add(file.step)
                 self.on_read(file.key)
+            for file in merged_by_step(own):
+                self.history.add(file)
         return True
 
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["ReplicaDivergence"]
 
 _COLUMNS: Final = ("min", "max", "mean", "l1", "l2")
-_ALONE: Final = "one worker alone saved parameters: there is nothing to compare"
+_ALONE: Final = (
+    "no parameter was saved by two ranks: one rank wrote, or the ranks divide the model among them"
+)
 _UNLIKE: Final = "no parameter was saved with the same size by two workers"
 _REMEDY: Final = (
     "Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is set), "
@@ -82,7 +84,7 @@ class ReplicaDivergence(Rule):
         rows = step.tensors(collections=("weights", "biases"))
         if not len(rows):
             return NotEvaluated("neither weights nor biases were saved")
-        difference = _differences(rows)
+        difference = _differences(step, rows)
         if np.isnan(difference).all():
             is_alone = len(set(rows.workers)) == 1
             return NotEvaluated(_ALONE if is_alone else _why_unlike(rows))
@@ -124,9 +126,13 @@ def _names(rows: TensorRows, chosen: np.ndarray) -> set[str]:
     return {rows.names[at] for at in np.flatnonzero(chosen)}
 
 
-def _differences(rows: TensorRows) -> np.ndarray:
+def _differences(step: StepView, rows: TensorRows) -> np.ndarray:
     """Return for each row [R] how much its tensor differs between workers; NaN if unknown."""
-    names, at = np.unique(np.array(rows.names), return_inverse=True)
+    # Pipeline stages may have parameters of the same name.
+    stages = {worker: step.stage(worker) for worker in set(rows.workers)}
+    pairs = zip(rows.names, rows.workers, strict=True)
+    known = np.array([f"{stages[worker]}/{name}" for name, worker in pairs])
+    names, at = np.unique(known, return_inverse=True)
     size = rows.column("size")
     difference = np.full(len(names), np.nan)
     low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)

@@ -23,6 +23,7 @@ from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedErro
 from rule_runtime.trial.collection_reader import CollectionReader
 from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.layout import Layout, Layouts
+from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
 from rule_runtime.trial.recent_files import RecentFiles
 from rule_runtime.trial.step_index import StepFile
@@ -229,7 +230,7 @@ class StepReader:
         by_worker = {file.worker: file for file in sorted(files, key=lambda file: file.worker)}
         for file in by_worker.values():
             self.recent.keep(file)
-        return StepView(self, step, by_worker, num_workers=num_workers)
+        return StepView(self, step, with_merged_shards(by_worker), num_workers=num_workers)
 
     def other(self, root: str) -> tuple[OtherTrial, StepReader]:
         """Return another trial, and what makes views of its steps.

@@ -65,6 +65,17 @@ class StoredStep:
         """Keys of the step's index files, sorted."""
         return sorted(file.key for file in self._files.values())
 
+    def stage(self, worker: str) -> int | None:
+        """Return the number of the pipeline stage that a worker trains; None without a pipeline.
+
+        Args:
+            worker: Whose.
+
+        Raises:
+            InvalidWorker: If no such worker wrote this step.
+        """
+        return self._index_of(worker).stage
+
     def value_bytes(self, worker: str) -> dict[str, int]:
         """Return how many bytes the record of each tensor of a worker has; without one, none.
 

@@ -118,7 +118,7 @@ class Tensor(TensorReading):
         """
         mode = as_mode(mode)
         file = self._file(step_num, mode, worker)
-        index = file.index
+        index = (file if worker is not None else self._whole(file)).index
         for row in index.shapes if index is not None else ():
             if row.name == self.name:
                 return row.shape
@@ -168,7 +168,8 @@ class Tensor(TensorReading):
         stored = self._stored_reduction(file, stored_name)
         if stored is not None:
             return own(stored)
-        told = self._told_by_statistics(file, reduction_name, absolute=abs)
+        whole = file if worker is not None else self._whole(file)
+        told = self._told_by_statistics(whole, reduction_name, absolute=abs)
         if told is not None:
             return told
         value = self._read(file)

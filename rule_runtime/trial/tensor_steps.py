@@ -14,6 +14,7 @@ from rule_runtime.trial.errors import (
     StepUnavailable,
     TensorUnavailableForStep,
 )
+from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.modes import Mode, as_mode
 
 if TYPE_CHECKING:
@@ -199,6 +200,10 @@ class TensorSteps:
         if worker not in files:
             raise InvalidWorker(worker)
         return files[worker]
+
+    def _whole(self, file: StepFile) -> StepFile:
+        """Return a file of the tensor's with the statistics of all its parts, if it has one."""
+        return with_merged_shards(dict(sorted(self._files[file.step].items())))[file.worker]
 
     def _refuse(self, step_num: int, mode: ModeKeys) -> None:
         """Raise what fits for a step without this tensor, unless it has come just now."""

@@ -23,6 +23,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
 from hook_layer.storage.base import ObjectNotFoundError, Store
 from rule_runtime.trial.event_reader import read_tensors
+from rule_runtime.trial.merged_shards import merged_by_step
 from rule_runtime.trial.missing_statistics import computed_statistics
 from rule_runtime.trial.step_index import StepFile
 
@@ -93,7 +94,7 @@ def check_columns(names: Iterable[str]) -> tuple[str, ...]:
 def tidy_table(
     store: Store, files: Sequence[StepFile], names: Iterable[str], columns: Iterable[str]
 ) -> TidyTable:
-    """Return what files tell of tensors.
+    """Return what files tell of tensors; shards of a tensor are merged.
 
     Event files are read only for what the index does not hold: the statistics of files of the
     original client, and the sign of an infinite value. What one of them has lost is NaN, and a
@@ -108,7 +109,7 @@ def tidy_table(
     Raises:
         ValueError: If there is no such column.
     """
-    return _Collector(store, sorted(names), check_columns(columns)).table(files)
+    return _Collector(store, sorted(names), check_columns(columns)).table(merged_by_step(files))
 
 
 @dataclass

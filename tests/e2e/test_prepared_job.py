@@ -127,6 +127,29 @@ def test_a_job_of_sagemaker_from_its_preparation_to_its_stop(target: LocalTarget
     check_log_urls(job, target)
 
 
+def test_replicas_that_diverge_are_found(target: LocalTarget) -> None:
+    prepared = prepare(
+        base_job_name="replicas",
+        output_path=f"s3://{target.tensor_bucket}/output",
+        hook_config=DebuggerHookConfig(hook_parameters={"save_interval": 5, "stop_poll_s": 0.5}),
+        rules=[Rule.sagemaker(rule_configs.replica_divergence())],
+    )
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node", "2", "-m", "tests.e2e.diverging_training"],
+        cwd=ROOT,
+        env={**os.environ, **prepared.environment, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (finding,) = prepared.job().wait_for_rules(poll_s=0.5, timeout_s=WAIT_S)
+    assert finding["RuleEvaluationStatus"] == "IssuesFound", finding
+    assert "differs between workers" in finding["StatusDetails"]
+
+
 def check_log_urls(job: DebugJob, target: LocalTarget) -> None:
     urls = job.rule_log_urls()
     assert list(urls) == ["NonFinite", "slow loss"]

@@ -95,7 +95,7 @@ def test_a_hook_of_several_workers_keeps_them_apart(
         has_summaries=True,
     )
     targets = HookTargets(trial.store, LocalStore(tmp_path))
-    hook = TinyHook(HookSetup(targets, manager, HookOptions(), all_workers=True))
+    hook = TinyHook(HookSetup(targets, manager, HookOptions(), include_workers="all"))
     hook._rank_and_size = lambda: (rank, 2)  # type: ignore[method-assign]
     hook.set_mode(ModeKeys.TRAIN)
     hook.train({"w": np.ones(5)})

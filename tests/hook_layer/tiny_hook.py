@@ -53,7 +53,7 @@ def make_hook(
             manager,
             HookOptions(**options),
             job=job,
-            all_workers=size > 1,
+            include_workers="all" if size > 1 else "one",
         )
     )
     hook._rank_and_size = lambda: (0, size)  # type: ignore[method-assign]

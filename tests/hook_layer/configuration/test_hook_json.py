@@ -48,7 +48,7 @@ def test_what_is_missing_or_null_takes_the_default(path: Path, document: dict[st
     setup = make(path, document)
     assert setup.targets.out.uri == "file:///opt/ml/output/tensors/"
     assert setup.options == HookOptions()
-    assert (setup.dry_run, setup.all_workers) == (False, False)
+    assert (setup.dry_run, setup.include_workers) == (False, "one")
     assert setup.manager.include == {"losses"}
     assert saved(setup, num_steps=501) == {"losses": [0, 500]}
     assert setup.manager.reduction_config == ReductionConfig(save_raw_tensor=True)
@@ -107,7 +107,7 @@ def test_every_hook_parameter(path: Path, as_strings: bool) -> None:
     assert manager.include == {"losses", "default", "all"}
     assert manager.get("default").include_regex == ["relu", "conv{1,2}"]
     assert manager.get("all").matches("anything")
-    assert (setup.dry_run, setup.all_workers) == (True, True)
+    assert (setup.dry_run, setup.include_workers) == (True, "all")
     assert setup.options == HookOptions(
         False, "flag", 2.5, "drop", 1000, 60.0, 1.0, 0, "/spool", termination_timeout_s=3
     )

@@ -77,7 +77,10 @@ def test_patience_allows_for_local_steps() -> None:
 
 
 def test_one_worker_has_nothing_to_be_compared_with() -> None:
-    reason = "one worker alone saved parameters: there is nothing to compare"
+    reason = (
+        "no parameter was saved by two ranks: one rank wrote, or the ranks divide the model among "
+        "them"
+    )
     assert outcomes_of((ONE,), (OTHER,)) == [NotEvaluated(reason)] * 2
 
 

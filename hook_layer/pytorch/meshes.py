@@ -1,0 +1,64 @@
+"""Which part of a model a rank has, as far as DTensors and pipelines know."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from hook_layer.pytorch.values import is_distributed
+
+__all__ = ["first_of_shard_groups", "stage_of"]
+
+_PIPELINE: Final = "torch.distributed.pipelining.stage"
+
+
+def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
+    """Return the first rank of each group of ranks that divide these parameters among them.
+
+    Dimensions of the mesh that divide nothing, such as those of pipeline stages and replicas, have
+    one group at each of their places.
+
+    Args:
+        parameters: The parameters of a model.
+    """
+    divided: dict[int, tuple[Any, set[str]]] = {}
+    for each in parameters:
+        known: Any = each
+        if not is_distributed(each) or not known.device_mesh.mesh_dim_names:
+            continue
+        mesh = known.device_mesh
+        root, names = divided.setdefault(id(_root(mesh)), (_root(mesh), set()))
+        placements = zip(mesh.mesh_dim_names, known.placements, strict=True)
+        names.update(name for name, placement in placements if placement.is_shard())
+    first: set[int] = set()
+    for root, names in divided.values():
+        place = tuple(0 if name in names else slice(None) for name in root.mesh_dim_names)
+        first.update(root.mesh[place].flatten().tolist())
+    return first
+
+
+def stage_of(model: nn.Module) -> int | None:
+    """Return the number of the pipeline stage that a model is; None if it is none.
+
+    Args:
+        model: The model.
+    """
+    kind = getattr(sys.modules.get(_PIPELINE), "_PipelineStageBase", None)
+    if kind is None:
+        return None
+    stages = (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
+    return next((s.stage_index for s in stages if s.submod in (model, *model.modules())), None)
+
+
+def _root(mesh: Any) -> Any:
+    """Return the mesh that a part of one was taken from; torch has no public way."""
+    find = getattr(mesh, "_get_root_mesh", None)
+    if find is not None:
+        return find()
+    from torch.distributed.device_mesh import _mesh_resources  # noqa: PLC0415 - gone since 2.9
+
+    return _mesh_resources.get_root_mesh(mesh)

@@ -1,0 +1,63 @@
+"""Modules around a model or a layer that add nothing to it: their names are left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torch import nn
+
+__all__ = ["unwrapped_class", "unwrapped_path", "wrapped_in"]
+
+_ATTRIBUTES: Final = {
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "ActivationWrapper": "_checkpoint_wrapped_module",
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "DeepSpeedEngine": "module",
+    "Float16Module": "module",
+}
+"""Where a wrapper keeps its module, by the name of its class; none of them has to be imported."""
+_LEFT_OUT: Final = frozenset(_ATTRIBUTES.values())
+_PUBLIC: Final = "module"
+"""An attribute that models have, too: it is left out of the path where it is a wrapper's."""
+
+
+def wrapped_in(module: nn.Module) -> nn.Module | None:
+    """Return the module that a wrapper is around, None if `module` is no wrapper."""
+    attribute = _attribute(module)
+    return None if attribute is None else getattr(module, "_modules", {}).get(attribute)
+
+
+def unwrapped_class(module: nn.Module) -> str:
+    """Return the name of a model's class, without wrappers and as before `fully_shard`."""
+    while (inner := wrapped_in(module)) is not None:
+        module = inner
+    kind = type(module)
+    is_sharded = any(base.__name__ == "FSDPModule" for base in kind.__bases__)
+    return kind.__bases__[-1].__name__ if is_sharded else kind.__name__
+
+
+def unwrapped_path(root: nn.Module, path: str) -> str:
+    """Return the path of a part or parameter as it is without wrappers.
+
+    Args:
+        root: The module that the path begins at.
+        path: The path, as `named_modules` and `named_parameters` return it.
+    """
+    if not any(attribute in path for attribute in _LEFT_OUT):
+        return path
+    kept: list[str] = []
+    module: nn.Module | None = root
+    for part in path.split("."):
+        is_wrapped = module is not None and part == _attribute(module)
+        # Some wrappers list parameters without their own part of the path.
+        if not is_wrapped and (part == _PUBLIC or part not in _LEFT_OUT):
+            kept.append(part)
+        module = None if module is None else module._modules.get(part)  # noqa: SLF001
+    return ".".join(kept)
+
+
+def _attribute(module: nn.Module) -> str | None:
+    kinds = type(module).__mro__
+    return next((_ATTRIBUTES[k.__name__] for k in kinds if k.__name__ in _ATTRIBUTES), None)

@@ -1,0 +1,30 @@
+"""Which ranks of a distributed run write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["WHO_WRITES", "writing_ranks"]
+
+WHO_WRITES: Final = ("one", "all", "auto")
+"""`one`: rank 0. `all`: every rank. `auto`: values of rank 0, and statistics of several ranks."""
+_MOST_WRITERS: Final = 16
+_ONE_IN: Final = 16
+
+
+def writing_ranks(who: str, size: int, groups: Iterable[int] = ()) -> tuple[int, ...]:
+    """Return the ranks that write, sorted.
+
+    Args:
+        who: One of `WHO_WRITES`.
+        size: Number of ranks.
+        groups: A rank of each pipeline stage and shard group, as far as they are known. Beyond 16
+            ranks `auto` chooses these, rank 0, the last rank, and one rank in 16.
+    """
+    if who == "one":
+        return (0,)
+    if who == "all" or size <= _MOST_WRITERS:
+        return tuple(range(size))
+    chosen = {size - 1, *range(0, size, _ONE_IN), *groups}
+    return tuple(sorted(rank for rank in chosen if 0 <= rank < size))

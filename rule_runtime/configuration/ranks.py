@@ -1,0 +1,25 @@
+"""Which ranks of a distributed run write, as commands and `prepare` name them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+__all__ = ["RANKS", "Ranks", "include_workers"]
+
+Ranks = Literal["auto", "all", "chief"]
+RANKS: Final[dict[str, str]] = {"auto": "auto", "all": "all", "chief": "one"}
+"""The hook's parameter `include_workers` for each."""
+
+
+def include_workers(ranks: str) -> str:
+    """Return the hook's parameter `include_workers`.
+
+    Args:
+        ranks: `auto`, `all` or `chief`.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if ranks not in RANKS:
+        raise ValueError(f"ranks={ranks!r} must be one of {', '.join(RANKS)}")
+    return RANKS[ranks]
