@@ -106,7 +106,12 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
         if model is not None:
             self.hook.follow_trainer(model, self._mode_of_pass)
 
-    on_train_begin = on_init_end
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
+    ) -> None:
+        """Watch the model, and continue the steps of a checkpoint; called by the Trainer."""
+        self.on_init_end(args, state, control, model)
+        self.hook.training_resumes_at(state.global_step)
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         """Begin a step; called by the Trainer."""

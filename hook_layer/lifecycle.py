@@ -218,6 +218,9 @@ class HookLifecycle(ResumableHook):
         if rank not in start.writers:
             return
         self._place.move_to(start.root)
+        if self._resumes_at > start.step + 1:
+            last = self._resumes_at - 1
+            start = replace(start, step=last, mode_steps={ModeKeys.TRAIN.name: last})
         self._go_on_behind(start.step, {ModeKeys[n]: step for n, step in start.mode_steps.items()})
         self._last_saved_step = start.saved_step
         worker, stage = f"worker_{rank}", self._pipeline_stage()

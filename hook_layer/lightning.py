@@ -110,8 +110,9 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         self._follow(pl_module)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:  # noqa: ARG002
-        """Note that Lightning handles signals from here on; called by Lightning."""
+        """Continue the steps of a checkpoint; Lightning handles signals from here on."""
         self.hook.trainer_starts()
+        self.hook.training_resumes_at(trainer.global_step)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any

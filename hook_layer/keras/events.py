@@ -51,6 +51,12 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         """Get ready; called by Keras."""
         self._loop_begins("train")
 
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
+        """Continue the steps of the epochs before `initial_epoch`; called by Keras."""
+        steps = self.params.get("steps")
+        if steps is not None:
+            self.training_resumes_at(epoch * steps)
+
     def on_train_end(self, logs: Any = None) -> None:  # noqa: ARG002
         """Leave the model as it was; called by Keras."""
         self._loop_ends("train")

@@ -37,11 +37,22 @@ class ResumableHook(StoppableHook):
     _checkpoints: CheckpointKeeper | None = None
     _last_saved_step = INIT_STEP
     _is_terminated = False
+    _resumes_at = 0
 
     @property
     def training_run(self) -> int:
         """How often this training was interrupted and resumed; known from the first step on."""
         return 0 if self._run_start is None else self._run_start.training_run
+
+    def training_resumes_at(self, step: int) -> None:
+        """Continue the step numbers of a training that its framework resumes.
+
+        It does nothing once a step has begun, or where the state of a checkpoint is ahead.
+
+        Args:
+            step: The number of the next step, from 0.
+        """
+        self._resumes_at = step
 
     # The beginning -------------------------------------------------------------------------------
 

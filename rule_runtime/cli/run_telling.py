@@ -37,6 +37,7 @@ class RunTelling:
         self._console = console
         self._notifier = None if notify_url is None else Notifier(notify_url, self._problem)
         self._found: dict[tuple[str, str], None] = {}  # by run and rule, in their order
+        self._begun_again: set[str] = set()
         self._stopped_by: str | None = None
         self._has_told_of_more = False
 
@@ -48,6 +49,7 @@ class RunTelling:
             stopped_by: Name of the rule whose finding asked for the end; None while none has.
         """
         for run in runs:
+            self._report_attempt(run)
             for name, state in run.states.items():
                 is_new = (run.run.name, name) not in self._found
                 if state.status is RuleStatus.ISSUES_FOUND and is_new:
@@ -56,6 +58,15 @@ class RunTelling:
         if stopped_by is not None and self._stopped_by is None:
             self._stopped_by = stopped_by
             self.line(f"the training is asked to stop because of {stopped_by}")
+
+    def _report_attempt(self, run: JudgedRun) -> None:
+        """Report once that a program began again, and where its steps continue."""
+        name, attempt, first = run.run.name, run.run.attempt, run.judge.first_step
+        if attempt == 1 or first is None or name in self._begun_again:
+            return
+        self._begun_again.add(name)
+        steps = f"continues at step {first}" if first else "counts from step 0"
+        self.line(f"{name}: the same program began again, attempt {attempt}; it {steps}")
 
     def _report(self, run: str, name: str, state: EvaluationState) -> None:
         details = status_details(name, state).rpartition("\n")[2]

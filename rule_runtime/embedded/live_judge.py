@@ -44,6 +44,7 @@ class LiveJudge:
     Attributes:
         states: The state of each rule, by its name.
         stopped_by: Name of the rule whose finding asked for the end; None while none has.
+        first_step: The first saved step that was judged; None before there is one.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class LiveJudge:
             name: EvaluationState.initial() for name in self._rules
         }
         self.stopped_by: str | None = None
+        self.first_step: int | None = None
 
     def look(self, *, is_over: bool = False) -> bool:
         """Take in what has been stored since, and ask for the end if a finding is reason enough.
@@ -150,6 +152,8 @@ class LiveJudge:
         }
         self._results.write(self._run, self.states, states)
         self.states = states
+        if files and self.first_step is None:
+            self.first_step = files[0].step
         self._unjudged = []
 
     def _find_run(self, *, is_over: bool) -> bool:

@@ -45,11 +45,6 @@ class JudgedRun:
         return self.judge.states
 
     @property
-    def num_steps(self) -> int:
-        """How many steps were judged, or could not be."""
-        return max((state.counts.evaluated for state in self.states.values()), default=0)
-
-    @property
     def has_steps(self) -> bool:
         """Whether there was anything to judge."""
         return any(state.counts != Counts() for state in self.states.values())
