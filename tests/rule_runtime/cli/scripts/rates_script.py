@@ -1,0 +1,38 @@
+"""Trains a model for each learning rate that is given: `rates_script.py [pool] RATE...`.
+
+A rate of 1e30 makes the loss NaN. With `pool` each training has a process of its own. `wait` trains
+until the process is ended.
+"""
+
+import multiprocessing
+import sys
+
+import torch
+from torch import nn
+
+
+def train(rate: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 4)
+    y = (x[:, 0] > 0).long()
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1 if rate == "wait" else float(rate))
+    step = 0
+    while step < 40 or rate == "wait":
+        optimizer.zero_grad()
+        criterion(model(x), y).backward()
+        optimizer.step()
+        step += 1
+        if rate == "wait" and step == 40:
+            print("trains", flush=True)
+    print(f"trained with {rate}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "pool":
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            pool.map(train, sys.argv[2:], chunksize=1)
+    else:
+        for rate in sys.argv[1:]:
+            train(rate)
