@@ -88,7 +88,7 @@ def noted(*_: Any) -> None:
 class Functions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.utils.weight_norm(nn.Linear(3, 4))  # has a hook of its own
+        self.first = nn.Linear(3, 4)
         self.norm = nn.BatchNorm1d(4)
         self.last = nn.Linear(4, 2)
 
@@ -117,6 +117,7 @@ def copies(hook: Callable[[nn.Module, nn.Module], None]) -> list[bytes]:
         scaled = scaler.scale(loss(net(torch.ones(5, 3)), torch.zeros(5, 2)))
         scaled.backward()
         scaler.step(optimizer)
+        scaler.update()
     graph = torch.fx.symbolic_trace(copy.deepcopy(net))
     exported = torch.export.export(net.eval(), (torch.ones(5, 3),))
     kept = [*vars(scaled), *(name for part in copy.deepcopy(net).modules() for name in vars(part))]
