@@ -76,8 +76,9 @@ for step in range(3):
 
 
 def num_hooks(net: nn.Module, loss: nn.Module) -> list[int]:
+    from torch.optim.optimizer import _global_optimizer_pre_hooks as steps
+
     modules = [*net.modules(), loss]
-    steps = torch.optim.optimizer._global_optimizer_pre_hooks
     arrivals = [p._post_accumulate_grad_hooks or () for p in net.parameters()]
     return [
         *(len(part._forward_hooks) + len(part._forward_pre_hooks) for part in modules),
