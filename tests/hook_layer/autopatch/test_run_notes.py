@@ -95,6 +95,9 @@ class ClosableHook:
         self.out_dir = out_dir
         self.closed: list[bool] = []
 
+    def limit_values(self) -> None:
+        pass
+
     def close(self, *, end_of_training: bool = True) -> None:
         self.closed.append(end_of_training)
 
