@@ -100,7 +100,7 @@ def test_all_workers_of_a_launcher_stop_together(
     assert "is written by" not in done.stderr
     assert "another one" not in done.stderr
     trial = create_trial(str(tmp_path / "out"))
-    assert trial.workers() == ["worker_0"]
+    assert trial.workers() == ["worker_0", "worker_1"]
     assert trial.loaded_all_steps
 
 
