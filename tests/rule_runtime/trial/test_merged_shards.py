@@ -19,7 +19,6 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.statistics_block import Shard
 from hook_layer.statistics import array_statistics
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.step_index import StepFile
 from rule_runtime.trial.step_view import StepReader, StepView
 
@@ -97,4 +96,3 @@ def test_a_part_that_only_a_later_rank_has_is_found_there() -> None:
     }
     rows = view(*files.values()).tensors()
     assert (rows.names, rows.workers) == (("a", "w"), ("worker_0", "worker_1"))
-    assert with_merged_shards({"worker_0": files["worker_0"]})["worker_0"] is files["worker_0"]
