@@ -74,12 +74,13 @@ they are called, and so is what functions get and return, as `F.relu`; the names
 `hook_layer.pytorch.collections`.
 
 **Sharded tensors** (DTensors of tensor parallel and FSDP2, parameters of FSDP1 and of ZeRO stage 3)
-are saved as this rank's shard. The index file says which part of which tensor it is, so that readers
+are saved as this rank's shard. The index file says which part of which tensor that is, so readers
 merge the statistics of all ranks.
 
-Names are those of the model without wrappers such as DistributedDataParallel: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs
-and outputs of modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under
-their class name), `scalar/{name}`, and, if the collection `optimizer_variables` is included,
+Names are those of the model without wrappers such as DistributedDataParallel: parameters
+`{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs and outputs of
+modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under their class name),
+`scalar/{name}`, and, if the collection `optimizer_variables` is included,
 `optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`. Inputs that are passed by
 position are numbered first, then those by keyword.
 """

@@ -150,7 +150,8 @@ class TestConfiguration:
         content = stored(in_folder(tmp_path, hook_config=hook, rules=[VANISHING]))
         (collection,) = content["DebugHookConfig"]["CollectionConfigurations"]
         assert collection["CollectionParameters"] == {"save_interval": "100"}
-        assert content["DebugHookConfig"]["HookParameters"] == {"save_interval": "50"}
+        parameters = content["DebugHookConfig"]["HookParameters"]
+        assert parameters == {"save_interval": "50", "include_workers": "auto"}
         (warning,) = caplog.messages
         assert "VanishingGradient: save_interval=500" in warning
         assert "the hook's configuration: save_interval=100" in warning
