@@ -74,11 +74,14 @@ must have as many.
 they are called, and so is what functions get and return, as `F.relu`; the names of both are in
 `hook_layer.pytorch.collections`.
 
-**Sharded tensors** (DTensor, as of tensor parallel and FSDP2) are saved as this worker's shard.
+**Sharded tensors** (DTensors of tensor parallel and FSDP2, parameters of FSDP1 and of ZeRO stage 3)
+are saved as this rank's shard. The index file says which part of which tensor that is, so readers
+merge the statistics of all ranks.
 
-Names: parameters `{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs
-and outputs of modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under
-their class name), `scalar/{name}`, and, if the collection `optimizer_variables` is included,
+Names are those of the model without wrappers such as DistributedDataParallel: parameters
+`{RootClass}_{parameter}`, gradients `gradient/{RootClass}_{parameter}`, inputs and outputs of
+modules `{module}_input_{i}` and `{module}_output_{i}` (the root and losses under their class name),
+`scalar/{name}`, and, if the collection `optimizer_variables` is included,
 `optimizer_variables/{RootClass}_{parameter}/{state}`, e.g. `.../exp_avg`. Inputs that are passed by
 position are numbered first, then those by keyword.
 """
@@ -138,7 +141,8 @@ class Hook(OriginalHook, TrainerEvents):
         include_regex: Save also tensors whose name matches one of these.
         include_collections: Save also these collections; `losses` always is.
         save_all: Save everything.
-        include_workers: `one` or `all` of the workers of torch.distributed.
+        include_workers: Which ranks of torch.distributed write. `one`: rank 0. `all`: every rank.
+            `auto`: statistics of up to 16 ranks, and values of rank 0.
         configuration: What a configuration file says, as `create_from_json_file` passes it; then
             none of the other arguments may be given.
         **options: Further options, see `hook_layer.hook_options.HookOptions`: `statistics stop

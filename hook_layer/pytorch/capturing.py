@@ -27,6 +27,7 @@ from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.values import own_shard, shard_of
 from hook_layer.pytorch.watch import GradientWatch
 from hook_layer.pytorch.workers import TorchWorker
+from hook_layer.pytorch.zero import zero_part
 
 __all__ = ["MAX_CALLS_A_STEP", "TorchCapture"]
 
@@ -264,7 +265,7 @@ class TorchCapture(TorchWorker):
         flat = self._registered.part_of(_parameter_name(name))
         if flat is not None:
             return flat.of(value)
-        return own_shard(value), shard_of(value)
+        return zero_part(value) or (own_shard(value), shard_of(value))
 
     def _warn_of_recording(self) -> None:
         if not self._warned_of_recording:

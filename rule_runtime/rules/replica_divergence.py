@@ -46,8 +46,8 @@ class ReplicaDivergence(Rule):
         workers is divided by the largest magnitude of that statistic. Larger than `rtol` fires, at
         `patience` saved steps in a row, if at an earlier step no parameter differed. Parameters
         that differ from the start are parts of one model (sharded, pipelined) or meant to differ,
-        and not judged. A step with one worker, or without a parameter of the same size on two,
-        is not evaluated: there is nothing that could differ.
+        and not judged. Of a pipeline only ranks of the same stage are compared. A step without a
+        parameter of the same size on two ranks is not evaluated: nothing could differ.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.

@@ -128,11 +128,15 @@ def test_a_job_of_sagemaker_from_its_preparation_to_its_stop(target: LocalTarget
 
 
 def test_replicas_that_diverge_are_found(target: LocalTarget) -> None:
+    rule = {
+        "RuleConfigurationName": "replicas",
+        "RuleParameters": {"rule_to_invoke": "ReplicaDivergence"},
+    }
     prepared = prepare(
         base_job_name="replicas",
         output_path=f"s3://{target.tensor_bucket}/output",
         hook_config=DebuggerHookConfig(hook_parameters={"save_interval": 5, "stop_poll_s": 0.5}),
-        rules=[Rule.sagemaker(rule_configs.replica_divergence())],
+        rules=[Rule.sagemaker({"DebugRuleConfiguration": rule})],
     )
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(

@@ -149,7 +149,7 @@ def test_a_sharded_tensor_costs_no_collective(
     hook.close()
     assert communication.get_total_counts() == 0
     assert trial.values(0)["own1"].shape == (4, 2)
-    assert caplog.text.count("is divided among workers") == 1
+    assert not caplog.text  # one rank has all of it
 
 
 def test_a_compiled_sharded_model(trial: WrittenTrial, one_worker: None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -100,8 +101,42 @@ def test_all_workers_of_a_launcher_stop_together(
     assert "is written by" not in done.stderr
     assert "another one" not in done.stderr
     trial = create_trial(str(tmp_path / "out"))
-    assert trial.workers() == ["worker_0"]
+    assert trial.workers() == ["worker_0", "worker_1"]
     assert trial.loaded_all_steps
+
+
+def run_ranks(folder: Path, what: str, *options: str) -> subprocess.CompletedProcess[str]:
+    launcher = [TORCHRUN, "--standalone", "--nproc-per-node", "2", SCRIPTS / "ranks_script.py"]
+    return stepwatch(folder, "--save-interval", "5", *options, "--", *launcher, what)
+
+
+@pytest.mark.parametrize(
+    ("what", "found"),
+    [
+        ("no all-reduce", r"ReplicaDivergence .* IssuesFound"),
+        ("NaN", r"NonFinite .* IssuesFound .* 30 .* Loss_output_0: 1 of 1 elements are NaN"),
+    ],
+)
+def test_a_fault_of_one_rank_is_found(tmp_path: Path, what: str, found: str) -> None:
+    done = run_ranks(tmp_path, what, "--stop", "any")
+    assert done.returncode == 1, done.stderr
+    assert re.search(found, done.stdout), done.stdout
+    if what == "NaN":
+        assert "worker_1" in done.stdout
+
+
+@pytest.mark.parametrize("what", ["ddp", "fsdp2"])
+def test_healthy_ranks_have_no_finding(tmp_path: Path, what: str) -> None:
+    done = run_ranks(tmp_path, what)
+    assert done.returncode == 0, done.stdout
+    assert "IssuesFound" not in done.stdout
+    assert not list((tmp_path / "out" / "events").rglob("*worker_1*"))
+
+
+def test_the_chief_alone_writes_if_asked(tmp_path: Path) -> None:
+    done = run_ranks(tmp_path, "ddp", "--ranks", "chief")
+    assert done.returncode == 0, done.stdout
+    assert create_trial(str(tmp_path / "out")).workers() == ["worker_0"]
 
 
 def test_a_second_training_of_the_command_does_not_write_over_the_first(tmp_path: Path) -> None:

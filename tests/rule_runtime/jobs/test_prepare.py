@@ -152,7 +152,7 @@ class TestConfiguration:
         assert collection["CollectionParameters"] == {"save_interval": "100"}
         limits = {"max_step_bytes": "16777216", "max_run_bytes": "1073741824"}
         parameters = content["DebugHookConfig"]["HookParameters"]
-        assert parameters == {**limits, "save_interval": "50"}
+        assert parameters == {**limits, "save_interval": "50", "include_workers": "auto"}
         (warning,) = caplog.messages
         assert "VanishingGradient: save_interval=500" in warning
         assert "the hook's configuration: save_interval=100" in warning
