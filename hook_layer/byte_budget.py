@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hook_layer.capture import CapturedTensor
+from hook_layer.format.cut_values import CutValue
 
-__all__ = ["DEFAULT_RUN_BYTES", "DEFAULT_STEP_BYTES", "ByteBudget", "CutValue", "listed"]
+__all__ = ["DEFAULT_RUN_BYTES", "DEFAULT_STEP_BYTES", "ByteBudget"]
 
 logger = logging.getLogger("stepwatch")
 
@@ -33,36 +34,6 @@ _EXPECTED: Final = 7 / 8
 _UNEXPECTED: Final = 1 / 8
 """Share of what is free that one value may take which the last step did not have."""
 _FLOAT32_BYTES: Final = 4
-_MAX_LISTED: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class CutValue:
-    """What was cut of one tensor's values.
-
-    Attributes:
-        name: Name of the tensor.
-        rows: How many first rows were stored when it was last cut.
-        of_rows: How many there were.
-        steps: At how many steps it was cut.
-    """
-
-    name: str
-    rows: int
-    of_rows: int
-    steps: int = 1
-
-    def __str__(self) -> str:
-        """Return, for example, `logits: 14 of 512 rows at 3 steps`."""
-        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
-        return f"{self.name}: {self.rows:,} of {self.of_rows:,} rows at {steps}"
-
-
-def listed(cuts: Sequence[CutValue]) -> str:
-    """Return what was cut as one line, those of which the least is stored first."""
-    ordered = sorted(cuts, key=lambda cut: (cut.rows / cut.of_rows, cut.name))
-    more = len(ordered) - _MAX_LISTED
-    return "; ".join(map(str, ordered[:_MAX_LISTED])) + (f"; and {more:,} more" if more > 0 else "")
 
 
 @dataclass(frozen=True, slots=True)

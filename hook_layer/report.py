@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hook_layer.byte_budget import CutValue, listed
 from hook_layer.delivery.counters import WriterCounters
+from hook_layer.format.cut_values import CutValue, listed
 
 __all__ = ["HookReport"]
 

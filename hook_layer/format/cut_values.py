@@ -1,0 +1,40 @@
+"""Values of which only the first rows are stored, and how that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["CutValue", "listed"]
+
+_MAX_LISTED: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CutValue:
+    """What was cut of one tensor's values.
+
+    Attributes:
+        name: Name of the tensor.
+        rows: How many first rows were stored when it was last cut.
+        of_rows: How many there were.
+        steps: At how many steps it was cut.
+    """
+
+    name: str
+    rows: int
+    of_rows: int
+    steps: int = 1
+
+    def __str__(self) -> str:
+        """Return, for example, `logits: 14 of 512 rows at 3 steps`."""
+        steps = f"{self.steps:,} step{'' if self.steps == 1 else 's'}"
+        return f"{self.name}: {self.rows:,} of {self.of_rows:,} rows at {steps}"
+
+
+def listed(cuts: Sequence[CutValue]) -> str:
+    """Return what was cut as one line, those of which the least is stored first."""
+    ordered = sorted(cuts, key=lambda cut: (cut.rows / cut.of_rows, cut.name))
+    more = len(ordered) - _MAX_LISTED
+    return "; ".join(map(str, ordered[:_MAX_LISTED])) + (f"; and {more:,} more" if more > 0 else "")
