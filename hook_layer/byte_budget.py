@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hook_layer.capture import CapturedTensor
-from hook_layer.format.cut_value import CutValue
+from hook_layer.format.cut_values import CutValue
 
 __all__ = ["DEFAULT_RUN_BYTES", "DEFAULT_STEP_BYTES", "ByteBudget"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hook_layer.delivery.counters import WriterCounters
-from hook_layer.format.cut_value import CutValue, listed
+from hook_layer.format.cut_values import CutValue, listed
 
 __all__ = ["HookReport"]
 

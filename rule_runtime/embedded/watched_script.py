@@ -109,6 +109,8 @@ def watch_process(
             process.signal_all(signal.SIGTERM)
             process.has_ended_in(patience_s)
             raise
+        if was_interrupted or signals.received is not None or judge.stopped_by is not None:
+            process.trainings_have_ended_in(patience_s)  # a shell may end before what it started
         judge.look(is_over=True)
         on_news()
     return ProcessEnd(started.returncode, was_interrupted, signals.received)
@@ -161,6 +163,15 @@ class _Processes:
             self._command.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return False
+        return True
+
+    def trainings_have_ended_in(self, timeout_s: float) -> bool:
+        """Wait for the processes that train, so many seconds at most; tell whether they ended."""
+        until = time.monotonic() + timeout_s
+        while self._trainings():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_TURN_S / 4)
         return True
 
     def signal_all(self, number: signal.Signals) -> None:

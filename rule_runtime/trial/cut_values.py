@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from hook_layer.format.cut_value import CutValue, listed
+from hook_layer.format.cut_values import CutValue, listed
 from hook_layer.format.index import IndexFile
 from hook_layer.storage.base import Store
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files

@@ -1,4 +1,4 @@
-"""What is said of a value of which only the first rows are stored."""
+"""Values of which only the first rows are stored, and how that is said."""
 
 from __future__ import annotations
 
