@@ -99,6 +99,7 @@ class TorchEvents(LossCapture):
     def _try_to_begin_step(self) -> None:
         if not self._has_begun:
             self._has_begun = True
+            self._registered.look_for_flat_parts()
             known = self.collection_manager.collections.items()
             self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
             self._join_the_others(" and ".join(self._registered.models.values()))
