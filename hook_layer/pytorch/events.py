@@ -20,6 +20,7 @@ from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, optimizer_call
 from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.losses import LossCapture
+from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.optimizer_state import state_tensors
 from hook_layer.pytorch.steps import Pass, StepBounds, is_recomputing
@@ -70,6 +71,9 @@ class TorchEvents(LossCapture):
 
     def _on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
         if is_recomputing() or is_transformed(model):
+            return
+        if is_inferring_shapes():
+            self._steps.is_aside = True
             return
         self._num_others = 0
         kind = self._steps.next_pass(self.mode, model, inputs)

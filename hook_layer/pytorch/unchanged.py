@@ -40,6 +40,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes
 from hook_layer.pytorch.calls import ModuleCall, prepare_scripting
+from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
 from hook_layer.pytorch.remarks import Remarks
@@ -190,7 +191,7 @@ class _Search:
     def _passes_by(self, module: nn.Module) -> bool:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
         is_beside = not is_scripted and self._optimizers.pass_by(module)
-        return is_beside or is_transformed(module) or is_being_made()
+        return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
     def _is_found_in(self, module: nn.Module) -> bool:
         """Look whether a module is the model, and tell whether it is now, or a part of it."""
