@@ -70,10 +70,7 @@ class TorchEvents(LossCapture):
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        if is_recomputing() or is_transformed(model):
-            return
-        if is_inferring_shapes():
-            self._steps.is_aside = True
+        if is_recomputing() or is_transformed(model) or self._leaves_pass_out():
             return
         self._num_others = 0
         kind = self._steps.next_pass(self.mode, model, inputs)
@@ -98,6 +95,12 @@ class TorchEvents(LossCapture):
             self._watch_outputs(model)
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
+
+    def _leaves_pass_out(self) -> bool:
+        """Tell whether a pass has inputs of no meaning; then it belongs to no step."""
+        is_left_out = is_inferring_shapes()
+        self._steps.is_aside |= is_left_out
+        return is_left_out
 
     @guarded("steps")
     def _try_to_begin_step(self) -> None:
