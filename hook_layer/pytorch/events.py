@@ -23,6 +23,7 @@ from hook_layer.pytorch.amp import parameters_of, unscaled
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall
 from hook_layer.pytorch.criteria import Criteria
 from hook_layer.pytorch.losses import LossCapture
+from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import RegisteredModules
 from hook_layer.pytorch.newest_hook import drop_calls, watch_alone
 from hook_layer.pytorch.optimizer_state import state_tensors
@@ -115,7 +116,7 @@ class TorchEvents(LossCapture):
     # Where the hook looks in ---------------------------------------------------------------------
 
     def _on_forward(self, model: nn.Module, inputs: Any, _: Any) -> None:
-        if is_recomputing() or is_transformed(model):
+        if is_recomputing() or is_transformed(model) or self._leaves_pass_out():
             return
         self._num_others = 0
         self._num_idle.clear()
@@ -142,10 +143,17 @@ class TorchEvents(LossCapture):
         elif kind is Pass.BEGINS:
             self._gradients.unwatch()
 
+    def _leaves_pass_out(self) -> bool:
+        """Tell whether a pass has inputs of no meaning; then it belongs to no step."""
+        is_left_out = is_inferring_shapes()
+        self._steps.is_aside |= is_left_out
+        return is_left_out
+
     @guarded("steps")
     def _try_to_begin_step(self) -> None:
         if not self._has_begun:
             self._has_begun = True
+            self._registered.look_for_flat_parts()
             known = self.collection_manager.collections.items()
             self._collected = {n: ((*c.include_regex,), (*c.tensor_names,)) for n, c in known}
             self._join_the_others(" and ".join(self._registered.models.values()))

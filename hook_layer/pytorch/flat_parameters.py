@@ -11,7 +11,7 @@ import gc
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -35,7 +35,8 @@ class FlatPart:
         rank: Place of this rank among those that share the flat parameter; None if none do.
         start: Where the part begins in this rank's piece of the flat parameter.
         size: How many elements it has.
-        flat_size: How many elements this rank's piece of the flat parameter has.
+        flat_size: How many elements this rank's piece of the flat parameter has; None where the
+            model lists the original parameter.
     """
 
     path: str
@@ -43,7 +44,7 @@ class FlatPart:
     rank: int | None
     start: int
     size: int
-    flat_size: int
+    flat_size: int | None
 
     def of(self, tensor: Tensor) -> tuple[Tensor, Shard | None]:
         """Return the part of a tensor, and which part of the whole parameter's it is.
@@ -79,7 +80,7 @@ class FlatParts:
             self._flat[id(handle.flat_param)] = parts
             # None without `use_orig_params`.
             for parameter, part in zip(handle.flat_param._params or (), parts, strict=False):  # noqa: SLF001
-                self._original[id(parameter)] = part
+                self._original[id(parameter)] = replace(part, flat_size=None)
 
     def named(self, path: str, parameter: nn.Parameter) -> dict[str, FlatPart | None]:
         """Return the parameters that one in a model stands for, by path; None for a plain one.

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from hook_layer.pytorch.values import is_distributed
 
-__all__ = ["first_of_shard_groups", "stage_of"]
+__all__ = ["first_of_shard_groups", "is_inferring_shapes", "stage_of"]
 
 _PIPELINE: Final = "torch.distributed.pipelining.stage"
+_INFERENCES: Final = frozenset({"_shape_inference", "_forward_metadata_inference"})
+"""Functions of it that call the model, by versions of torch."""
 
 
 def first_of_shard_groups(parameters: Iterable[Tensor]) -> set[int]:
@@ -52,6 +54,19 @@ def stage_of(model: nn.Module) -> int | None:
         return None
     stages = (thing for thing in gc.get_objects() if issubclass(type(thing), kind))
     return next((s.stage_index for s in stages if s.submod in (model, *model.modules())), None)
+
+
+def is_inferring_shapes() -> bool:
+    """Tell whether a pipeline calls the model with memory of any content, to learn of shapes."""
+    module = sys.modules.get(_PIPELINE)
+    if module is None:
+        return False
+    frame = sys._getframe(1)  # noqa: SLF001 - documented, and cheap
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_filename == module.__file__ and frame.f_code.co_name in _INFERENCES:
+            return True
+    return False
 
 
 def _root(mesh: Any) -> Any:

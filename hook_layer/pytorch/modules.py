@@ -64,7 +64,7 @@ class RegisteredModules:
                 )
         parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
         self.names.update({part: unwrapped_path(model, path) or name for path, part in parts})
-        self._flat_parts = None
+        self.look_for_flat_parts()
         self.names[model] = self.names[module] = self.models[model] = name
         return model
 
@@ -114,6 +114,11 @@ class RegisteredModules:
                 if part is not None:
                     self._parts[name] = part
                 yield name, parameter
+
+    def look_for_flat_parts(self) -> None:
+        """Look again for flat parameters: models may have been wrapped since."""
+        self._flat_parts = None
+        self._parts.clear()
 
     def part_of(self, name: str) -> FlatPart | None:
         """Return what this rank has of a flat parameter's original one; None of a plain one.

@@ -42,6 +42,7 @@ from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.pytorch import Hook, modes, own_hooks
 from hook_layer.pytorch.calls import ModuleCall, OptimizerCall, prepare_scripting
+from hook_layer.pytorch.meshes import is_inferring_shapes
 from hook_layer.pytorch.modules import is_a_key
 from hook_layer.pytorch.optimizer_steps import MANY_IN_VAIN, has_gradient
 from hook_layer.pytorch.patched_calls import call_after, call_before_compiled
@@ -306,7 +307,7 @@ class _Search:
         is_scripted = isinstance(module, torch.jit.ScriptModule)  # which is told of
         is_beside = not is_scripted and self._optimizers.pass_by(module)
         is_beside &= self._num_in_vain < MANY_IN_VAIN
-        return is_beside or is_transformed(module) or is_being_made()
+        return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
     def _is_trained_in_vain(self, module: nn.Module) -> bool:
         """Tell whether optimizers train a module, whose gradients are switched off in training."""

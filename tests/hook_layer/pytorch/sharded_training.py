@@ -12,7 +12,7 @@ from torch import nn
 
 import hook_layer.pytorch as smd
 
-__all__ = ["NUM_STEPS", "WAYS", "train", "worker"]
+__all__ = ["EARLY", "NUM_STEPS", "WAYS", "train", "worker"]
 
 NUM_STEPS = 4
 SIZE = 2
@@ -76,6 +76,8 @@ def _mesh() -> Any:
     return torch.distributed.device_mesh.init_device_mesh("cpu", (SIZE,))
 
 
+EARLY = ("FSDP2", "FSDP1")
+"""Ways in which a model is divided behind its registration, too."""
 WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "whole": _whole,
     "replicated": _replicated,
@@ -87,16 +89,26 @@ WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {
 }
 
 
-def train(out_dir: Path, way: str, *, include_workers: str = "auto") -> None:
-    """Train in one of the ways; all ranks compute the same batches."""
+def train(out_dir: Path, way: str, *, is_early: bool = False) -> None:
+    """Train in one of the ways; all ranks compute the same batches.
+
+    Args:
+        out_dir: Folder of the trial.
+        way: One of `WAYS`.
+        is_early: Whether the hook gets to know the model before it is divided.
+    """
     hook = smd.Hook(
         str(out_dir),
         save_config=smd.SaveConfig(save_interval=1),
         include_collections=["weights", "biases", "gradients", "optimizer_variables", "losses"],
-        include_workers=include_workers,
+        include_workers="auto",
     )
-    model = WAYS[way](make_net())
-    hook.register_module(model)
+    net = make_net()
+    if is_early:
+        hook.register_module(net)
+    model = WAYS[way](net)
+    if not is_early:
+        hook.register_module(model)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     for step in range(NUM_STEPS):
         torch.manual_seed(step)
@@ -117,5 +129,7 @@ def worker(rank: int, folder: str) -> None:
     for way in WAYS:
         if way != "whole":
             train(root / way, way)
+    for way in EARLY:
+        train(root / f"{way}, registered before", way, is_early=True)
     dist.barrier()
     dist.destroy_process_group()

@@ -14,10 +14,11 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 pytest.importorskip("torch.distributed.tensor")
 
 from rule_runtime.trial.opening import create_trial  # noqa: E402
-from tests.hook_layer.pytorch.sharded_training import NUM_STEPS, WAYS, train, worker  # noqa: E402
+from tests.hook_layer.pytorch.sharded_training import EARLY, NUM_STEPS, WAYS, train, worker  # noqa: E402
 
 COLUMNS = ["size", "nan", "inf", "min", "max", "mean", "std", "abs_mean", "l1", "l2"]
 DIVIDED = [way for way in WAYS if way != "whole"]
+DIVIDED += [f"{way}, registered before" for way in EARLY]
 
 
 @pytest.fixture(scope="module")

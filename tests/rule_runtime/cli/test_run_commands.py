@@ -133,6 +133,13 @@ def test_healthy_ranks_have_no_finding(tmp_path: Path, what: str) -> None:
     assert not list((tmp_path / "out" / "events").rglob("*worker_1*"))
 
 
+def test_a_pipeline_is_judged_by_the_losses_of_its_last_stage(tmp_path: Path) -> None:
+    done = run_ranks(tmp_path, "pipeline", "--rule", "replica_divergence", "--rule", "non_finite")
+    assert " IssuesFound" not in done.stdout, done.stdout
+    trial = create_trial(str(tmp_path / "out"))
+    assert trial.tensor("CrossEntropyLoss_output_0").workers(5) == ["worker_1"]
+
+
 def test_the_chief_alone_writes_if_asked(tmp_path: Path) -> None:
     done = run_ranks(tmp_path, "ddp", "--ranks", "chief")
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,4 @@
-"""A classifier on two ranks; argument: what it does, `ddp`, `fsdp2` or a fault."""
+"""A classifier on two ranks; argument: what it does, `ddp`, `fsdp2`, `pipeline` or a fault."""
 
 import sys
 
@@ -13,6 +13,22 @@ dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
 net = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 3))
+if what == "pipeline":
+    # Stages that begin alike, and are no replicas.
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+    stage = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
+    one = PipelineStage(stage, rank, 2, torch.device("cpu"))
+    schedule = Schedule1F1B(one, 4, loss_fn=cross_entropy)
+    optimizer = torch.optim.AdamW(stage.parameters(), 1e-2)
+    for _ in range(61):
+        inputs = torch.randn(64, 32)
+        optimizer.zero_grad()
+        labels = inputs.argmax(1)
+        schedule.step(inputs) if rank == 0 else schedule.step(target=labels, losses=[])
+        optimizer.step()
+    dist.destroy_process_group()
+    sys.exit()
 model: nn.Module = net
 if what == "fsdp2":
     from torch.distributed.fsdp import fully_shard
