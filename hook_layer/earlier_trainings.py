@@ -9,9 +9,9 @@ from weakref import ref
 if TYPE_CHECKING:
     from hook_layer.hook import BaseHook
 
-__all__ = ["EarlierTrainings"]
+__all__ = ["IDLE_STEPS", "EarlierTrainings"]
 
-_IDLE_STEPS: Final = 20
+IDLE_STEPS: Final = 20
 """Steps of a later training during which an earlier one that has not ended makes a step, too: as of
 the outer loop of a meta-learner around an inner training."""
 
@@ -32,7 +32,7 @@ class EarlierTrainings:
         if not self._steps:
             return
         self._num_begun += 1
-        if self._num_begun <= _IDLE_STEPS:
+        if self._num_begun <= IDLE_STEPS:
             return
         for known, step in self._steps:
             hook = known()

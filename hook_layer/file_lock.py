@@ -13,7 +13,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["HAS_LOCKS", "FileLock"]
+__all__ = ["HAS_LOCKS", "FileLock", "is_locked"]
 
 HAS_LOCKS: Final = fcntl is not None
 """Whether this system has such locks; without them everybody gets one."""
@@ -65,6 +65,26 @@ class FileLock:
         """Close the copies of the descriptors, which would keep the locks behind their process."""
         for lock in cls._taken:
             lock.release()
+
+
+def is_locked(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a process has the lock of a file, so that it has not ended.
+
+    Args:
+        path: The file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        if fcntl is not None:  # shared, so that several may ask at once
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 if hasattr(os, "register_at_fork"):

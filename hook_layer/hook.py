@@ -125,6 +125,8 @@ class BaseHook(HookLifecycle):
         """
         self._end_step()
         self._look_for_checkpoint()
+        if self._is_writer is None:
+            self._refuse_after_stop()
         self._stop_if_asked()
         if self._is_writer is None:
             self._open()

@@ -18,6 +18,7 @@ from hook_layer.capture import StepRecord
 from hook_layer.config import JobEnvironment, hook_enabled
 from hook_layer.configuration.hook_setup import HookSetup
 from hook_layer.delivery.step_files import RunIdentity
+from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
@@ -79,6 +80,11 @@ class HookLifecycle(ResumableHook):
     @property
     def _store(self) -> Store:
         return self._place.targets.out
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether this run is not watched, for its session watches no further one."""
+        return self._run_start is not None and self._run_start.is_refused
 
     @property
     def is_active(self) -> bool:
@@ -235,6 +241,17 @@ class HookLifecycle(ResumableHook):
         self._is_writer = True
         self._look_for_checkpoint()  # one that was saved since, before any step
         self._watch_termination()
+
+    def _refuse_after_stop(self) -> None:
+        """End a run that begins in a session which was stopped, however its framework stops.
+
+        Raises:
+            TrainingStoppedError: The session was stopped, and the hook is to raise.
+        """
+        request = self._place.stop_request
+        if request is not None and self._options.stop == "raise":
+            self.close()
+            raise TrainingStoppedError(request.reason, request.rule_configuration_name)
 
     def _chief_start(self) -> RunStart:
         """Return where the run begins, and which ranks write, as rank 0 decides it."""

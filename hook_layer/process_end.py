@@ -30,13 +30,19 @@ class ProcessEnd:
         owner: The object; only weakly held.
     """
 
+    is_now: ClassVar[bool] = False
+    """Whether the process is ending."""
     _left: ClassVar[list[ProcessEnd]] = []
 
     def __init__(self, owner: Closable) -> None:
         self._pid = os.getpid()
         self._owner = weakref.ref(owner)
         self._rest: Callable[[], None] | None = None
-        atexit.register(self.run)
+        atexit.register(self._run_at_exit)
+
+    def _run_at_exit(self) -> None:
+        ProcessEnd.is_now = True
+        self.run()
 
     def run(self) -> None:
         """Close the object, or do what it left."""
@@ -62,4 +68,4 @@ class ProcessEnd:
 
     def cancel(self) -> None:
         """Do nothing when the process ends."""
-        atexit.unregister(self.run)
+        atexit.unregister(self._run_at_exit)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -14,6 +14,7 @@ from hook_layer.config import HookTargets, JobEnvironment
 from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import JOB_FILE, job_name_of
 from hook_layer.format.session_file import SessionRun
+from hook_layer.process_end import ProcessEnd
 from hook_layer.resuming.checkpoint import RunStart
 from hook_layer.session_notes import SessionNotes
 from hook_layer.weak_method import WeakMethod
@@ -45,7 +46,7 @@ class RunPlace:
     def __init__(
         self, targets: HookTargets, job: JobEnvironment, give_way: Callable[[], None]
     ) -> None:
-        self.targets = targets
+        self.targets = self._asked = targets
         self.job = job
         self._give_way = WeakMethod(give_way)
         self._claim = FolderClaim(targets.out, give_way)
@@ -84,7 +85,7 @@ class RunPlace:
             return RunStart("", is_refused=True)
         is_of_session = self.is_in_session
         if not is_of_session:
-            self._claim_free_folder()
+            self._claim_free_folder({noted.run.uri for noted in notes.runs})
         begun = start()
         uri = None if is_of_session else self.targets.out.uri
         self._run = notes.begin_run(begun.run_id, begun.started_at, uri)
@@ -92,7 +93,7 @@ class RunPlace:
             return RunStart("", is_refused=True)
         if is_of_session:
             self.move_to(self._run.uri)
-            self._claim_free_folder()
+            self._claim.take()
         return self._started(begun)
 
     def move_to(self, root: str) -> None:
@@ -101,13 +102,13 @@ class RunPlace:
         Args:
             root: Its URI.
         """
-        before = self.targets.out.uri
+        before, asked = self.targets.out.uri, self._asked.out.uri
         root = f"{root.rstrip('/')}/"
         if root == before:
             return
         self._claim.release()
-        self.targets = self.targets.moved(
-            lambda uri: root if uri == before else f"{uri}{root.rstrip('/').rpartition('/')[2]}/"
+        self.targets = self._asked.moved(
+            lambda uri: root if uri == asked else f"{uri}{root.rstrip('/').rpartition('/')[2]}/"
         )
         self._claim = FolderClaim(self.targets.out, self._give_way())
         if self.job.training_job_name == job_name_of(before):
@@ -128,17 +129,24 @@ class RunPlace:
         run, self._run = self._run, None
         if run is None or self._notes is None:
             return
-        error: BaseException | None = getattr(sys, "last_value", None)
-        if end == "Completed" and error is not None:  # nobody caught it, and the process ends
+        error: BaseException | None = (
+            getattr(sys, "last_value", None) if ProcessEnd.is_now else None
+        )
+        if end == "Completed" and error is not None:  # nobody caught it
             end, details = "Failed", f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
         self._notes.end_run(run.name, end, details)
 
     def _started(self, start: RunStart) -> RunStart:
         return replace(start, root=self.targets.out.uri)
 
-    def _claim_free_folder(self) -> None:
+    def _claim_free_folder(self, used: Collection[str] = ()) -> None:
+        """Claim the folder that was asked for, or the next one beside it that is free.
+
+        Args:
+            used: Folders of earlier runs of the session.
+        """
         asked = self.targets.out.uri
-        holder = self._claim.take()
+        holder = "an earlier run of this command" if asked in used else self._claim.take()
         if holder is None:
             return
         for number in count(2):

@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from hook_layer.file_lock import HAS_LOCKS, FileLock
+from hook_layer.file_lock import HAS_LOCKS, FileLock, is_locked
 from hook_layer.format.errors import FormatError, JobFileError, SessionFileError
 from hook_layer.format.job_file import StopFile, parse_stop_file
 from hook_layer.format.json_document import Document, load_object
@@ -85,6 +85,7 @@ class SessionNotes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._killed_at: dict[str, str] = {}
 
     @classmethod
     def make(
@@ -145,7 +146,7 @@ class SessionNotes:
             The run; None where as many are watched as may be, or the notes are gone.
         """
         try:
-            program = [*sys.orig_argv]
+            program = _program()
             for number in range(1, int(self._session["MaxRuns"]) + 1):
                 name = run_folder(number)
                 if (self._folder / name).exists():
@@ -156,7 +157,8 @@ class SessionNotes:
                 content = json.dumps({**run.to_json(), _PROGRAM: program}).encode()
                 if self._create(name, content):
                     return run
-            self.count_unwatched()
+            with (self._folder / f"{_UNWATCHED}{os.getpid()}").open("ab") as file:
+                file.write(b".")
         except (OSError, ValueError, KeyError) as error:
             logger.warning("this training is not watched: %s", error)
         return None
@@ -169,16 +171,6 @@ class SessionNotes:
         """
         with suppress(OSError):
             self._replace(f"{_REASON}{os.getpid()}", reason.encode())
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a further run would be watched."""
-        return len(self._run_paths()) < int(self._session["MaxRuns"])
-
-    def count_unwatched(self) -> None:
-        """Count a run that is not watched."""
-        with (self._folder / f"{_UNWATCHED}{os.getpid()}").open("ab") as file:
-            file.write(b".")
 
     def end_run(self, name: str, end: str, details: str | None = None) -> None:
         """Note how a run of this process has ended; the process may continue.
@@ -249,7 +241,7 @@ class SessionNotes:
     def trainings(self) -> list[int]:
         """Ids of the processes that train and have not ended."""
         paths = sorted(self._folder.glob(f"{_TRAINING}*"))
-        return [int(path.name[len(_TRAINING) :]) for path in paths if _is_held(path)]
+        return [int(path.name[len(_TRAINING) :]) for path in paths if is_locked(path)]
 
     @property
     def runs(self) -> list[NotedRun]:
@@ -275,7 +267,7 @@ class SessionNotes:
     def _noted(self, path: Path) -> NotedRun | None:
         try:
             content = _read(path)
-            is_over = HAS_LOCKS and not _is_held(path)  # read before what it says of the end
+            is_over = HAS_LOCKS and not is_locked(path)  # read before what it says of the end
             ended = _read(_ended_path(path)) if _ended_path(path).exists() else {}
             run = SessionRun.from_json(
                 {**content, **ended}, Document(path.name, SessionFileError), ""
@@ -284,7 +276,8 @@ class SessionNotes:
             logger.debug("%s is not read: %s", path, error)
             return None
         if is_over and not ended:
-            run = replace(run, end="Killed", ended_at=now_text())
+            ended_at = self._killed_at.setdefault(run.name, now_text())
+            run = replace(run, end="Killed", ended_at=ended_at)
         return NotedRun(run, is_over or bool(ended))
 
     def _num_ended(self, program: list[str]) -> int:
@@ -295,7 +288,7 @@ class SessionNotes:
             # This process may have ended a run and train again; a run that it left is from before
             # it replaced its program by `exec`.
             is_ours = content["Process"] == os.getpid() and _ended_path(path).exists()
-            if content[_PROGRAM] == program and not is_ours and not _is_held(path):
+            if content[_PROGRAM] == program and not is_ours and not is_locked(path):
                 processes.add(content["Process"])
         return len(processes)
 
@@ -339,15 +332,8 @@ def _ended_path(run: Path) -> Path:
     return run.with_name(f"{run.name}{_ENDED}")
 
 
-def _is_held(path: Path) -> bool:
-    """Tell whether a process has the lock of a file, so that it has not ended."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        lock = FileLock.take(descriptor)
-    except OSError:
-        lock = None
-    os.close(descriptor) if lock is None else lock.release()
-    return lock is None
+def _program() -> list[str]:
+    """Return what makes a process the same program again; each process of a pool is its own."""
+    processes: Any = sys.modules.get("multiprocessing.process")
+    is_of_pool = processes is not None and processes.parent_process() is not None
+    return [*sys.orig_argv, *([str(os.getpid())] if is_of_pool else [])]

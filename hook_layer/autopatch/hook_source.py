@@ -104,8 +104,11 @@ class HookSource:
             hook_type: The framework's hook.
             earlier: As of `is_needed`.
         """
-        if not self.is_needed(earlier) or not self._may_begin():
+        if not self.is_needed(earlier):
             return None
+        for each in self._made:
+            if each.is_refused:
+                each.close()
         try:
             if self.out_dir is None:
                 hook = hook_type.create_from_json_file(self.config)
@@ -119,14 +122,6 @@ class HookSource:
         hook.follow(each for each in self._made if each.is_active)
         self._made[:] = [*(each for each in self._made if each.is_active), hook]
         return hook
-
-    def _may_begin(self) -> bool:
-        """Tell whether the session watches a further run; where it was stopped, the hook raises."""
-        notes = SessionNotes.of_environment()
-        if notes is None or notes.stop_request is not None or notes.has_room:
-            return True
-        notes.count_unwatched()
-        return False
 
     @classmethod
     def of(cls, config: str | None, out_dir: str | None) -> HookSource:

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 
 from hook_layer.collections import OPTIMIZER_STEPS, CollectionKeys
 from hook_layer.configuration.hook_setup import HookSetup
+from hook_layer.earlier_trainings import IDLE_STEPS
 from hook_layer.format.modes import ModeKeys
 from hook_layer.guard import guarded
 from hook_layer.pytorch import own_hooks
@@ -49,12 +50,15 @@ class TorchEvents(LossCapture):
             not all of them are known.
         on_steps_in_vain: Is called when several steps of optimizers in a row had no gradient, or
             the model was not called for several steps.
+        on_others_train: Is called with an optimizer of other parameters that has stepped 20 times
+            since the model was called last.
     """
 
     def __init__(self, setup: HookSetup) -> None:
         super().__init__(setup)
         self.leaves_out: Callable[[nn.Module], bool] | None = None
         self.on_steps_in_vain: Callable[[], None] | None = None
+        self.on_others_train: Callable[[Optimizer], None] | None = None
         self._optimizer_steps = OptimizerSteps()
         self._num_idle: dict[int, int] = {}  # steps of each optimizer since the model was called
         self._num_gradients = 0
@@ -284,6 +288,8 @@ class TorchEvents(LossCapture):
         if not self._steps.knows_optimizers and not self._trains_our_parameters(optimizer):
             self._steps.others_stepped()
             self._others_stepped()
+            if self._num_others == IDLE_STEPS and self.on_others_train is not None:
+                self.on_others_train(optimizer)
             return
         if self._steps.optimizer_stepped(optimizer) and self._record is not None:
             self._gradients.step_ends()

@@ -53,7 +53,7 @@ class Remarks:
             self.has_met_another = not values or any(value.numel() != 1 for value in values)
             if self.has_met_another:
                 logger.warning(
-                    "only the first model of a process is watched, a %s; this is another one, a %s",
+                    "a %s is watched; this is another model, a %s, and is not",
                     watched,
                     type(module).__name__,
                 )

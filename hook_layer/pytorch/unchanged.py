@@ -98,7 +98,10 @@ class _Trainings:
         self._source = source
         # By number: what other threads add meanwhile must not disturb who goes through them.
         self._losses: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
-        self._searches = [_Search(source, self._losses)]
+        self._searches = [self._search()]
+
+    def _search(self, earlier: Sequence[Hook] = ()) -> _Search:
+        return _Search(self._source, self._losses, self._on_optimizer_made, earlier)
 
     def begin(self) -> None:
         """Look at every module that is called, and at what tells of losses and modes."""
@@ -141,7 +144,7 @@ class _Trainings:
         self._newest.end()
         watching = [search for search in self._searches if search.is_watching]
         earlier = [hook for search in watching if (hook := search.hook) is not None]
-        self._searches = [*watching, _Search(self._source, self._losses, earlier)]
+        self._searches = [*watching, self._search(earlier)]
         self._newest.note_optimizer(optimizer)
         self._newest.begin()
 
@@ -150,7 +153,7 @@ class _Trainings:
         if any(search.hook is not None for search in self._searches):
             for search in self._searches:
                 search.end()
-            self._searches = [_Search(self._source, self._losses)]
+            self._searches = [self._search()]
             self._newest.begin()
 
 
@@ -160,6 +163,7 @@ class _Search:
     Args:
         source: Where the hook comes from.
         losses: The losses that were made in this process.
+        on_others_train: Is called with an optimizer of another model that trains meanwhile.
         earlier: The hooks of trainings before this one that may continue.
     """
 
@@ -167,10 +171,12 @@ class _Search:
         self,
         source: HookSource,
         losses: WeakValueDictionary[int, nn.Module],
-        earlier: Sequence[Hook] = (),
+        on_others_train: Callable[[Optimizer], None],
+        earlier: Sequence[Hook],
     ) -> None:
         self._source = source
         self._losses = losses
+        self._on_others_train = on_others_train
         self._earlier = earlier
         self._parts: WeakSet[nn.Module] = WeakSet()
         self._hook: Hook | None = None
@@ -360,6 +366,7 @@ class _Search:
         model = whole_of(entrance, self._optimizers)
         self._hook, self._model, self._entrance = hook, ref(model), ref(entrance)
         self._kind = type(model)
+        hook.on_others_train = self._on_others_train
         hook.leaves_out, hook.on_steps_in_vain = self._optimizers.leave_out, self._on_steps_in_vain
         if self._step_handle is not None:
             self._step_handle.remove()

@@ -137,6 +137,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     """
     with mistakes():
         from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
+            BY_SIGNAL,
             RunOptions,
             WatchedSession,
         )
@@ -159,7 +160,11 @@ def run(  # noqa: PLR0917 - each is an option of the command
             )
             watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
             status = watched.run()
-        _print_session(watched, chosen, output, output_file)
+        try:
+            _print_session(watched, chosen, output, output_file)
+        except OSError:
+            if status <= BY_SIGNAL:  # a closed terminal sends SIGHUP, and takes no output
+                raise
     raise typer.Exit(status)
 
 
@@ -214,7 +219,8 @@ def evaluate(
 
 
 def _judged(run: StoredRun, chosen: ChosenRules) -> RunVerdicts:
-    check_has_steps(run.path)
+    if not run.name:  # of a session some runs may have saved nothing
+        check_has_steps(run.path)
     with progress() as bar:
         states = evaluate_run(run.path, chosen.all, on_start=bar.begin, on_judged=bar.done)
     return RunVerdicts(run.name, run.path, states)

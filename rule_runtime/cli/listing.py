@@ -18,7 +18,7 @@ from rich.text import Text
 
 from hook_layer.format.errors import FormatError
 from hook_layer.format.session_file import SESSION_FILE, SessionFile
-from hook_layer.storage.base import open_store
+from hook_layer.storage.base import StorageError, open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records
 from rule_runtime.evaluation.outcome import RuleStatus
@@ -119,11 +119,10 @@ def _summaries(folder: Path) -> Iterator[_Summary]:
         try:
             store = open_store(path)
             session = read_session(store)
-        except FormatError as error:
+            if session is not None:
+                yield _summary(str(path), session, runs_of(str(path), store, session))
+        except (FormatError, StorageError) as error:
             typer.echo(f"stepwatch: {error}", err=True)
-            continue
-        if session is not None:
-            yield _summary(str(path), session, runs_of(str(path), store, session))
 
 
 def _summary(path: str, session: SessionFile, stored: list[StoredRun]) -> _Summary:

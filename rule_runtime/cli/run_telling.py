@@ -117,7 +117,8 @@ class RunTelling:
             text: The line.
             style: Its colour.
         """
-        self._console.print(text, style=style, markup=False, soft_wrap=True)
+        with suppress(OSError):  # the terminal may be gone
+            self._console.print(text, style=style, markup=False, soft_wrap=True)
 
     def _send(
         self, text: str, rule: str | None, status: str, step: int | None, details: str

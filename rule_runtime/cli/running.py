@@ -34,13 +34,13 @@ from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
+__all__ = ["BY_SIGNAL", "INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
 
 SCRIPT_FAILED: Final = 4
 """Exit status where no issue was found, and the script ended with a status of its own."""
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as a shell has it."""
-_BY_SIGNAL: Final = 128
+BY_SIGNAL: Final = 128
 """What a shell adds to the number of a signal for the exit status."""
 
 
@@ -99,15 +99,15 @@ class WatchedSession:
         options: RunOptions,
         told: Console,
     ) -> None:
-        self._command = command
+        self._command = checked_command(command)
         self._rules = rules
         self._options = options
         session = SessionFile(tuple(command), str(Path.cwd()), now_text())
         asked = options.out_dir or default_folder(script_name(command))
+        self._telling = RunTelling(Path(asked).name, options.stops, told, options.notify_url)
         self.path, self._store = make_session_folder(asked, session)
         self._session = session
         self._judge: SessionJudge | None = None
-        self._telling = RunTelling(Path(self.path).name, options.stops, told, options.notify_url)
         if self.path != asked:
             self._telling.line(f"{asked} holds another run: this session is in {self.path}")
 
@@ -143,7 +143,7 @@ class WatchedSession:
             self._telling.close()
         if end.passed_on is not None:
             self._telling.line(f"{end.passed_on.name} ended the command")
-            return _BY_SIGNAL + end.passed_on
+            return BY_SIGNAL + end.passed_on
         if end.was_interrupted:
             self._telling.line("the script was interrupted")
             return INTERRUPTED
@@ -175,17 +175,21 @@ class WatchedSession:
                 stops=self._options.stops.__contains__,
                 session=self._session,
             )
-            end = watch_process(
-                checked_command(self._command),
-                judge,
-                patience_s=self._options.patience_s,
-                on_news=lambda: self._telling.changes(judge.runs, judge.stopped_by),
-                stdout=self._options.stdout,
-                environment=hooked_environment(config, notes_folder),
-                trainings=lambda: notes.trainings,
-                on_turn=NothingCaptured(notes, self._telling.line).look,
-            )
-            judge.end(end.status)
+            status = None
+            try:
+                end = watch_process(
+                    self._command,
+                    judge,
+                    patience_s=self._options.patience_s,
+                    on_news=lambda: self._telling.changes(judge.runs, judge.stopped_by),
+                    stdout=self._options.stdout,
+                    environment=hooked_environment(config, notes_folder),
+                    trainings=lambda: notes.trainings,
+                    on_turn=NothingCaptured(notes, self._telling.line).look,
+                )
+                status = end.status
+            finally:
+                judge.end(status)
             self._num_not_watched = notes.num_not_watched
             self.why_nothing = why_nothing(notes)
         return end

@@ -14,10 +14,7 @@ __all__ = ["NothingCaptured", "why_nothing"]
 
 _PATIENCE_S: Final = 60.0
 """Seconds after the first import of a framework."""
-_NOTHING_TRAINED: Final = (
-    "{} was imported, and nothing was trained with it that a hook saw; a hook that the script "
-    "makes with a folder of its own saves there, and `stepwatch evaluate` judges that folder"
-)
+_NOTHING_TRAINED: Final = "{} was imported, and nothing was trained with it that a hook saw"
 _OF_BOOSTING: Final = (
     "; of XGBoost `xgboost.train` alone is watched, also behind the interface of scikit-learn: not "
     "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"

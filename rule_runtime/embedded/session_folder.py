@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX, JOB_FILE
-from hook_layer.format.session_file import SESSION_FILE, SessionFile
+from hook_layer.format.session_file import SESSION_FILE, SessionFile, run_folder
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.probing import check_writable
@@ -61,7 +61,7 @@ def _candidates(folder: str) -> Iterator[str]:
 
 
 def _is_used(store: Store) -> bool:
-    if store.exists(SESSION_FILE) or store.exists(JOB_FILE):
+    if any(map(store.exists, (SESSION_FILE, JOB_FILE, f"{run_folder(1)}/{JOB_FILE}"))):
         return True
     prefixes = (INDEX_PREFIX, COLLECTIONS_PREFIX)  # of the original client
     return any(next(iter(store.list(prefix)), None) is not None for prefix in prefixes)
@@ -69,7 +69,7 @@ def _is_used(store: Store) -> bool:
 
 def _create(store: Store, data: bytes) -> bool:
     """Write `session.json`; False if another session did so first."""
-    if not isinstance(store, LocalStore):  # objects in S3 cannot be claimed: names are random
+    if not isinstance(store, LocalStore):  # no other store creates a file exclusively
         store.put(SESSION_FILE, data)
         return True
     store.path.mkdir(parents=True, exist_ok=True)

@@ -108,16 +108,20 @@ class SessionJudge:
         """
         has_news = False
         failure: StorageError | None = None
-        for noted in self._notes.runs:
-            judged = self._by_name.get(noted.run.name)
-            if judged is None:
-                judged = self._begin(noted.run)
+        noted = {each.run.name: each for each in self._notes.runs}
+        for name, each in noted.items():
+            if name not in self._by_name:
+                self._begin(each.run)
                 has_news = True
-            judged.run = noted.run
+            self._by_name[name].run = each.run
+        for name, judged in self._by_name.items():
             if judged.is_over:
                 continue
+            is_final = is_over or (name in noted and noted[name].is_over)
             try:
-                has_news |= self._look_at(judged, is_final=is_over or noted.is_over)
+                has_news |= self._look_at(judged, is_final=is_final)
+                if not is_over:
+                    self._stop_if_found(judged)
             except StorageError as error:
                 failure = error
         self._write()
@@ -125,35 +129,39 @@ class SessionJudge:
             raise failure
         return has_news
 
-    def end(self, status: int) -> None:
+    def end(self, status: int | None) -> None:
         """Write how the command ended: into the session, and into the runs that ended with it.
 
         Args:
-            status: Its exit status; below 0 for the signal that ended it.
+            status: Its exit status, below 0 for the signal that ended it; None: nobody knows it.
         """
         runs = self.runs
         for judged in runs:
             is_last = judged is runs[-1]
             mark_exit(judged.store, judged.run.run_id, status if is_last else None)
-        self._write(ended_at=now_text(), exit_status=shell_status(status))
+        self._write(
+            ended_at=now_text(), exit_status=None if status is None else shell_status(status)
+        )
 
-    def _begin(self, run: SessionRun) -> JudgedRun:
+    def _begin(self, run: SessionRun) -> None:
         store = open_store(run.uri)
         cut = CutValues()
         judge = LiveJudge(store, self._rules, stops=self._stops, run=run.run_id, on_files=cut.add)
-        judged = self._by_name[run.name] = JudgedRun(run, store, judge, cut)
-        return judged
+        self._by_name[run.name] = JudgedRun(run, store, judge, cut)
 
     def _look_at(self, judged: JudgedRun, *, is_final: bool) -> bool:
         has_news = judged.judge.look(is_over=is_final)
         judged.is_over = is_final
+        return has_news
+
+    def _stop_if_found(self, judged: JudgedRun) -> None:
+        """Stop the session if this run has a finding that says so, and the run if it is stopped."""
         if self._request is None:
             self._request = judged.judge.stop_request
             if self._request is not None:
                 self._notes.request_stop(self._request)
-        if self._request is not None and not is_final:
+        if self._request is not None and not judged.is_over:
             judged.judge.ask_to_stop(self._request)
-        return has_news
 
     def _write(self, *, ended_at: str | None = None, exit_status: int | None = None) -> None:
         root = self._store.uri

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -24,6 +25,8 @@ logger = logging.getLogger("stepwatch")
 
 _TURN_S: Final = 0.2
 """Longest time between two looks at the session, seconds."""
+_LOOK_S: Final = 0.05
+"""Time between two looks for processes that train, seconds."""
 _INTERRUPT_S: Final = 2.0
 """Seconds in which a script that got an interrupt itself, by its process group, may end."""
 _TERMINAL: Final = "/dev/tty"
@@ -107,10 +110,8 @@ def watch_process(
             was_interrupted = _watch(process, judge, patience_s, callbacks, signals)
         except BaseException:
             process.signal_all(signal.SIGTERM)
-            process.has_ended_in(patience_s)
+            process.have_ended_in(patience_s)
             raise
-        if was_interrupted or signals.received is not None or judge.stopped_by is not None:
-            process.trainings_have_ended_in(patience_s)  # a shell may end before what it started
         judge.look(is_over=True)
         on_news()
     return ProcessEnd(started.returncode, was_interrupted, signals.received)
@@ -129,7 +130,7 @@ def _watch(
     termination = _Insistence(process, patience_s, (signal.SIGKILL,))
     looks = _Looks(judge)
     try:
-        while not process.has_ended_in(_TURN_S):
+        while not process.have_ended_in(_TURN_S):
             on_turn()
             if looks.try_one():
                 on_news()
@@ -157,21 +158,24 @@ class _Processes:
         self._command = command
         self._trainings = trainings
 
-    def has_ended_in(self, timeout_s: float | None) -> bool:
-        """Wait for the command, so many seconds at most; tell whether it ended."""
+    def have_ended_in(self, timeout_s: float | None) -> bool:
+        """Wait for the command and for what trains, which a shell may leave behind.
+
+        Args:
+            timeout_s: Longest wait, seconds; None for no limit.
+
+        Returns:
+            Whether they ended.
+        """
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
         try:
             self._command.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return False
-        return True
-
-    def trainings_have_ended_in(self, timeout_s: float) -> bool:
-        """Wait for the processes that train, so many seconds at most; tell whether they ended."""
-        until = time.monotonic() + timeout_s
         while self._trainings():
             if time.monotonic() >= until:
                 return False
-            time.sleep(_TURN_S / 4)
+            time.sleep(_LOOK_S)
         return True
 
     def signal_all(self, number: signal.Signals) -> None:
@@ -199,13 +203,13 @@ def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
     grace_s = max(_INTERRUPT_S, patience_s) if _terminal_tells_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            if not process.has_ended_in(grace_s):
+            if not process.have_ended_in(grace_s):
                 if number is signal.SIGTERM:
                     process.signal_all(signal.SIGINT)
-                process.has_ended_in(None)
+                process.have_ended_in(None)
         except KeyboardInterrupt:  # noqa: PERF203 - each turn waits
             process.signal_all(number)
-    process.has_ended_in(None)
+    process.have_ended_in(None)
 
 
 def _terminal_tells_all() -> bool:
