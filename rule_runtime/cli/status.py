@@ -59,7 +59,8 @@ def status(  # noqa: PLR0917 - each is an option of the command
     nothing is known of the job.
     """
     with mistakes(), printed_aside(output):
-        runs = _runs(job) if output_path is None else []
+        place = job if output_path is None else f"{output_path.rstrip('/')}/{job}"
+        runs = _runs(place) if output_path is None or _is_session(place) else []
         found = [_known_job(job_name_of(path), path, stage) for path in runs]
         found = found or [_known_job(job, output_path, stage)]
         described = [_described(each, should_stop=stop, should_wait=wait) for each in found]
@@ -69,7 +70,7 @@ def status(  # noqa: PLR0917 - each is an option of the command
             {**of, "RuleLogUrls": at} if logs else of
             for of, at in zip(described, urls, strict=True)
         ]
-        is_session = len(told) > 1 or _is_session(job)
+        is_session = len(told) > 1 or _is_session(place)
         typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
     else:
         for each, of, at in zip(found, described, urls, strict=True):

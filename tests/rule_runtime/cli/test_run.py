@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from rule_runtime import create_trial
-from rule_runtime.cli.running import default_out_dir
+from rule_runtime.embedded.session_folder import default_folder
 from tests.rule_runtime.cli.invoking import invoke
 from tests.rule_runtime.embedded.receiver import SECRET, receiving
 
@@ -110,7 +110,7 @@ def test_a_script_that_fails_by_itself_is_told_so_for_good(tmp_path: Path) -> No
     assert "tensors: runs/a" in done.stdout
     status, told = invoke("status", "a", "--output-path", tmp_path / "runs")
     assert status == 0
-    assert "a: Failed: the script ended with status 9" in told
+    assert "a-run-1: Failed: the script ended with status 9" in told
     assert create_trial(str(tmp_path / "runs" / "a")).loaded_all_steps
 
 
@@ -208,10 +208,10 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
     assert "IssuesFound" in printed
     assert "tensors: runs/a" in printed
     result = json.loads(
-        (tmp_path / "runs/a/rule-output/vanishing_gradient/status.json").read_text()
+        (tmp_path / "runs/a/run-1/rule-output/vanishing_gradient/status.json").read_text()
     )
     assert result["DebugRuleEvaluationStatuses"][0]["RuleEvaluationStatus"] == "IssuesFound"
-    assert "a: Stopped" in invoke("status", "a", "--output-path", tmp_path / "runs")[1]
+    assert "a-run-1: Stopped" in invoke("status", "a", "--output-path", tmp_path / "runs")[1]
 
 
 def test_a_script_that_was_killed_has_ended(tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_script_that_was_killed_has_ended(tmp_path: Path) -> None:
     )
     assert done.returncode in {1, 4}, done.stderr
     assert (
-        "a: Failed: the script ended with status 137"
+        "a-run-1: Failed: the script ended with status 137"
         in invoke("status", "a", "--output-path", tmp_path)[1]
     )
     assert create_trial(str(tmp_path / "a")).loaded_all_steps
@@ -245,7 +245,9 @@ def test_mistakes_end_with_2(tmp_path: Path, arguments: list[str], message: str)
 
 
 def test_folders_are_named_after_the_script() -> None:
-    assert Path(default_out_dir(["python", "a/train.py", "--x"])).name.startswith("train-20")
+    folders = {default_folder("train") for _ in range(9)}
+    assert all(Path(folder).name.startswith("train-20") for folder in folders)
+    assert len(folders) == 9
 
 
 class TestMessages:

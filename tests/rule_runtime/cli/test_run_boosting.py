@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_metrics_are_saved_every_round(folder: Path) -> None:
-    trial = WrittenTrial(str(folder / "out"))
+    trial = WrittenTrial(str(folder / "out" / "run-1"))
     assert sorted(trial.indexes()) == list(range(40))
     for step in trial.indexes():
         assert {"a-rmse", "b-rmse"} <= trial.names(step)

@@ -102,7 +102,7 @@ def test_a_run_keeps_them_beside_its_tensors(tmp_path: Path) -> None:
     command = ["run", *rules, "--out-dir", "out", "--", sys.executable, str(SCRIPT), "3"]
     stepwatch = Path(sys.executable).parent / "stepwatch"
     subprocess.run([stepwatch, *command], capture_output=True, check=False, cwd=tmp_path)
-    job = json.loads((tmp_path / "out" / "job.json").read_text())
+    job = json.loads((tmp_path / "out" / "run-1" / "job.json").read_text())
     told = {
         each["RuleConfigurationName"]: each["RuleParameters"]
         for each in job["DebugRuleConfigurations"]
