@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hook_layer.autopatch.command import STOPPED
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.s3 import S3Store
 from infra.local import LocalTarget
@@ -77,7 +76,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
         check=False,
     )
     target.wait_idle(WAIT_S)
-    assert done.returncode == STOPPED, done.stderr[-4000:]
+    assert done.returncode == 0, done.stderr[-4000:]  # Keras ends fit, and the script continues
     assert "stepwatch: training was stopped: " in done.stderr
 
     evaluated = {one["RuleConfigurationName"]: one for one in target.rule_statuses(name)}

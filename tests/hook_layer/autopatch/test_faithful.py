@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,6 +105,10 @@ def test_stepwatch_run_runs_it_the_same(folder: Path) -> None:
     assert watched.startswith(plain)
 
 
+def without_addresses(text: str) -> str:
+    return re.sub("0x[0-9a-f]+", "0x", text)
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_a_script_ends_the_same(folder: Path, end: str) -> None:
     (folder / "tell.py").write_text("raise LookupError" if end == "import tell" else "")
@@ -112,7 +117,7 @@ def test_a_script_ends_the_same(folder: Path, end: str) -> None:
     assert plain[0] == ENDS[end]
     status, printed, errors = run(folder, *hooked("train.py"))
     assert (status, printed) == plain[:2]
-    assert errors.replace("hook_layer", "") == plain[2]
+    assert without_addresses(errors.replace("hook_layer", "")) == without_addresses(plain[2])
 
 
 def test_the_debugger_runs_it(folder: Path) -> None:
@@ -137,12 +142,14 @@ def test_no_frame_of_ours_is_in_a_traceback(tmp_path: Path, label: int, last: st
     assert (tmp_path / "out").is_dir()
 
 
-@pytest.mark.parametrize("switch", ["-I", "-E", "-S"])
-def test_a_switch_by_which_nothing_is_watched_is_told(folder: Path, switch: str) -> None:
-    (folder / "train.py").write_text("print('trained')")
+@pytest.mark.parametrize("switch", ["-I", "-E"])
+def test_a_switch_by_which_nothing_is_watched_is_named(tmp_path: Path, switch: str) -> None:
+    (tmp_path / "train.py").write_text("print('trained')")
     program = f"import sys; sys.path.append({str(ROOT)!r}); "
-    program += "from hook_layer.autopatch.command import main; main(['train.py'])"
-    status, printed, errors = run(folder, sys.executable, switch, "-c", program)
+    program += (
+        "from hook_layer.autopatch.command import main; main(['--out-dir', 'out', 'train.py'])"
+    )
+    status, printed, errors = run(tmp_path, sys.executable, switch, "-c", program)
     assert (status, printed) == (0, "trained\n"), errors
     assert f"with {switch} Python does not read PYTHONPATH" in errors
 
