@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 __all__ = [
     "AppendStore",
     "Buffers",
+    "CreateStore",
     "ObjectNotFoundError",
     "StorageError",
     "Store",
@@ -89,6 +90,15 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove the object; nothing happens when there is none."""
+        ...
+
+
+@runtime_checkable
+class CreateStore(Store, Protocol):
+    """A store that several writers may ask for one key, of which one gets it."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store an object unless one has this key; return whether it was stored."""
         ...
 
 

@@ -94,6 +94,19 @@ class LocalStore:
         except OSError as error:
             raise self._put_error(key, error) from error
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Store an object unless one has this key; return whether it was stored."""
+        path = self._path(key)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(data)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._put_error(key, error) from error
+        return True
+
     def append(self, key: str, data: Buffers, size: int) -> None:
         """Write behind an object's first `size` bytes, in place of what may stand there."""
         path = f"{self._folder}{check_key(key)}"

@@ -44,9 +44,20 @@ class MemoryStore:
         """Store an object whole."""
         content = joined(data)
         with self._lock:
-            if check_key(key) not in self._objects:
-                self._keys.insert(bisect_left(self._keys, key), key)
-            self._objects[key] = content
+            self._put(check_key(key), content)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store an object unless one has this key; return whether it was stored."""
+        with self._lock:
+            is_free = check_key(key) not in self._objects
+            if is_free:
+                self._put(key, data)
+        return is_free
+
+    def _put(self, key: str, content: bytes) -> None:
+        if key not in self._objects:
+            self._keys.insert(bisect_left(self._keys, key), key)
+        self._objects[key] = content
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them."""

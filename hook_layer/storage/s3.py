@@ -40,6 +40,8 @@ _MIN_PARTS_BYTES = 256 << 20
 fails is made again as a whole."""
 _PART_BYTES = 64 << 20
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+_EXISTS = ("PreconditionFailed", "ConditionalRequestConflict")
+"""Another request has stored the object, or is about to."""
 _RANGE_NOT_SATISFIABLE = "InvalidRange"
 
 
@@ -81,6 +83,19 @@ class S3Store:
                 self._client.put_object(Bucket=self.bucket, Key=name, Body=body)
             else:
                 self._put_in_parts(name, io.BytesIO(body) if isinstance(body, bytes) else body)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Store an object unless one has this key; return whether it was stored."""
+        with self._reported(key):
+            try:
+                self._client.put_object(
+                    Bucket=self.bucket, Key=self._key(key), Body=data, IfNoneMatch="*"
+                )
+            except ClientError as failure:
+                if failure.response["Error"]["Code"] in _EXISTS:
+                    return False
+                raise
+        return True
 
     def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """Return the object's bytes from `start`, at most `length` of them, with one request."""

@@ -128,7 +128,6 @@ class WatchedSession:
             ValueError: There is no such script or command, or rules ask for what cannot be had
                 together.
             OSError: It cannot be run.
-            StorageError: What it stores cannot be read.
         """
         try:
             end = self._watch()
@@ -141,6 +140,8 @@ class WatchedSession:
             raise
         finally:
             self._telling.close()
+        if end.failure is not None:
+            self._telling.line(f"not judged to the end: {end.failure}")
         if end.passed_on is not None:
             self._telling.line(f"{end.passed_on.name} ended the command")
             return BY_SIGNAL + end.passed_on
@@ -150,6 +151,8 @@ class WatchedSession:
         verdict = exit_status_of_runs(
             [run.states for run in self.runs], required=self._options.required
         )
+        if end.failure is not None and verdict is ExitStatus.NO_ISSUE:
+            verdict = ExitStatus.NOT_JUDGED
         if verdict is ExitStatus.ISSUE_FOUND or end.status == 0:
             return verdict
         self._telling.line(f"the script ended with status {end.status}")

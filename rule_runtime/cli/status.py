@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 from hook_layer.format.paths import JOB_FILE, job_name_of
 from hook_layer.format.session_file import SESSION_FILE
 from rule_runtime.cli.destinations import printed_aside
-from rule_runtime.cli.evaluation import exit_status_of_told
+from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
@@ -60,34 +60,50 @@ def status(  # noqa: PLR0917 - each is an option of the command
     """
     with mistakes(), printed_aside(output):
         place = job if output_path is None else f"{output_path.rstrip('/')}/{job}"
-        runs = _runs(place) if output_path is None or _is_session(place) else []
-        found = [_known_job(job_name_of(path), path, stage) for path in runs]
-        found = found or [_known_job(job, output_path, stage)]
-        described = [_described(each, should_stop=stop, should_wait=wait) for each in found]
-        urls = [each.rule_log_urls() if logs else {} for each in found]
+        is_session = _is_session(place)
+        runs = _runs(place) if output_path is None or is_session else []
+        asked: list[tuple[str, str | None]] = [(job_name_of(path), path) for path in runs]
+        asked = asked or [(job, output_path)]
+        described = list[_Described]()
+        for name, path in asked:
+            try:
+                known = _known_job(name, path, stage)
+                described.append(_described(known, should_stop=stop, should_wait=wait, logs=logs))
+            except (ValueError, OSError) as error:  # noqa: PERF203 - each turn reads files
+                if not is_session:
+                    raise
+                typer.echo(f"stepwatch: {name}: {harmless(str(error))}", err=True)
     if output is OutputFormat.JSON:
-        told = [
-            {**of, "RuleLogUrls": at} if logs else of
-            for of, at in zip(described, urls, strict=True)
-        ]
-        is_session = len(told) > 1 or _is_session(place)
+        told = [{**of, "RuleLogUrls": urls} if logs else of for of, urls, _ in described]
         typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
     else:
-        for each, of, at in zip(found, described, urls, strict=True):
-            _print(job if not runs else of["TrainingJobName"], of, of[_STATUSES], at)
-            if cut := each.cut_values():
+        for of, urls, cut in described:
+            _print(of["TrainingJobName"] if runs else job, of, of[_STATUSES], urls)
+            if cut:
                 typer.echo(harmless(cut))
-    told_statuses = {_told_status(rule) for of in described for rule in of[_STATUSES]}
-    raise typer.Exit(exit_status_of_told(told_statuses))
+    exit_status = exit_status_of_told(
+        {_told_status(rule) for of, _, _ in described for rule in of[_STATUSES]}
+    )
+    if len(described) < len(asked) and exit_status is ExitStatus.NO_ISSUE:
+        exit_status = ExitStatus.NOT_JUDGED
+    raise typer.Exit(exit_status)
 
 
-def _described(job: DebugJob, *, should_stop: bool, should_wait: bool) -> dict[str, Any]:
+class _Described(NamedTuple):
+    """What is known of a job, where the logs of its rules are, and which values were cut."""
+
+    job: dict[str, Any]
+    log_urls: dict[str, str]
+    cut: str
+
+
+def _described(job: DebugJob, *, should_stop: bool, should_wait: bool, logs: bool) -> _Described:
     if should_stop:
         job.stop()
     if should_wait:
         # Progress goes where verdicts do not: those may be read by a program.
         job.wait_for_rules(out=lambda line: typer.echo(harmless(line), err=True))
-    return job.describe()
+    return _Described(job.describe(), job.rule_log_urls() if logs else {}, job.cut_values())
 
 
 def _is_session(job: str) -> bool:

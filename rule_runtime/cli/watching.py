@@ -27,18 +27,19 @@ from rule_runtime.cli.options import (
     RunArgument,
     judged_or_stored,
     mistakes,
-    newest_run,
 )
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
 from rule_runtime.evaluation.parameters import nearest_name
+from rule_runtime.trial.sessions import read_session, runs_at, runs_of
 
 if TYPE_CHECKING:
+    from rule_runtime.live_page.follower import RunFollower
     from rule_runtime.reporting.job_numbers import JobNumbers
     from rule_runtime.reporting.job_verdicts import JobVerdict
 
-__all__ = ["shown", "sparkline", "wait_for_run", "watch", "watch_run"]
+__all__ = ["await_next_run", "shown", "sparkline", "wait_for_run", "watch", "watch_run"]
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _NOT_FINITE: Final = "\N{MULTIPLICATION SIGN}"
@@ -63,6 +64,8 @@ def watch(  # noqa: PLR0917 - each is an option of the command
 ) -> None:
     """Show verdicts and losses of a run until its training ends, or Ctrl-C; nothing is stopped.
 
+    Of a session each run is shown from its newest one on.
+
     Without --rule and --pack the rules are those that the job asks for, or else the pack
     `recommended`; verdicts that are in `rule-output/` beside the tensors are shown as they are, the
     others are made here. Exit status 0: no issue so far, 1: an issue found, 2: a rule failed, none
@@ -71,48 +74,81 @@ def watch(  # noqa: PLR0917 - each is an option of the command
     with mistakes(), printed_aside(output):
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it
 
-        path = newest_run(path)
-        store = open_store(path)
-        chosen = judged_or_stored(store, rule, pack)
-        interval_s = _LOCAL_INTERVAL_S if store.uri.startswith("file:") else _REMOTE_INTERVAL_S
-        pause = partial(time.sleep, interval_s)
-        _await_run(path, store, 0.0 if once else timeout, pause)
-        follower = RunFollower(store, chosen)
-        numbers = watch_run(
-            follower.look,
-            follower.numbers,
-            has_ended=lambda: once or follower.has_ended,
-            console=Console() if output is OutputFormat.TABLE else None,
-            pause=pause,
-        )
+        is_here = open_store(path).uri.startswith("file:")
+        pause = partial(time.sleep, _LOCAL_INTERVAL_S if is_here else _REMOTE_INTERVAL_S)
+        told: set[str] = set()
+        run: str | None = _await_run(path, 0.0 if once else timeout, pause)
+        while run is not None:
+            store = open_store(run)
+            follower = RunFollower(store, judged_or_stored(store, rule, pack))
+            numbers = watch_run(
+                follower.look,
+                follower.numbers,
+                has_ended=partial(_has_ended, follower, once=once),
+                console=Console() if output is OutputFormat.TABLE else None,
+                pause=pause,
+            )
+            told |= {_told_status(verdict) for verdict in numbers.verdicts}
+            is_last = once or not follower.has_ended  # somebody interrupted
+            run = None if is_last else await_next_run(path, run, pause)
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(numbers.to_json(), indent=2))
-    told = {_told_status(verdict) for verdict in numbers.verdicts}
     raise typer.Exit(exit_status_of_told(told))
 
 
-def _await_run(path: str, store: Store, timeout_s: float | None, pause: Callable[[], None]) -> None:
-    """Wait until something of a run is stored at a path.
+def _has_ended(follower: RunFollower, *, once: bool) -> bool:
+    return once or follower.has_ended
+
+
+def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) -> str:
+    """Wait until a run has begun at a path, and return its folder: of a session its newest run.
 
     Args:
-        path: The path, for messages.
-        store: The trial's root.
+        path: Folder or URI of a run or of a session.
         timeout_s: Longest wait, seconds; None for no limit.
         pause: Called between two looks.
 
     Raises:
-        ValueError: Nothing is stored there, and nobody waits for it any longer.
+        ValueError: No run has begun there, and nobody waits for it any longer.
     """
-    if _is_begun(store):
-        return
+    if (run := _begun_run(path)) is not None:
+        return run
+    store = open_store(path)
     is_lost = timeout_s is None and isinstance(store, LocalStore) and not store.path.parent.is_dir()
     if timeout_s != 0 and not is_lost:
         told = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
         typer.echo(told, err=True)
     limit_s = math.inf if timeout_s is None else timeout_s
-    if is_lost or not wait_for_run(partial(_is_begun, store), limit_s, pause):
+    if not is_lost:
+        run = wait_for_run(partial(_begun_run, path), limit_s, pause)
+    if run is None:
         why = f", nor is there the folder above it{_TO_WAIT}" if is_lost else _meant(store)
         raise ValueError(f"{path}: {_NOTHING}{why}; give the folder that the hook writes to")
+    return run
+
+
+def await_next_run(path: str, run: str, pause: Callable[[], None]) -> str | None:
+    """Wait until another run begins in a session; None if none does, and where there is no session.
+
+    Args:
+        path: Folder or URI of a run or of a session.
+        run: The folder of the run that was shown.
+        pause: Called between two looks.
+    """
+    store = open_store(path)
+    has_told = False
+    try:
+        while (newest := runs_at(path)[-1].path) == run:
+            session = read_session(store)
+            if session is None or session.ended_at is not None:
+                return None
+            if not has_told:
+                typer.echo(f"{path}: waiting for the next run, Ctrl-C ends that", err=True)
+                has_told = True
+            pause()
+    except KeyboardInterrupt:
+        return None
+    return newest
 
 
 def _meant(store: Store) -> str:
@@ -126,34 +162,39 @@ def _meant(store: Store) -> str:
 
 
 def wait_for_run(
-    is_begun: Callable[[], bool],
+    begun_run: Callable[[], str | None],
     timeout_s: float,
     pause: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Wait until a run has begun or somebody interrupts, and return whether it has.
+) -> str | None:
+    """Wait until a run has begun, and return its folder; None if the time is up or at Ctrl-C.
 
     Args:
-        is_begun: Tells whether it has.
+        begun_run: Returns the folder of a run that has begun; None for none.
         timeout_s: Longest wait, seconds.
         pause: Called between two looks.
         clock: Seconds.
     """
     until = clock() + timeout_s
     try:
-        while not is_begun():
-            if clock() >= until:
-                return False
+        while (run := begun_run()) is None and clock() < until:
             pause()
     except KeyboardInterrupt:
-        return False
-    return True
+        return None
+    return run
 
 
-def _is_begun(store: Store) -> bool:
+def _begun_run(path: str) -> str | None:
+    """Return the folder of the newest run at a path; None where none has begun."""
     from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
 
-    return store.exists(JOB_FILE) or next(list_index_files(store), None) is not None
+    store = open_store(path)
+    session = read_session(store)
+    if session is not None:
+        runs = runs_of(path, store, session)
+        return runs[-1].path if runs else None
+    has_begun = store.exists(JOB_FILE) or next(list_index_files(store), None) is not None
+    return path if has_begun else None
 
 
 def _told_status(verdict: JobVerdict) -> str:

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from hook_layer.format.paths import COLLECTIONS_PREFIX, INDEX_PREFIX, JOB_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, run_folder
-from hook_layer.storage.base import Store, open_store
-from hook_layer.storage.local import LocalStore
+from hook_layer.storage.base import CreateStore, Store, open_store
 from hook_layer.storage.probing import check_writable
 
 __all__ = ["default_folder", "make_session_folder"]
@@ -48,8 +47,8 @@ def make_session_folder(folder: str, session: SessionFile) -> tuple[str, Store]:
     """
     check_writable(folder)
     for candidate in _candidates(folder):
-        store = open_store(candidate)
-        if not _is_used(store) and _create(store, session.encode()):
+        store = cast("CreateStore", open_store(candidate))  # as every store of a URI is
+        if not _is_used(store) and store.create(SESSION_FILE, session.encode()):
             return candidate, store
     raise AssertionError("there is always a next candidate")
 
@@ -65,17 +64,3 @@ def _is_used(store: Store) -> bool:
         return True
     prefixes = (INDEX_PREFIX, COLLECTIONS_PREFIX)  # of the original client
     return any(next(iter(store.list(prefix)), None) is not None for prefix in prefixes)
-
-
-def _create(store: Store, data: bytes) -> bool:
-    """Write `session.json`; False if another session did so first."""
-    if not isinstance(store, LocalStore):  # no other store creates a file exclusively
-        store.put(SESSION_FILE, data)
-        return True
-    store.path.mkdir(parents=True, exist_ok=True)
-    try:
-        with (store.path / SESSION_FILE).open("xb") as file:
-            file.write(data)
-    except FileExistsError:
-        return False
-    return True

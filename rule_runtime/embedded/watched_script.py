@@ -58,11 +58,13 @@ class ProcessEnd:
         status: Its exit status; below 0 for the signal that ended it.
         was_interrupted: Whether somebody pressed Ctrl-C.
         passed_on: The signal that this process got and passed on to the command; None for none.
+        failure: Why not all that was stored could be judged in the end; None if all was.
     """
 
     status: int
     was_interrupted: bool = False
     passed_on: signal.Signals | None = None
+    failure: StorageError | None = None
 
 
 def watch_process(
@@ -96,7 +98,6 @@ def watch_process(
 
     Raises:
         OSError: The command cannot be run.
-        StorageError: The storage cannot be read once the command has ended.
     """
     started = subprocess.Popen(  # noqa: S603 - the user's own
         list(command),
@@ -112,9 +113,13 @@ def watch_process(
             process.signal_all(signal.SIGTERM)
             process.have_ended_in(patience_s)
             raise
-        judge.look(is_over=True)
+        failure: StorageError | None = None
+        try:
+            judge.look(is_over=True)
+        except StorageError as error:
+            failure = error
         on_news()
-    return ProcessEnd(started.returncode, was_interrupted, signals.received)
+    return ProcessEnd(started.returncode, was_interrupted, signals.received, failure)
 
 
 def _watch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from hook_layer.storage import StorageError, Store, open_store
-from hook_layer.storage.base import StoreRefusedError
+from hook_layer.storage.base import CreateStore, StoreRefusedError
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.storage.probing import check_writable
@@ -45,19 +46,30 @@ def s3_store(s3_endpoint: str, request: pytest.FixtureRequest) -> S3Store:
     return S3Store(f"s3://{bucket}//jobs/mnist-7", client=client)
 
 
-class TestLocalStore(StoreContract):
+class CreateContract(StoreContract):
+    def test_of_several_writers_one_creates_an_object(self, store: Store) -> None:
+        assert isinstance(store, CreateStore)
+        with ThreadPoolExecutor(8) as pool:
+            created = list(pool.map(lambda n: store.create("a/b.json", b"%d" % n), range(8)))
+        assert created.count(True) == 1
+        assert store.get("a/b.json") == b"%d" % created.index(True)
+        with pytest.raises(ValueError, match="key"):
+            store.create("../b.json", b"")
+
+
+class TestLocalStore(CreateContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "not made yet")
 
 
-class TestMemoryStore(StoreContract):
+class TestMemoryStore(CreateContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore("contract")
 
 
-class TestS3Store(StoreContract):
+class TestS3Store(CreateContract):
     @pytest.fixture
     def store(self, s3_store: S3Store) -> Store:
         return s3_store

@@ -75,7 +75,7 @@ def test_each_training_of_a_process_is_judged_by_itself(tmp_path: Path) -> None:
 
 
 def test_after_a_stop_no_run_of_the_session_trains(tmp_path: Path) -> None:
-    again = f"until {sys.executable} {SCRIPT} 0.1 1e30 0.2; do true; done"
+    again = f"until {sys.executable} {SCRIPT} 0.1 endless 0.2; do true; done"
     done = stepwatch(tmp_path, "--patience", "5", "--", "bash", "-c", again)
     assert done.returncode == 1, done.stderr
     assert "trained with 0.2" not in done.stderr

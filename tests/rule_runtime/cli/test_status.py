@@ -10,6 +10,7 @@ import pytest
 from hook_layer.format.end_marker import EndMarker
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import STOP_FILE
+from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
 from hook_layer.storage.local import LocalStore
 from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.result_file import RuleResult, result_place
@@ -166,3 +167,18 @@ def test_it_waits_until_every_rule_has_ended(root: LocalStore, tmp_path: Path) -
 def test_a_job_is_asked_to_stop(root: LocalStore, tmp_path: Path) -> None:
     assert invoke("status", "mnist-7", "--output-path", tmp_path, "--stop")[0] == 0
     assert json.loads(root.get(STOP_FILE))["RunId"] == "run-1"
+
+
+def test_a_damaged_run_hides_no_other_of_its_session(tmp_path: Path) -> None:
+    folder = tmp_path / "session"
+    runs = tuple(SessionRun(f"run-{n}", "", f"id-{n}", "2026-01-01T00:00:00", 1) for n in (1, 2))
+    session = SessionFile(("python",), "/", "2026-01-01T00:00:00", runs)
+    store = LocalStore(folder)
+    store.put(SESSION_FILE, session.encode())
+    store.put("run-1/job.json", b"{")
+    job = JobFile("healthy", "id-2", "local", "2026-01-01T00:00:00Z")
+    store.put("run-2/job.json", job.encode())
+    status, output = invoke("status", folder)
+    assert status == 2
+    assert "session-run-1: " in output
+    assert "session-run-2: InProgress" in output

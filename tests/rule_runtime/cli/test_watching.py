@@ -11,8 +11,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from hook_layer.format.job_file import JobFile
+from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
+from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
-from rule_runtime.cli.watching import sparkline, wait_for_run, watch_run
+from rule_runtime.cli.watching import await_next_run, sparkline, wait_for_run, watch_run
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
@@ -125,9 +127,10 @@ def test_a_run_is_waited_for_as_long_as_somebody_says() -> None:
         nonlocal now
         now += 5.0
 
-    assert not wait_for_run(lambda: False, 20.0, pause, clock=lambda: now)
+    assert wait_for_run(lambda: None, 20.0, pause, clock=lambda: now) is None
     assert now == 20.0
-    assert wait_for_run(lambda: now >= 100.0, math.inf, pause, clock=lambda: now)
+    begun_run = lambda: "run" if now >= 100.0 else None  # noqa: E731 - of one line
+    assert wait_for_run(begun_run, math.inf, pause, clock=lambda: now) == "run"
     assert now == 100.0
 
 
@@ -135,7 +138,44 @@ def test_an_interruption_ends_the_wait() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    assert not wait_for_run(lambda: False, math.inf, interrupt)
+    assert wait_for_run(lambda: None, math.inf, interrupt) is None
+
+
+def session_in(folder: Path, *names: str, ended_at: str | None = None) -> None:
+    runs = tuple(SessionRun(name, "", name, "2026-01-01T00:00:00", 1) for name in names)
+    session = SessionFile(("python",), "/", "2026-01-01T00:00:00", runs, ended_at=ended_at)
+    LocalStore(folder).put(SESSION_FILE, session.encode())
+
+
+def test_of_a_session_the_runs_are_shown_one_after_the_other(tmp_path: Path) -> None:
+    session_in(tmp_path)
+    _, output = invoke("watch", tmp_path, "--timeout", "0")
+    assert "nothing of a run is stored there" in output
+    session_in(tmp_path, "run-1")
+    first = str(tmp_path / "run-1")
+
+    def begin_another() -> None:
+        session_in(tmp_path, "run-1", "run-2")
+
+    assert await_next_run(str(tmp_path), first, begin_another) == str(tmp_path / "run-2")
+
+    def end() -> None:
+        session_in(tmp_path, "run-1", ended_at="2026-01-01T00:00:01")
+
+    session_in(tmp_path, "run-1")
+    assert await_next_run(str(tmp_path), first, end) is None
+    assert await_next_run(first, first, end) is None
+
+
+def test_a_session_that_has_ended_is_shown_without_being_asked_to_end(tmp_path: Path) -> None:
+    session_in(tmp_path, "run-1", "run-2", ended_at="2026-01-01T00:00:01")
+    trial = trial_in(tmp_path / "run-2")
+    begin(trial)
+    trial.step(0, {"loss": [np.nan]})
+    trial.end()
+    status, output = invoke("watch", tmp_path, "--rule", "non_finite")
+    assert status == 1
+    assert "mnist-7: step 0, 1 saved, has ended" in output
 
 
 def test_a_run_of_which_no_rule_could_judge_anything_is_no_success(tmp_path: Path) -> None:

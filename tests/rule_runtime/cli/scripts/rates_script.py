@@ -1,7 +1,8 @@
 """Trains a model for each learning rate that is given: `rates_script.py [pool] RATE...`.
 
 A rate of 1e30 makes the loss NaN. With `pool` each training has a process of its own. `wait` trains
-until the process is ended.
+until the process is ended, `endless` at a rate of 1e30 until an error ends it; the next training
+begins all the same, as in a search.
 """
 
 import multiprocessing
@@ -17,9 +18,10 @@ def train(rate: str) -> None:
     y = (x[:, 0] > 0).long()
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
     criterion = nn.CrossEntropyLoss()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1 if rate == "wait" else float(rate))
+    special = {"wait": 0.1, "endless": 1e30}
+    optimizer = torch.optim.SGD(model.parameters(), special.get(rate) or float(rate))
     step = 0
-    while step < 40 or rate == "wait":
+    while step < 40 or rate in special:
         optimizer.zero_grad()
         criterion(model(x), y).backward()
         optimizer.step()
@@ -34,5 +36,11 @@ if __name__ == "__main__":
         with multiprocessing.get_context("spawn").Pool(2) as pool:
             pool.map(train, sys.argv[2:], chunksize=1)
     else:
+        failed = False
         for rate in sys.argv[1:]:
-            train(rate)
+            try:
+                train(rate)
+            except Exception as error:
+                failed = True
+                print(f"{rate}: {error}", flush=True)
+        sys.exit(failed)
