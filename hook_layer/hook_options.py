@@ -61,8 +61,8 @@ class HookOptions:
             16 MiB where a script makes no hook itself.
         max_run_bytes: Most bytes of values of a process of the run. None: no limit; 1 GiB where a
             script makes no hook itself.
-        termination_timeout_s: How long the process lives on after SIGTERM to store what was
-            captured, seconds; None: SIGTERM is none of the hook's business.
+        termination_timeout_s: How long the process lives on after SIGTERM or SIGHUP to store what
+            was captured, seconds; None: the hook does not handle these signals.
     """
 
     statistics: bool = True

@@ -120,14 +120,14 @@ class HookLifecycle(ResumableHook):
             self._process_end.cancel()
         if self.failures.errors:
             logger.warning("errors while capturing, by part: %s", dict(self.failures.errors))
-        self._close_session(end_of_training=end_of_training and not self._is_terminated)
+        self._close_session(end_of_training=end_of_training and self._terminated_by is None)
         on_termination.forget(self)
         self._place.end(*self._how_it_ended())
         self._close_s = time.perf_counter() - started
 
     def _how_it_ended(self) -> tuple[str, str | None]:
-        if self._is_terminated:
-            return "Killed", "SIGTERM"
+        if self._terminated_by is not None:
+            return "Killed", self._terminated_by.name
         return ("Stopped", self.stop_reason) if self.was_stopped else ("Completed", None)
 
     def _let_go(self) -> None:
@@ -151,7 +151,7 @@ class HookLifecycle(ResumableHook):
             self._session.finish,
             records,
             self.collection_manager.to_file(),
-            end_of_training=not self._is_terminated,
+            end_of_training=self._terminated_by is None,
             timeout_s=self._options.close_timeout_s,
         )
         place = self._place
@@ -223,7 +223,8 @@ class HookLifecycle(ResumableHook):
             return
         if rank not in start.writers:
             return
-        self._place.move_to(start.root)
+        if start.root:
+            self._place.move_to(start.root)
         if self._resumes_at > start.step + 1:
             last = self._resumes_at - 1
             start = replace(start, step=last, mode_steps={ModeKeys.TRAIN.name: last})
@@ -262,7 +263,7 @@ class HookLifecycle(ResumableHook):
         )
 
     def _watch_termination(self) -> None:
-        """Be told of SIGTERM, also where the handler was replaced since the first step."""
+        """Be told of signals, also where the handler was replaced since the first step."""
         has_trial = self._session is not None and self.is_active
         if has_trial and self._options.termination_timeout_s is not None:
             on_termination.tell(self)

@@ -1,4 +1,4 @@
-"""SIGTERM: a spot interruption, StopTrainingJob, or Kubernetes taking the machine away.
+"""SIGTERM and SIGHUP: a spot interruption, StopTrainingJob, Kubernetes, or a terminal that closes.
 
 Training has not ended then, but is interrupted: no end marker is written, whatever follows. Where
 nobody else handles the signal, the process stores what was captured before it ends, by the signal,
@@ -15,7 +15,7 @@ import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FrameType
 from typing import Any, Final, Protocol
@@ -32,10 +32,14 @@ _STUCK_TIMEOUT_S: Final = 30.0
 
 
 class Interruptible(Protocol):
-    """What is told of SIGTERM."""
+    """What is told of such a signal."""
 
-    def note_termination(self) -> None:
-        """Note that training is interrupted; in the midst of anything, so only by setting flags."""
+    def note_termination(self, number: signal.Signals) -> None:
+        """Note that training is interrupted; in the midst of anything, so only by setting flags.
+
+        Args:
+            number: The signal.
+        """
         ...
 
     def store_before_termination(self) -> None:
@@ -56,9 +60,18 @@ class _Installed:
 
 
 class TerminationHandler:
-    """The handler of SIGTERM, installed as long as somebody is to be told of it."""
+    """The handler of a signal, installed as long as somebody is to be told of it.
 
-    def __init__(self) -> None:
+    Args:
+        number: The signal.
+        watches_main_thread: Whether another thread acts where the main thread is stuck.
+    """
+
+    def __init__(
+        self, number: signal.Signals = signal.SIGTERM, *, watches_main_thread: bool = True
+    ) -> None:
+        self._number = number
+        self._watches_main_thread = watches_main_thread
         self._told: weakref.WeakSet[Interruptible] = weakref.WeakSet()
         self._handling: list[tuple[_Installed, FrameType | None]] = []
         self._watch: StuckThreadWatch | None = None
@@ -67,7 +80,7 @@ class TerminationHandler:
             os.register_at_fork(after_in_child=self._forked)
 
     def tell(self, hook: Interruptible) -> None:
-        """Tell somebody of SIGTERM from now on; without effect outside of the main thread.
+        """Tell somebody of the signal from now on; without effect outside of the main thread.
 
         A signal that the process ignores stays ignored. Where the handler was replaced, one is
         installed again, which calls what it finds.
@@ -79,9 +92,9 @@ class TerminationHandler:
             return
         if callable(installed.previous):
             self._stop_watch()
-        elif self._watch is None:
+        elif self._watch is None and self._watches_main_thread:
             self._watch = StuckThreadWatch(
-                signal.SIGTERM, self._end_from_elsewhere, grace_s=_GRACE_S
+                self._number, self._end_from_elsewhere, grace_s=_GRACE_S
             )
         self._told.add(hook)
 
@@ -104,7 +117,7 @@ class TerminationHandler:
         callers = [one for one, interrupted in self._handling if interrupted is frame]
         if not callers:
             for hook in list(self._told):
-                hook.note_termination()
+                hook.note_termination(self._number)
         if not callable(installed.previous):
             self._end(number)
         elif installed not in callers:
@@ -116,23 +129,23 @@ class TerminationHandler:
 
     def _installed(self) -> _Installed | None:
         """Return the handler that the process has, if it is ours."""
-        now = signal.getsignal(signal.SIGTERM)
+        now = signal.getsignal(self._number)
         return now if isinstance(now, _Installed) and now.owner is self else None
 
     def _install(self) -> _Installed | None:
-        previous = signal.getsignal(signal.SIGTERM)
+        previous = signal.getsignal(self._number)
         if previous is None or previous is signal.SIG_IGN:
             return None  # ignored, or handled outside of Python
         installed = _Installed(self, previous)
         with suppress(ValueError):  # not the main interpreter
-            signal.signal(signal.SIGTERM, installed)
+            signal.signal(self._number, installed)
             return installed
         return None
 
     def _uninstall(self) -> None:
         installed = self._installed()
         if installed is not None:
-            signal.signal(signal.SIGTERM, installed.previous)
+            signal.signal(self._number, installed.previous)
         self._stop_watch()
 
     def _stop_watch(self) -> None:
@@ -141,7 +154,7 @@ class TerminationHandler:
             watch.stop()
 
     def _forked(self) -> None:
-        """Leave SIGTERM in a forked child as it was without us."""
+        """Leave the signal in a forked child as it was without us."""
         self._told.clear()
         with suppress(ValueError):
             self._uninstall()
@@ -158,10 +171,10 @@ class TerminationHandler:
         if installed is None or callable(installed.previous):
             return  # somebody else's
         for hook in list(self._told):
-            hook.note_termination()
+            hook.note_termination(self._number)
         with suppress(TimeoutError):
             within(_STUCK_TIMEOUT_S, self._store_all)
-        end_by_signal(signal.SIGTERM)
+        end_by_signal(self._number)
 
     def _store_all(self) -> None:
         self._is_ending = True
@@ -171,5 +184,33 @@ class TerminationHandler:
                 hook.store_before_termination()
 
 
-on_termination: Final = TerminationHandler()
-"""The process's handler."""
+class TerminationHandlers:
+    """The handlers of all signals that interrupt a training.
+
+    Args:
+        handlers: The handlers.
+    """
+
+    def __init__(self, *handlers: TerminationHandler) -> None:
+        self._handlers = handlers
+
+    def tell(self, hook: Interruptible) -> None:
+        """Tell somebody of these signals from now on; see `TerminationHandler.tell`."""
+        for handler in self._handlers:
+            handler.tell(hook)
+
+    def forget(self, hook: Interruptible) -> None:
+        """Tell somebody no more; see `TerminationHandler.forget`."""
+        for handler in self._handlers:
+            handler.forget(hook)
+
+
+def _handlers() -> Iterator[TerminationHandler]:
+    yield TerminationHandler(signal.SIGTERM)
+    if hasattr(signal, "SIGHUP"):
+        # One thread can watch for one signal.
+        yield TerminationHandler(signal.SIGHUP, watches_main_thread=False)
+
+
+on_termination: Final = TerminationHandlers(*_handlers())
+"""The process's handlers."""

@@ -74,7 +74,8 @@ class RunStart:
     @classmethod
     def from_json(cls, text: str) -> RunStart:
         """Return the start that `to_json` made `text` of."""
-        return cls(**json.loads(text))
+        start = cls(**json.loads(text))
+        return replace(start, writers=tuple(start.writers))
 
 
 class Progress(NamedTuple):

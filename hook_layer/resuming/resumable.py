@@ -1,6 +1,6 @@
 """A hook whose training may be interrupted, and goes on at its last checkpoint.
 
-Checkpoints are looked for where a step begins (`hook_layer.resuming.checkpoint`). SIGTERM
+Checkpoints are looked for where a step begins (`hook_layer.resuming.checkpoint`). A signal
 interrupts training (`hook_layer.termination`); whatever follows in this process, an
 exception or a `close`, is no end of it.
 """
@@ -8,6 +8,7 @@ exception or a `close`, is no end of it.
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from functools import partial
 from typing import Final
@@ -36,7 +37,7 @@ class ResumableHook(StoppableHook):
     _run_start: RunStart | None = None
     _checkpoints: CheckpointKeeper | None = None
     _last_saved_step = INIT_STEP
-    _is_terminated = False
+    _terminated_by: signal.Signals | None = None
     _resumes_at = 0
 
     @property
@@ -95,11 +96,11 @@ class ResumableHook(StoppableHook):
             )
         )
 
-    # SIGTERM -------------------------------------------------------------------------------------
+    # Signals -------------------------------------------------------------------------------------
 
-    def note_termination(self) -> None:
-        """Note that training is interrupted; nothing that follows is its end."""
-        self._is_terminated = True
+    def note_termination(self, number: signal.Signals) -> None:
+        """Note that a signal interrupts training; nothing that follows is its end."""
+        self._terminated_by = number
 
     def store_before_termination(self) -> None:
         """Store what was captured, in the time that the options give, before the process ends.
@@ -107,7 +108,8 @@ class ResumableHook(StoppableHook):
         May be called in any thread, also in the midst of `close`.
         """
         session, timeout_s = self._session, self._options.termination_timeout_s
-        if session is None or timeout_s is None:
+        number = self._terminated_by
+        if session is None or timeout_s is None or number is None:
             return
         deadline = time.monotonic() + timeout_s
         # Between steps training may have ended, as in a worker of a pool that is done.
@@ -120,7 +122,8 @@ class ResumableHook(StoppableHook):
             is_stored = session.writer.wait_until_idle(timeout_s)
         is_stored = is_stored or session.interrupt(max(deadline - time.monotonic(), 0.0))
         logger.warning(
-            "SIGTERM %s step %d; %s",
+            "%s %s step %d; %s",
+            number.name,
             "ended this process behind" if is_between else "interrupted training at",
             self.step,
             "all is stored" if is_stored else f"not all could be stored in {timeout_s:g} s",

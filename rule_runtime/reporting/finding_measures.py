@@ -150,6 +150,14 @@ MEASURES: Final[dict[str, Measure]] = {
     "loss": Measure("value", LOSS.numbers),
     "initial_loss": Measure("value", LOSS.numbers),
     "learning_rate": Measure("value", LOSS.numbers),
+    **{
+        name: Measure(f"optimizer steps in a row {which}", _of_rows(_value))
+        for name, which in (
+            ("skipped", "that were skipped"),
+            ("without_gradient", "without a gradient"),
+            ("of_other_parameters", "of other parameters"),
+        )
+    },
     "zero_percent": Measure("share of elements that are zero", None, "%"),
     "dead_units_percent": Measure(
         "share of outputs that are zero",

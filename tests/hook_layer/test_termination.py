@@ -32,8 +32,8 @@ from tests.hook_layer.tiny_hook import W, make_hook
 out_dir, folder = sys.argv[1:]
 hook = make_hook(WrittenTrial(out_dir), checkpoint=CheckpointConfig(Path(folder)), {options})
 
-def terminate():
-    os.kill(os.getpid(), signal.SIGTERM)
+def terminate(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
 
 {before}
 for step in range(5):
@@ -70,13 +70,16 @@ def last_step(tmp_path: Path) -> int:
     return parse_states(data, file=STATE_FILE)[-1].step
 
 
-def test_everything_is_stored_and_the_process_ends_by_the_signal(tmp_path: Path) -> None:
-    done, trial = run(tmp_path, at_step_3="terminate()")
-    assert done.returncode == -signal.SIGTERM
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_everything_is_stored_and_the_process_ends_by_the_signal(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    done, trial = run(tmp_path, at_step_3=f"terminate(signal.{number.name})")
+    assert done.returncode == -number
     assert list(trial.indexes()) == [0, 1, 2, 3]
     assert trial.end_marker() is None
     assert last_step(tmp_path) == 3
-    assert "SIGTERM ended this process behind step 3; all is stored" in done.stderr
+    assert f"{number.name} ended this process behind step 3; all is stored" in done.stderr
 
 
 def test_a_step_that_is_open_is_told(tmp_path: Path) -> None:
@@ -220,7 +223,7 @@ class Told:
     def __init__(self) -> None:
         self.noted = 0
 
-    def note_termination(self) -> None:
+    def note_termination(self, number: signal.Signals) -> None:
         self.noted += 1
 
     def store_before_termination(self) -> None:
@@ -300,7 +303,7 @@ def test_a_signal_for_a_child_that_shares_the_pipe_is_none_for_this_process(
     # The child begins to train, so to say, before it lets go of what it shares.
     write = """
         from hook_layer.termination import on_termination
-        os.write(on_termination._watch._writer, bytes([signal.SIGTERM]))
+        os.write(on_termination._handlers[0]._watch._writer, bytes([signal.SIGTERM]))
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
             pass"""

@@ -57,7 +57,7 @@ def kill(hook: TinyHook) -> None:
     assert hook._process_end is not None
     hook._process_end.cancel()
     on_termination.forget(hook)
-    hook._claim.release()
+    hook._place.end("Killed")
 
 
 def states(folder: Path) -> list[SavedState]:
@@ -276,7 +276,7 @@ def test_another_folder_run_or_job_has_a_run_of_its_own(
     run_id, job = trial.job().run_id, None
     if other == "folder":
         trial = new_trial()
-        job = first._job
+        job = first._place.job
     elif other == "run":
         content = json.loads(trial.store.get(JOB_FILE)) | {"RunId": "ANOTHER"}
         trial.store.put(JOB_FILE, json.dumps(content).encode())
@@ -423,7 +423,7 @@ def test_another_worker_goes_on_behind_its_own_last_file(trial: WrittenTrial, fo
     kill(first)
     run_id = trial.indexes("worker_1")[0].run
     assert run_id is not None
-    second = make(RunStart(run_id, "", 3, {"GLOBAL": 3}, saved_step=3, sequence=9, training_run=1))
+    second = make(RunStart(run_id, "", 3, {"GLOBAL": 3}, saved_step=3, sequence=9, training_run=1, writers=(0, 1)))
     train(second, 4, 5, folder)
     second.close()
     assert numbers(trial.indexes("worker_1")) == [(step, step + 1) for step in range(6)]

@@ -32,13 +32,14 @@ def test_iterators_are_used_up_by_the_training_alone(trial: WrittenTrial, is_wat
 
 
 def test_a_later_training_has_its_iterators(trial: WrittenTrial) -> None:
-    source: Any = SimpleNamespace(make=lambda _: make_hook(trial))
+    hooks = [make_hook(trial), make_hook(trial)]
+    source: Any = SimpleNamespace(make=lambda _, made=iter(hooks): next(made))
     trainings, data, script = _Trainings(source), [matrix(), matrix(rows=slice(50))], Script()
-    for _ in range(2):
+    for hook in hooks:
         given = given_by_iterators(data, script)
         trainings.add_hook(({}, data[0]), given)
-    assert list(given["evals"]) == list(zip(data, NAMES, strict=True))
-    assert list(given["callbacks"]) == [script]
+        assert list(given["evals"]) == list(zip(data, NAMES, strict=True))
+        assert list(given["callbacks"]) == [script, hook]
 
 
 def test_what_was_not_given_stays_away(trial: WrittenTrial) -> None:

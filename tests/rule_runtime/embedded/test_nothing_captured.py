@@ -21,7 +21,7 @@ def test_it_is_told_why_nothing_was_captured(notes: SessionNotes, tmp_path: Path
     assert "torch was imported, and nothing was trained" in why_nothing(notes)
     notes.note_reason("no torch module")
     assert why_nothing(notes) == "no torch module"
-    assert notes.may_train()
+    assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z")
     assert "a training began" in why_nothing(notes)
     (tmp_path / "notes" / "lacking").write_text("/a/python")
     assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
@@ -79,6 +79,6 @@ def test_nothing_is_said_where_a_training_began(notes: SessionNotes) -> None:
     said: list[str] = []
     early = NothingCaptured(notes, said.append, lambda: 1e12)
     notes.imported("torch")
-    assert notes.may_train()
+    assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z")
     early.look()
     assert not said

@@ -199,7 +199,7 @@ class TestNamedPacks:
 
     def test_a_pack_of_ones_own(self, tmp_path: Path) -> None:
         job = in_folder(tmp_path, rules=[Pack("mine", "Mine.", {"NonFinite": {}})])
-        assert set(saved(job)) == {"weights", "gradients", "losses"}
+        assert set(saved(job)) == {"weights", "gradients", "losses", "optimizer_steps"}
 
     def test_what_a_hook_configuration_says_counts(self, tmp_path: Path) -> None:
         said = CollectionConfig("gradients", {"save_interval": "40"})
