@@ -257,7 +257,8 @@ class NumpyBackend:
 
     def snapshot(self, value: Any, rows: int | None = None) -> Snapshot:
         """Copy the array."""
-        return ArraySnapshot(np.array(to_array(value)[:rows]))
+        array = to_array(value)
+        return ArraySnapshot(np.array(array if rows is None else array[:rows]))
 
     def reduce(self, value: Any, reduction: Reduction) -> Snapshot:
         """Reduce the array, by numpy's definitions."""

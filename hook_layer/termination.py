@@ -93,9 +93,7 @@ class TerminationHandler:
         if callable(installed.previous):
             self._stop_watch()
         elif self._watch is None and self._watches_main_thread:
-            self._watch = StuckThreadWatch(
-                self._number, self._end_from_elsewhere, grace_s=_GRACE_S
-            )
+            self._watch = StuckThreadWatch(self._number, self._end_from_elsewhere, grace_s=_GRACE_S)
         self._told.add(hook)
 
     def forget(self, hook: Interruptible) -> None:

@@ -30,6 +30,11 @@ logger = logging.getLogger("stepwatch")
 OUT_DIR_VARIABLE: Final = "STEPWATCH_OUT_DIR"
 """Variable that names a folder or URI."""
 
+_ONLY_FIRST: Final = (
+    "only the first training of a process is watched, this is another one; `stepwatch run` watches "
+    "each of them"
+)
+
 _Hook = TypeVar("_Hook", bound=OriginalApi)
 
 
@@ -45,6 +50,7 @@ class HookSource:
     config: str | None = None
     out_dir: str | None = None
     _made: list[OriginalApi] = field(default_factory=list, compare=False, repr=False)
+    _warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def is_there(self) -> bool:
         """Tell whether hooks are wanted: there is a folder or a file, and no kill switch.
@@ -90,9 +96,14 @@ class HookSource:
         is_another = earlier is None or all(
             each in earlier for each in self._made if each.is_active
         )
-        if is_ours and is_another and SessionNotes.of_environment() is not None:
+        if not (is_ours and is_another):
+            logger.info("this process has a hook already, and gets no other: %s", hook)
+            return False
+        if SessionNotes.of_environment() is not None:
             return True
-        logger.info("this process has a hook already, and gets no other: %s", hook)
+        if _ONLY_FIRST not in self._warnings:
+            self._warnings.add(_ONLY_FIRST)
+            logger.warning(_ONLY_FIRST)
         return False
 
     def make(

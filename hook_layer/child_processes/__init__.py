@@ -81,9 +81,11 @@ def become_python(arguments: Sequence[str], environment: Mapping[str, str]) -> N
 
 
 def _own_switches() -> list[str]:
-    """Return the switches of this Python, which was started by `-m` or `-c`."""
+    """Return the switches of this Python, which was started by a script, `-m` or `-c`."""
     switches = sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]
     last = switches.pop()
+    if last == sys.argv[0]:  # the script
+        return switches
     if not last.startswith("-"):  # the name is an argument of its own
         last = switches.pop()
     others = last[: next(at for at, letter in enumerate(last) if letter in "cm")]

@@ -47,9 +47,14 @@ def _start() -> None:
         if notes:
             sys.meta_path.insert(0, _Teller(notes))
         return
-    for name in filter(None, os.environ.get("STEPWATCH_STARTUP", "").split(",")):
+    names = os.environ.get("STEPWATCH_STARTUP", "")
+    if not names:
+        return
+    import importlib  # noqa: PLC0415 - every start of Python pays for it
+
+    for name in filter(None, names.split(",")):
         try:
-            __import__(name)
+            importlib.import_module(name)
         except Exception as error:  # noqa: BLE001, PERF203 - no script may be broken by its start
             sys.stderr.write(
                 f"stepwatch: {name} is not imported, the script runs as it is: {error}\n"

@@ -20,7 +20,7 @@ class Told:
     def __init__(self) -> None:
         self.noted = 0
 
-    def note_termination(self, number: signal.Signals) -> None:
+    def note_termination(self, _: signal.Signals) -> None:
         self.noted += 1
 
     def store_before_termination(self) -> None:

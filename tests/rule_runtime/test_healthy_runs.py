@@ -65,14 +65,16 @@ def train(folder: Path, optimizer_name: str, seed: int) -> float:
 
 def _hook(folder: Path) -> Hook:
     names = [config.name for config in PACKS["recommended"].collections()]
-    of_modules = ("weights", "biases", "gradients", "losses", "relu_output")
-    return Hook(
+    of_modules = ("weights", "biases", "gradients", "losses", "relu_output", "optimizer_steps")
+    hook = Hook(
         folder,
         save_config=SaveConfig(save_interval=1),
         reduction_config=ReductionConfig(),
         include_collections=[name for name in names if name in of_modules],
         include_regex=r"_(input|output)_\d+$",
     )
+    hook.get_collection("optimizer_steps").include("^optimizer_steps/")
+    return hook
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ NEED_SOMETHING_ELSE = {
     },
     "recommended": {
         "ClassImbalance",
+        "IneffectiveSteps",  # counts of the hook for PyTorch
         "InitialLossMismatch",  # these know losses and layers by PyTorch's names
         "InputStatistics",  # no model is known by its name
         "LabelDegenerate",

@@ -423,7 +423,11 @@ def test_another_worker_goes_on_behind_its_own_last_file(trial: WrittenTrial, fo
     kill(first)
     run_id = trial.indexes("worker_1")[0].run
     assert run_id is not None
-    second = make(RunStart(run_id, "", 3, {"GLOBAL": 3}, saved_step=3, sequence=9, training_run=1, writers=(0, 1)))
+    second = make(
+        RunStart(
+            run_id, "", 3, {"GLOBAL": 3}, saved_step=3, sequence=9, training_run=1, writers=(0, 1)
+        )
+    )
     train(second, 4, 5, folder)
     second.close()
     assert numbers(trial.indexes("worker_1")) == [(step, step + 1) for step in range(6)]

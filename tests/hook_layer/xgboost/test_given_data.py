@@ -33,7 +33,8 @@ def test_iterators_are_used_up_by_the_training_alone(trial: WrittenTrial, is_wat
 
 def test_a_later_training_has_its_iterators(trial: WrittenTrial) -> None:
     hooks = [make_hook(trial), make_hook(trial)]
-    source: Any = SimpleNamespace(make=lambda _, made=iter(hooks): next(made))
+    made = iter(hooks)
+    source: Any = SimpleNamespace(make=lambda _: next(made))
     trainings, data, script = _Trainings(source), [matrix(), matrix(rows=slice(50))], Script()
     for hook in hooks:
         given = given_by_iterators(data, script)

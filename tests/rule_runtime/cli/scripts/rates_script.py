@@ -40,7 +40,7 @@ if __name__ == "__main__":
         for rate in sys.argv[1:]:
             try:
                 train(rate)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - as a search does
                 failed = True
                 print(f"{rate}: {error}", flush=True)
         sys.exit(failed)
