@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -35,10 +36,10 @@ class SlowSource(HookSource):
     uri = ""
     num_made = 0
 
-    def is_needed(self) -> bool:
+    def is_needed(self, _: object = None) -> bool:
         return True
 
-    def make(self, hook_type: Any) -> Any:
+    def make(self, hook_type: Any, _: object = None) -> Any:
         type(self).num_made += 1
         begun.set()
         may_end.wait(10)
@@ -55,7 +56,7 @@ def test_of_models_that_begin_in_several_threads_at_once_one_gets_the_hook(
     monkeypatch.setattr(SlowSource, "num_made", 0)
     for event in (begun, may_end):
         event.clear()
-    search = _Search(SlowSource())
+    search = _Search(SlowSource(), WeakValueDictionary(), lambda _: None, ())
     search._handle = register_module_forward_pre_hook(search._on_forward)
     first, second = nn.Linear(4, 1), nn.Bilinear(4, 4, 1)
     training = threading.Thread(target=lambda: first(X).sum().backward())
@@ -71,7 +72,7 @@ def test_of_models_that_begin_in_several_threads_at_once_one_gets_the_hook(
             thread.join(30)
     finally:
         may_end.set()
-        search._end()
+        search.end()
     assert SlowSource.num_made == 1
     assert not has_waited
     hook = cast(Any, search._hook)
