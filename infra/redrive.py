@@ -5,7 +5,7 @@ of each event its job, its rule, how long it waits, and the error where one is k
 behind it, it hands those over: a rule's into its queue, a function's by calling it. Do
 that once the cause is gone: what fails again comes back. Handing over twice does no harm.
 
-It uses your own credentials; docs/operate/alarms.md has the policy that they need.
+It uses your own credentials; docs/how-to/alarms.md has the policy that they need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Links between texts of the repository, led to where the texts stand on the site."""
+"""Rewrites links between texts of the repository to the pages of the site."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ class Linker:
         )
 
     def _led(self, target: str, file: str, page: str) -> str:
+        target = self._local(target, file)
         if _ELSEWHERE.match(target):
             return target
         path, _, anchor = target.partition("#")
@@ -65,6 +66,16 @@ class Linker:
         if wanted.startswith(_SITE):
             return _relative(wanted.removeprefix(_SITE), anchor, page)
         return self._in_repository(wanted, anchor, file)
+
+    def _local(self, target: str, file: str) -> str:
+        """Return the address of a file of the repository as a path relative to `file`."""
+        for kind in ("blob", "tree", "raw"):
+            prefix = f"{self._repository}/{kind}/main/"
+            if target.startswith(prefix):
+                return posixpath.relpath(
+                    target.removeprefix(prefix), posixpath.dirname(file) or "."
+                )
+        return target
 
     def _in_repository(self, path: str, anchor: str, file: str) -> str:
         place = self._root / path

@@ -20,7 +20,7 @@ _OF_NOBODY = {"sts:GetCallerIdentity"}
 
 def granted(sid: str) -> set[str]:
     """Return the actions of the page's policy that has a statement of this Sid."""
-    text = (DOCS / "operate" / "alarms.md").read_text(encoding="utf-8")
+    text = (DOCS / "how-to" / "alarms.md").read_text(encoding="utf-8")
     policies = [
         json.loads(block) for block in re.findall(r"```json[^\n]*\n(.*?)```", text, re.DOTALL)
     ]

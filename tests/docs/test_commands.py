@@ -56,7 +56,9 @@ def titled(page: str) -> Mapping[str, str]:
 
 def test_the_patterns_of_events_are_those_of_the_functions() -> None:
     shown = {
-        name: json.loads(text) for name, text in titled("events.md").items() if ".json" in name
+        name: json.loads(text)
+        for name, text in titled("reference/events.md").items()
+        if ".json" in name
     }
     findings = shown.pop("findings.json")
     wanted = events.issues_found_pattern()
@@ -71,7 +73,10 @@ def test_the_patterns_of_events_are_those_of_the_functions() -> None:
 
 def test_the_function_that_gets_findings_tells_them() -> None:
     names: dict[str, Any] = {}
-    exec(compile(titled("events.md")["findings.py"], "docs/events.md", "exec"), names)
+    exec(
+        compile(titled("reference/events.md")["findings.py"], "docs/reference/events.md", "exec"),
+        names,
+    )
     folder = ROOT / "lambdas" / "contracts" / "test_events"
     ours = json.loads((folder / "notify.json").read_text())
     native = {"detail": json.loads((folder / "stop_job.json").read_text())}

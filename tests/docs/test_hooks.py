@@ -151,6 +151,16 @@ class TestLinks:
         assert f"[a](index.md#alarms) [b]({ADDRESS}/blob/main/code.py)" in page
         assert "[c](other.md#x) [d](https://e.f)" in page
 
+    def test_with_the_repositorys_address_stay_on_the_site(self, root: Path) -> None:
+        own = f"{ADDRESS}/blob/main"
+        text = (
+            f"# Page\n\n[a]({own}/README.md#alarms) [b]({own}/docs/a/b.md#x) [c]({own}/code.py)\n"
+            f"![d]({ADDRESS}/raw/main/docs/images/d.png)"
+        )
+        page = written(root, **PAGES, a__page=text)["a/page.md"]
+        assert f"[a](../index.md#alarms) [b](b.md#x) [c]({own}/code.py)" in page
+        assert "![d](../images/d.png)" in page
+
     @pytest.mark.parametrize("target", ["../nowhere.py", "../../outside", "../README.md#nothing"])
     def test_that_lead_nowhere_are_told(self, root: Path, target: str) -> None:
         with pytest.raises(IncludeError, match=r"which does not exist|has no heading"):

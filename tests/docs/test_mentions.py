@@ -122,7 +122,7 @@ def test_the_environment_variables() -> None:
 
 
 def test_the_statuses() -> None:
-    _, _, section = text_of("how-it-works.md").partition("\n## Statuses\n")
+    _, _, section = text_of("explanation/how-it-works.md").partition("\n## Statuses\n")
     rows = [row for row in section.partition("\n## ")[0].splitlines() if row.startswith("| `")]
     named = [name for row in rows for name in CODE.findall(row.split("|")[1])]
     assert sorted(named) == sorted(status.value for status in RuleStatus)

@@ -299,7 +299,7 @@ def test_the_dashboards_of_two_regions_differ_and_each_is_found(template: Templa
 
 
 def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(default_template: Template) -> None:
-    text = (ROOT / "docs" / "operate" / "alarms.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "alarms.md").read_text()
     _, _, runbook = text.partition("\n## When an alarm is on\n")
     described = re.findall(r"^### (\w+)\n\n\*.+\*", runbook.partition("\n## ")[0], re.MULTILINE)
     named = {
@@ -316,4 +316,4 @@ def test_the_runbook_has_a_word_on_every_alarm_and_on_no_other(default_template:
 def test_the_runbook_says_how_late_an_alarm_may_be(default_template: Template) -> None:
     ((_, alarm),) = alarms(default_template, "StopsNotConfirmed").items()
     assert alarm["EvaluationPeriods"] == TEN
-    assert "ten minutes late" in (ROOT / "docs" / "operate" / "alarms.md").read_text()
+    assert "ten minutes late" in (ROOT / "docs" / "how-to" / "alarms.md").read_text()

@@ -327,7 +327,7 @@ def test_the_stack_tells_what_it_needs(template: Template) -> None:
 
 
 def test_the_documented_lines_are_those_that_are_told() -> None:
-    text = (DOCS / "operate" / "alarms.md").read_text(encoding="utf-8")
+    text = (DOCS / "how-to" / "alarms.md").read_text(encoding="utf-8")
     block = text.partition("as long as some do:\n\n")[2].partition("\n\n")[0]
     shown = [line.removeprefix("    ") for line in block.splitlines()]
     root = "s3://my-bucket/mnist-7/debug-output/"
