@@ -1,4 +1,4 @@
-"""SECURITY.md names tests for what it says; they exist. And no data becomes code."""
+"""The threat model names tests that exist, and no data becomes code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+THREAT_MODEL = ROOT / "docs" / "explanation" / "security.md"
 PACKAGES = ("hook_layer", "rule_runtime", "lambdas", "infra")
 TEST = re.compile(r"`([\w/]+\.py(?:::\w+)+)`")
 ROW = re.compile(r"^\|(.+)\|$")
@@ -29,7 +30,7 @@ def threats() -> list[tuple[int, list[str]]]:
     """Return the rows of the tables whose last column names tests: line and cells of each."""
     found: list[tuple[int, list[str]]] = []
     is_threat_table = False
-    for number, line in enumerate((ROOT / "SECURITY.md").read_text().splitlines(), start=1):
+    for number, line in enumerate(THREAT_MODEL.read_text(encoding="utf-8").splitlines(), start=1):
         match = ROW.match(line)
         if match is None:
             is_threat_table = False
@@ -65,12 +66,14 @@ def test_every_threat_names_tests_that_exist(line: int, cells: list[str]) -> Non
     assert threat
     assert stopped_by
     named = TEST.findall(shown_by)
-    assert named, f"line {line} of SECURITY.md names no test"
+    assert named, f"line {line} of {THREAT_MODEL.name} names no test"
     assert shown_by == ", ".join(f"`{test}`" for test in named)
     for test in named:
         path, _, name = test.partition("::")
-        assert (ROOT / path).is_file(), f"line {line} of SECURITY.md: there is no {path}"
-        assert name in names_of_tests(path), f"line {line} of SECURITY.md: there is no {test}"
+        assert (ROOT / path).is_file(), f"line {line} of {THREAT_MODEL.name}: there is no {path}"
+        assert name in names_of_tests(path), (
+            f"line {line} of {THREAT_MODEL.name}: there is no {test}"
+        )
 
 
 def test_a_test_that_does_not_exist_would_be_found() -> None:

@@ -316,9 +316,3 @@ def test_the_sums_in_the_texts_are_those_of_the_model(
         f"two rules {few_dense:.0f} cent and {few_sparse:.1f} cents."
     )
     assert told in " ".join(README.read_text(encoding="utf-8").split())
-    idle, few_idle = (dollars(idle_month(each, Prices())) for each in (deployment, pair))
-    told = (
-        f"an idle month costs some {idle:.0f} dollars, and a job that saves every 10 s some "
-        f"{dense:.0f} cents an hour; with two rules some {few_idle:.0f} dollars, and one cent."
-    )
-    assert told in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
