@@ -132,7 +132,7 @@ def test_this_machine_is_named() -> None:
 
 
 def test_the_pages_about_speed_have_places_for_the_tables() -> None:
-    text = (ROOT / "docs" / "explanation" / "performance.md").read_text()
+    text = (ROOT / "docs" / "reference" / "measurements.md").read_text()
     assert all(text.count(mark) == 1 for mark in (*MARKS, *UNCHANGED))
 
 

@@ -5,6 +5,7 @@ Every command has one way of being checked, and one that has none fails.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -22,10 +23,17 @@ from infra.config import StepwatchConfig
 from rule_runtime.cli.app import app
 from tests.docs.page_blocks import ROOT, Command
 
-__all__ = ["check"]
+__all__ = ["check", "parse"]
+
+REPOSITORY = "https://github.com/stepwatch/stepwatch"
 
 _TIMEOUT_S = 120
 _ELSEWHERE = re.compile(r"s3://|--stack|^(\.venv/bin/)?stepwatch (local|ui|status)\b")
+_CPU_TORCH = ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"]
+_EXTRAS = r"(?:\[(?P<extras>[\w,]+)\])?"
+_INSTALLED = re.compile(rf"(?:\.|(?P<name>\w+)(?=.* @)){_EXTRAS}(?: @ git\+{REPOSITORY})?")
+_OF_A_CHECKOUT = ("tests/", "tools/")
+_PACKAGES = {"benchmarks", "infra", "tests", "tools"}
 _CDK_COMMANDS = {"bootstrap", "deploy", "diff", "destroy", "synth"}
 
 
@@ -44,19 +52,36 @@ def check(command: Command, folder: Path) -> str:
 
 def _stepwatch(command: Command, words: list[str], folder: Path) -> str:
     if command.has_placeholder or _ELSEWHERE.search(command.line):
-        _parse(words[1:])
+        parse(words[1:])
         return ""
     return _run(command, words, folder)
 
 
-def _parse(arguments: list[str]) -> None:
-    """Have a command line of `stepwatch` parsed, as the command itself does, and no more."""
+def parse(arguments: list[str]) -> None:
+    """Parse a command line of `stepwatch`, and do not run it.
+
+    Args:
+        arguments: What follows the name of the command.
+    """
     group = typer.main.get_command(app)
     parent = group.make_context("stepwatch", arguments, resilient_parsing=True)
     name, found, rest = group.resolve_command(parent, arguments)  # type: ignore[attr-defined]
     while hasattr(found, "resolve_command"):
         name, found, rest = found.resolve_command(parent, rest)
     found.make_context(name, rest, parent=parent)
+
+
+def _python(command: Command, words: list[str], folder: Path) -> str:
+    """Run a script of the page; of a command for a checkout check that what it names exists."""
+    module = words[2].partition(".")[0] if words[1] == "-m" else ""
+    named = [word for word in words[1:] if word.startswith(_OF_A_CHECKOUT)]
+    if not named and module not in _PACKAGES:
+        return _run(command, words, folder)
+    if module in _PACKAGES:
+        assert importlib.util.find_spec(words[2]) is not None, command.line
+    for path in named:
+        assert (ROOT / path).exists(), command.line
+    return ""
 
 
 def _run(command: Command, words: list[str], folder: Path) -> str:
@@ -74,14 +99,23 @@ def _run(command: Command, words: list[str], folder: Path) -> str:
 
 
 def _pip(command: Command, words: list[str], folder: Path) -> None:
+    """Check that what is installed is the CPU's torch, a checkout, or the repository."""
     del folder
     assert words[1] == "install", command.line
+    if words[2:] == _CPU_TORCH:
+        return
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    for requirement in words[2:]:
-        name, _, extras = requirement.rstrip("]").partition("[")
-        assert name == project["name"], command.line
-        known = project["optional-dependencies"].keys()
-        assert set(filter(None, extras.split(","))) <= known, command.line
+    (requirement,) = words[2:]
+    match = _INSTALLED.fullmatch(requirement)
+    assert match is not None, f"{command.line}: install from a checkout or {REPOSITORY}"
+    assert match["name"] in (None, project["name"]), command.line
+    known = project["optional-dependencies"].keys()
+    assert set(filter(None, (match["extras"] or "").split(","))) <= known, command.line
+
+
+def _git(command: Command, words: list[str], folder: Path) -> None:
+    del folder
+    assert words == ["git", "clone", REPOSITORY, "&&", "cd", "stepwatch"], command.line
 
 
 def _make(command: Command, words: list[str], folder: Path) -> None:
@@ -129,9 +163,10 @@ def _camel(name: str) -> str:
 
 CHECKS: Mapping[str, Callable[[Command, list[str], Path], str | None]] = {
     "aws": _aws,
+    "git": _git,
     "make": _make,
     "npx": _cdk,
     "pip": _pip,
-    "python": _run,
+    "python": _python,
     "stepwatch": _stepwatch,
 }

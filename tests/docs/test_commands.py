@@ -1,8 +1,9 @@
-"""Whatever the pages of the site show is run, in the order of the page, or checked."""
+"""Runs or checks the commands of the README and of every page, in the order of the page."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from lambdas.contracts import events
 from tests.docs.page_blocks import ROOT, Block, Command, blocks_of, pages
-from tests.docs.shown_commands import check
+from tests.docs.shown_commands import check, parse
 from tests.rule_runtime.jobs.conftest import Account, account
 
 __all__ = ["account"]
@@ -19,11 +20,19 @@ __all__ = ["account"]
 CHECKED_BELOW = {
     "findings.json",
     "findings.py",
+    "my_rule.py",
     "overdue.json",
+    "stepwatch.json",
     "tensors.json",
+    "training.yml",
 }
-"""Files that no command of their page uses."""
-PAGES = [page for page in pages() if blocks_of(page)]
+"""Files that no command of their page uses, which other tests check."""
+OTHER_FRAMEWORKS = {
+    f"tutorials/{name}.md" for name in ("huggingface", "keras", "lightning", "mxnet", "tensorflow")
+}
+"""Pages whose Python is run by `tests/frameworks`, in the environment of the framework."""
+OF_THE_REPOSITORY = ("../README.md", "../CONTRIBUTING.md")
+PAGES = [page for page in (*OF_THE_REPOSITORY, *pages()) if blocks_of(page)]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -31,6 +40,7 @@ def test_what_a_page_shows_works(
     page: str, tmp_path: Path, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     names: dict[str, Any] = {}
     used = set(CHECKED_BELOW)
     blocks = blocks_of(page)
@@ -38,6 +48,8 @@ def test_what_a_page_shows_works(
     for block in blocks:
         if block.title:
             (tmp_path / block.title).write_text(block.text)
+        elif block.language == "python" and page in OTHER_FRAMEWORKS:
+            continue
         elif block.language == "python":
             exec(compile(block.text, f"docs/{page}", "exec"), names)
         elif block.language == "text":
@@ -87,6 +99,16 @@ def test_the_function_that_gets_findings_tells_them() -> None:
     assert told.startswith(f"{job} None: RuleEvaluationConditionMet")
 
 
+def test_the_workflow_for_continuous_integration(tmp_path: Path) -> None:
+    workflow = titled("how-to/continuous-integration.md")["training.yml"]
+    commands = re.findall(r"- run: (.+)", workflow)
+    assert len(commands) == 4
+    for command in commands[:2]:
+        check(Command(command), tmp_path)
+    for command in commands[2:]:
+        parse(command.split()[1:])
+
+
 class TestABadPage:
     """What is wrong on a page would be found."""
 
@@ -94,7 +116,9 @@ class TestABadPage:
         ("line", "reason"),
         [
             ("curl https://example.org", "there is no way to check"),
-            ("pip install 'stepwatch[nothing]'", "nothing"),
+            ("pip install '.[nothing]'", "nothing"),
+            ("pip install 'stepwatch[torch]'", "install from a checkout"),
+            ("git clone https://example.org/x && cd x", "git clone"),
             ("make nothing", "make nothing"),
             ("npx aws-cdk@1.0.0 deploy", "aws-cdk@1.0.0"),
             ("npx aws-cdk@2.1148.1 deploy -c stepwatch:stop_polcy=observe", "stop_polcy"),
@@ -102,6 +126,8 @@ class TestABadPage:
             ("stepwatch evaluate s3://bucket/x --nothing", "--nothing"),
             ("stepwatch status x --output-path", "requires"),
             ("python nothing.py", "nothing.py"),
+            ("python -m pytest tests/nothing", "tests/nothing"),
+            ("python -m tools.nothing", "nothing"),
         ],
     )
     def test_a_command(self, line: str, reason: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What docs/tutorials/deploy.md lets the role do that creates the stack: all that is in it, and no more."""
+"""The policy of docs/reference/permissions.md allows what the stack needs, and no more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIXES = {"EventSchemas": "schemas"}
 
 @pytest.fixture(scope="module")
 def statements() -> dict[str, Any]:
-    text = (ROOT / "docs" / "tutorials" / "deploy.md").read_text()
+    text = (ROOT / "docs" / "reference" / "permissions.md").read_text()
     (policy,) = re.findall(r'```json title="deployment_policy.json"\n(.*?)```', text, re.DOTALL)
     return {each["Sid"]: each for each in json.loads(policy)["Statement"]}
 

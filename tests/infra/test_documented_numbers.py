@@ -62,9 +62,8 @@ def test_how_many_evaluations_may_run_at_once() -> None:
 @pytest.mark.parametrize(
     ("page", "told"),
     [
-        ("README.md", f"With all {len(RULES)} rules"),
         ("docs/tutorials/first-run.md", f"judges: {len(RULES)} rules"),
-        ("rule_runtime/README.md", f"evaluates the first {MAX_JOB_RULES} of a job"),
+        ("docs/how-to/jobs.md", f"evaluates the first {MAX_JOB_RULES} of the rules"),
         ("lambdas/README.md", f"{'Forty' if MAX_JOB_RULES == 40 else '?'} such rules of a job"),
     ],
 )

@@ -17,7 +17,7 @@ import hook_layer.mxnet as smd
 from hook_layer.errors import HookConfigurationError
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.frameworks.mxnet.gluon_training import LOSS, Training, every_step
-from tests.frameworks.readme_examples import example
+from tests.frameworks.tutorials import example
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,7 +116,7 @@ def test_gradients_of_a_scaled_loss_are_unscaled(trial: WrittenTrial) -> None:
 
 def test_the_example_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(example("MXNet"), {})
+    exec(example("mxnet"), {})
     trial = WrittenTrial(str(tmp_path / "runs" / "mnist-1"))
     assert sorted(trial.indexes()) == [0, 10]
     assert {"conv0_weight", "gradient/conv0_weight", "conv0_relu_output_0"} < trial.names(10)

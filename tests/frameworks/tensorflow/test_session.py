@@ -19,8 +19,8 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.tensorflow.unchanged import watch_unchanged
 from hook_layer.testing.written_trial import WrittenTrial
-from tests.frameworks.readme_examples import example
 from tests.frameworks.tensorflow.session_training import Network, feed, read, train, v1
+from tests.frameworks.tutorials import example
 
 EVERY_STEP = smd.SaveConfig(save_interval=1)
 ALL = ["weights", "biases", "gradients", "losses", "optimizer_variables"]
@@ -297,7 +297,7 @@ def test_a_script_imports_it_as_the_original(tmp_path: Path) -> None:
 def test_the_example_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(example("TensorFlow sessions"), names)
+    exec(example("tensorflow"), names)
     names["hook"].close()
     written = WrittenTrial("runs/session-1")
     assert sorted(written.indexes()) == [0, 10, 20, 30]

@@ -26,7 +26,7 @@ from hook_layer.format.paths import STOP_FILE
 from hook_layer.huggingface import StepwatchCallback, watch_unchanged
 from hook_layer.pytorch import SaveConfig, del_hook, get_hook
 from hook_layer.testing.written_trial import WrittenTrial
-from tests.frameworks.readme_examples import example
+from tests.frameworks.tutorials import example
 
 logging.getLogger("transformers").setLevel(logging.ERROR)
 EVERY_STEP = SaveConfig(save_interval=1)
@@ -334,7 +334,7 @@ def test_the_example_in_the_documentation(
         "arguments": TrainingArguments(str(folder), max_steps=1, report_to=[], use_cpu=True),
         "data": examples(8),
     }
-    exec(example("Hugging Face"), given)
+    exec(example("huggingface"), given)
     hook = get_hook()
     assert hook is not None
     hook.close()

@@ -17,7 +17,6 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.lightning import StepwatchCallback, watch_unchanged
 from hook_layer.pytorch import Hook, SaveConfig, del_hook, get_hook
 from hook_layer.testing.written_trial import WrittenTrial
-from tests.frameworks.readme_examples import example
 from tests.frameworks.trainers.lightning_training import (
     Functional,
     Lit,
@@ -27,6 +26,7 @@ from tests.frameworks.trainers.lightning_training import (
     digest,
     trainer,
 )
+from tests.frameworks.tutorials import example
 
 EVERY_STEP = SaveConfig(save_interval=1)
 
@@ -316,7 +316,7 @@ def test_a_script_without_a_callback_gets_one(
 def test_the_example_in_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    exec(example("Lightning"), names)
+    exec(example("lightning"), names)
     names["watching"].close()
     written = WrittenTrial("runs/line-1")
     assert sorted(written.indexes()) == [0, 10, 20, 30]

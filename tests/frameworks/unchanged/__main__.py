@@ -1,6 +1,6 @@
 """Print what a hook costs unchanged scripts: `python -m tests.frameworks.unchanged [NAME...]`.
 
-With `--page docs/explanation/performance.md` the table goes into that page, too.
+With `--page docs/reference/measurements.md` the table goes into that page, too.
 Each script trains plainly and with a hook, in turn; the overhead is the median of the pairs'.
 """
 

@@ -324,10 +324,11 @@ def test_switched_off_nothing_is_read(path: Path) -> None:
     assert setup.targets.out.uri.startswith("memory:")
 
 
-def test_the_example_in_the_readme(path: Path) -> None:
-    readme = (Path(__file__).parents[3] / "hook_layer" / "README.md").read_text()
-    example = json.loads(readme.partition("```json\n")[2].partition("```")[0])
-    example["DebugHookConfig"]["S3OutputPath"] = "memory://readme"
+def test_the_example_in_the_documentation(path: Path) -> None:
+    reference = Path(__file__).parents[3] / "docs" / "reference" / "hook-configuration.md"
+    text = reference.read_text(encoding="utf-8")
+    example = json.loads(text.partition('```json title="stepwatch.json"\n')[2].partition("```")[0])
+    example["DebugHookConfig"]["S3OutputPath"] = "memory://documentation"
     setup = make(path, example, is_own=True)
     assert setup.manager.include == {"losses", "gradients", "relu"}
     assert setup.manager.get("relu").include_regex == [r"relu\d{1,2}_output"]

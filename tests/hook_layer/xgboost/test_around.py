@@ -1,4 +1,4 @@
-"""TensorBoard, spot training, and what the README shows."""
+"""TensorBoard, spot training, and the tutorial."""
 
 from __future__ import annotations
 
@@ -91,10 +91,9 @@ def test_a_training_that_was_interrupted_goes_on_at_its_round(
     assert trial.end_marker() is not None
 
 
-def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
-    readme = (ROOT / "hook_layer" / "README.md").read_text()
-    section = readme.partition("## XGBoost\n")[2].partition("\n## ")[0]
-    (example,) = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+def test_the_example_of_the_tutorial_runs(tmp_path: Path) -> None:
+    tutorial = (ROOT / "docs" / "tutorials" / "xgboost.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", tutorial, re.DOTALL | re.MULTILINE)
     done = subprocess.run(
         [sys.executable, "-c", example],
         cwd=tmp_path,

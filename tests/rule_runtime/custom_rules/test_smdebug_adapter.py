@@ -91,12 +91,13 @@ class TestThreeStyles:
         assert fired == STEPS[STEPS.index(30 if style == "required" else 25) :]
 
 
-def test_the_readmes_example_works(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[3] / "rule_runtime" / "README.md").read_text()
-    start = readme.index("from smdebug.rules import Rule")
-    (tmp_path / "readme.py").write_text(readme[start : readme.index("```", start)])
+def test_the_documented_example_works(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "custom-rule.md"
+    text = page.read_text(encoding="utf-8")
+    start = text.index("from smdebug.rules import Rule")
+    (tmp_path / "shown.py").write_text(text[start : text.index("```", start)])
     rule = load_custom_rule(
-        tmp_path / "readme.py", "LossTooHigh", {"bound": "5"}, allowed=[tmp_path]
+        tmp_path / "shown.py", "LossTooHigh", {"bound": "5"}, allowed=[tmp_path]
     )
     run = TrialBuilder(LocalStore(tmp_path / "run"))
     for step in range(6):

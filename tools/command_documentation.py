@@ -1,0 +1,74 @@
+"""Write the options of every command into docs/reference/commands.md.
+
+`python tools/command_documentation.py` writes them; `--check` only says whether they are current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from rule_runtime.cli.app import app  # noqa: E402
+from tools.generated_text import bring_up_to_date, replaced  # noqa: E402
+
+PAGE = ROOT / "docs" / "reference" / "commands.md"
+COMMAND = "python tools/command_documentation.py"
+MARKS = (f"<!-- commands: written by `{COMMAND}` -->", "<!-- /commands -->")
+
+
+def sections() -> str:
+    """Return a section for each command."""
+    group: Any = typer.main.get_command(app)
+    return "\n\n".join(_section(name, command) for name, command in _commands("stepwatch", group))
+
+
+def _commands(prefix: str, group: Any) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        whole = f"{prefix} {name}"
+        yield whole, command
+        if hasattr(command, "commands"):
+            yield from _commands(whole, command)
+
+
+def _section(name: str, command: Any) -> str:
+    rows = [_row(parameter) for parameter in command.params if not parameter.hidden]
+    table = ["| argument or option | default | meaning |", "|---|---|---|", *rows] if rows else []
+    return "\n\n".join(filter(None, [f"### {name}", command.help or "", "\n".join(table)]))
+
+
+def _row(parameter: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in parameter.opts + parameter.secondary_opts)
+    variable = f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
+    meaning = (parameter.help or "").replace("|", "\\|") + variable
+    return f"| {names} | {_default(parameter)} | {meaning} |"
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if parameter.required:
+        return "required"
+    if value is None or value is False or callable(value) or not parameter.show_default:
+        return ""
+    return f"`{value.value if isinstance(value, enum.Enum) else value}`"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the sections, or check them; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    is_check = parser.parse_args(arguments).check
+    wanted = replaced(PAGE.read_text(encoding="utf-8"), MARKS, sections(), name=PAGE.name)
+    return bring_up_to_date(PAGE, wanted, name=PAGE.name, command=COMMAND, is_check=is_check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
