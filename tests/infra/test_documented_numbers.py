@@ -64,7 +64,10 @@ def test_how_many_evaluations_may_run_at_once() -> None:
     [
         ("docs/tutorials/first-run.md", f"judges: {len(RULES)} rules"),
         ("docs/how-to/jobs.md", f"evaluates the first {MAX_JOB_RULES} of the rules"),
-        ("docs/explanation/functions.md", f"{'Forty' if MAX_JOB_RULES == 40 else '?'} such rules of a job"),
+        (
+            "docs/explanation/functions.md",
+            f"{'Forty' if MAX_JOB_RULES == 40 else '?'} such rules of a job",
+        ),
     ],
 )
 def test_how_many_rules_there_are(page: str, told: str) -> None:
