@@ -1,1 +1,1 @@
-"""What MkDocs runs while it builds the site; `repository_texts` is what mkdocs.yml names."""
+"""Hooks of MkDocs; mkdocs.yml names `repository_texts`."""

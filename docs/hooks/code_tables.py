@@ -1,4 +1,4 @@
-"""Tables made of what the code says, for pages that would else repeat it."""
+"""Tables that are generated from code."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _fields(
         item = _resolved(definitions, whole.get("items", {}))
         kind = "number, or its name" if "anyOf" in whole else _TYPES[whole["type"]]
         if name not in members["required"]:
-            kind += ", where it is known"
+            kind += ", if known"
         yield prefix + name, kind, _meaning(whole)
         if "properties" in whole:
             yield from _fields(definitions, whole, f"{prefix}{name}.")
@@ -59,9 +59,9 @@ def _resolved(definitions: Mapping[str, Any], member: Mapping[str, Any]) -> Mapp
 
 
 def original_names(root: Path, package: str) -> str:
-    """Return the modules of a package of the original, with the names that they have here.
+    """Return the modules of a package of SageMaker Debugger, with the names that we serve.
 
-    The file that says it is loaded by its path: the site is built without our packages.
+    The file is loaded by its path, because the site is built without our packages.
 
     Args:
         root: The repository.
@@ -75,8 +75,8 @@ def original_names(root: Path, package: str) -> str:
     rows = ["| module | names |", "|---|---|"]
     for module, names in module_of_names.MODULES.items():
         if module.partition(".")[0] == package and names:
-            told = " ".join(f"`{name}`" for name in sorted(names, key=_without_case))
-            rows.append(f"| `{module}` | {told} |")
+            shown = " ".join(f"`{name}`" for name in sorted(names, key=_without_case))
+            rows.append(f"| `{module}` | {shown} |")
     return "\n".join(rows)
 
 
@@ -88,4 +88,4 @@ TABLES: Mapping[str, Callable[[Path, str], str]] = {
     "event-fields": event_fields,
     "original-names": original_names,
 }
-"""The tables by the word that asks for them: `<!-- table: event-fields status_event -->`."""
+"""Tables by the name in their directive: `<!-- table: event-fields status_event -->`."""

@@ -1,13 +1,12 @@
-"""Which text of the repository stands on which page of the site: each exactly once.
+"""Assigns each text of the repository to exactly one page of the site.
 
-A page takes in a text by a line of its own:
+A page includes a text by a directive on a line of its own:
 
-    <!-- include: infra/README.md -->                   what of the file no other line takes
-    <!-- include: infra/README.md#what-it-costs -->     a section with all that is below it
+    <!-- include: infra/README.md -->                   the parts that no other directive includes
+    <!-- include: infra/README.md#what-it-costs -->     a section with its subsections
     <!-- include: examples/*/README.md -->              each of these files, under its own title
 
-Such a section is left out wherever else it would stand. So a section that somebody adds to a README
-is on the site without a change to it, and nothing is there twice.
+So a new section of a README appears on the site by itself, and nothing appears twice.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ _DIRECTIVE = re.compile(r"<!-- include: (?P<file>[\w./-]+\.md)(?:#(?P<anchor>[\w
 
 
 class IncludeError(ValueError):
-    """A text is missing, or stands twice, or nowhere."""
+    """A text is missing, included twice, or not included."""
 
 
 def directive_of(line: str) -> tuple[str, str] | None:
-    """Return file and anchor of a line that takes in a text; None for any other line.
+    """Return file and anchor of an include directive; None for any other line.
 
     Args:
         line: The line.
@@ -40,7 +39,7 @@ def directive_of(line: str) -> tuple[str, str] | None:
 
 
 def with_files_named(root: Path, markdown: str) -> str:
-    """Return a page with a heading and a line for each file where a pattern stands for several.
+    """Expand each directive with a pattern to a heading and a directive per file.
 
     Args:
         root: The repository.
@@ -64,14 +63,14 @@ def with_files_named(root: Path, markdown: str) -> str:
 
 
 class Inclusions:
-    """The texts of the repository, and the pages that they stand on.
+    """The texts of the repository, and the pages that include them.
 
     Args:
         root: The repository.
         pages: The Markdown of the pages, by their path below `docs/`.
 
     Raises:
-        IncludeError: A text is missing, taken in twice, or not taken in as a whole.
+        IncludeError: A text is missing, included twice, or not included as a whole.
     """
 
     def __init__(self, root: Path, pages: Mapping[str, str]) -> None:
@@ -87,17 +86,17 @@ class Inclusions:
         for file, anchor in self._pages:
             if file not in self._owners:
                 raise IncludeError(
-                    f"{self._pages[file, anchor]} takes in a section of {file}, and no page takes "
-                    f"in the rest: add <!-- include: {file} --> to one"
+                    f"{self._pages[file, anchor]} includes a section of {file}, and no page "
+                    f"includes the rest: add <!-- include: {file} --> to one"
                 )
 
     @property
     def files(self) -> frozenset[str]:
-        """The files that are taken in."""
+        """The included files."""
         return frozenset(self._owners)
 
     def place_of(self, file: str, anchor: str = "") -> tuple[str, str]:
-        """Return the page that a section stands on, and its anchor there.
+        """Return the page that includes a section, and its anchor there.
 
         Args:
             file: The file.
@@ -113,11 +112,11 @@ class Inclusions:
         raise IncludeError(f"{file} has no heading #{anchor}")
 
     def text(self, file: str, anchor: str, level: int) -> str:
-        """Return what a line takes in, without the title of the file.
+        """Return the text of a directive, without the title of the file.
 
         Args:
             file: The file.
-            anchor: Anchor of the section; empty for what no other line takes.
+            anchor: Anchor of the section; empty for the parts that no other directive includes.
             level: Level that its highest headings get.
         """
         lines: list[str] = []
@@ -139,7 +138,7 @@ class Inclusions:
             self._under_their_titles.add(file)
 
     def _owners_of(self, file: str) -> list[tuple[Section, str]]:
-        """Return the sections of a file, each with the anchor by which it is taken in."""
+        """Return the sections of a file, each with the anchor of its directive."""
         wanted = {anchor for name, anchor in self._pages if name == file}
         sections = sections_of((self._root / file).read_text(encoding="utf-8"))
         _check_anchors(file, sections, wanted)

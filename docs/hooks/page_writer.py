@@ -1,6 +1,6 @@
-"""Pages with the texts that they ask for.
+"""Writes pages with the texts that their directives name.
 
-Beside the lines that `inclusions.py` describes, a page may have
+Besides the directives of `inclusions.py`, a page may have
 
     <!-- table: event-fields status_event -->           a table of `code_tables.py`
     <!-- file: lambdas/contracts/test_events/notify.json -->        a file, as a block of code
@@ -33,7 +33,7 @@ class PageWriter:
         pages: The pages as they are in `docs/`, by their path below it.
 
     Raises:
-        IncludeError: A text is missing, stands twice, or nowhere as a whole.
+        IncludeError: A text is missing, included twice, or not included as a whole.
     """
 
     def __init__(self, root: Path, address: str, pages: Mapping[str, str]) -> None:
@@ -43,7 +43,7 @@ class PageWriter:
         self._linker = Linker(root, address, self._inclusions)
 
     def written(self, markdown: str, page: str) -> str:
-        """Return a page with the texts that it asks for, and with links that lead somewhere.
+        """Return a page with its directives replaced and its links rewritten.
 
         Args:
             markdown: The page as it is in `docs/`.
@@ -56,7 +56,7 @@ class PageWriter:
         own: list[str] = []
         level, heading = 1, 1
         for line, is_code in lines_with_code(with_files_named(self._root, markdown)):
-            text = None if is_code else self._asked_for(line, page, level)
+            text = None if is_code else self._directive_text(line, page, level)
             if text is not None:
                 parts += [self._own_text(own, page), "", text, ""]
                 own = []
@@ -72,8 +72,8 @@ class PageWriter:
     def _own_text(self, lines: list[str], page: str) -> str:
         return self._linker.rewritten("\n".join(lines), file=f"docs/{page}", page=page)
 
-    def _asked_for(self, line: str, page: str, level: int) -> str | None:
-        """Return the text that a line asks for, with headings from a level on; None for none."""
+    def _directive_text(self, line: str, page: str, level: int) -> str | None:
+        """Return the text of a directive, with headings from a level on; None for other lines."""
         if (directive := directive_of(line)) is not None:
             file, anchor = directive
             text = self._inclusions.text(file, anchor, level)
@@ -83,7 +83,7 @@ class PageWriter:
         if (file_line := _FILE.fullmatch(line.strip())) is not None:
             return self._code(file_line["path"], page)
         if _ASKING.match(line.strip()):
-            raise IncludeError(f"{page}: nothing is known by the line {line.strip()!r}")
+            raise IncludeError(f"{page}: unknown directive {line.strip()!r}")
         return None
 
     def _code(self, name: str, page: str) -> str:

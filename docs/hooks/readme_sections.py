@@ -1,4 +1,4 @@
-"""Markdown files of the repository, taken apart by their headings."""
+"""Splits Markdown files into sections."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FENCE = re.compile(r" *(`{3,}|~{3,})")
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it, up to the next heading of any level.
+    """A heading and the text up to the next heading of any level.
 
     Attributes:
-        level: Level of the heading, 1 for the title; 0 for what stands ahead of any heading.
+        level: Level of the heading, 1 for the title; 0 for text before the first heading.
         title: Text of the heading.
         body: The lines below it.
     """
@@ -28,7 +28,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """The anchor of the heading; empty for the title and what stands ahead of it."""
+        """The anchor of the heading; empty for the title and text before it."""
         return anchor_of(self.title) if self.level > 1 else ""
 
 

@@ -24,7 +24,7 @@ class Linker:
     Args:
         root: The repository.
         repository: Its address, for files that are on no page.
-        inclusions: What stands on which page.
+        inclusions: The page of each text.
     """
 
     def __init__(self, root: Path, repository: str, inclusions: Inclusions) -> None:
@@ -33,7 +33,7 @@ class Linker:
         self._inclusions = inclusions
 
     def rewritten(self, text: str, *, file: str, page: str) -> str:
-        """Return a text with its links led to pages, or to the repository's address.
+        """Return a text with its links rewritten to pages, or to the repository's address.
 
         Args:
             text: Markdown.
@@ -41,18 +41,18 @@ class Linker:
             page: The page that it stands on, below `docs/`.
 
         Raises:
-            IncludeError: A link leads nowhere.
+            IncludeError: The target of a link does not exist.
         """
 
-        def lead(match: re.Match[str]) -> str:
-            return f"]({self._led(match['target'], file, page)})"
+        def rewrite(match: re.Match[str]) -> str:
+            return f"]({self._target(match['target'], file, page)})"
 
         return "\n".join(
-            line if is_code else _outside_code(line, lambda part: _LINK.sub(lead, part))
+            line if is_code else _outside_code(line, lambda part: _LINK.sub(rewrite, part))
             for line, is_code in lines_with_code(text)
         )
 
-    def _led(self, target: str, file: str, page: str) -> str:
+    def _target(self, target: str, file: str, page: str) -> str:
         target = self._local(target, file)
         if _ELSEWHERE.match(target):
             return target
@@ -62,7 +62,7 @@ class Linker:
             place, anchor = self._inclusions.place_of(wanted, anchor)
             return _relative(place, anchor, page)
         if wanted.startswith(_SITE) and file.startswith(_SITE):
-            return target  # MkDocs itself looks after links between pages
+            return target  # MkDocs checks links between pages
         if wanted.startswith(_SITE):
             return _relative(wanted.removeprefix(_SITE), anchor, page)
         return self._in_repository(wanted, anchor, file)

@@ -1,6 +1,6 @@
-"""What MkDocs calls: puts texts of the repository onto the site, so that nothing is written twice.
+"""Puts texts of the repository onto the site; MkDocs calls these functions.
 
-The other modules of this folder know nothing of MkDocs.
+The other modules of this folder do not depend on MkDocs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WRITER = "page_writer"
 
 
 def on_files(files: Files, /, *, config: MkDocsConfig) -> None:
-    """Find out what stands on which page."""
+    """Assign texts to pages."""
     root = Path(config.config_file_path).parent
     pages = {
         file.src_uri: Path(file.abs_src_path or "").read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Return the page with the texts that it asks for."""
+    """Return the page with its directives replaced."""
     writer: PageWriter = config.extra[_WRITER]
     try:
         return writer.written(markdown, page.file.src_uri)

@@ -101,9 +101,9 @@ class TestInclusions:
             ("<!-- include: missing.md -->", "there is no missing.md"),
             ("<!-- include: README.md#nothing -->", "0 headings #nothing"),
             ("<!-- include: README.md -->", "is on"),
-            ("<!-- include: code.py -->", "nothing is known"),
+            ("<!-- include: code.py -->", "unknown directive"),
             ("<!-- include: none/*.md -->", "no file fits"),
-            ("<!-- table: of-nothing x -->", "nothing is known"),
+            ("<!-- table: of-nothing x -->", "unknown directive"),
             ("<!-- file: missing.json -->", "there is no missing.json"),
         ],
     )
@@ -114,7 +114,7 @@ class TestInclusions:
             written(root, **PAGES, wrong=f"# Wrong\n\n{line}")
 
     def test_a_file_of_which_only_a_section_is_on_the_site_is_told(self, root: Path) -> None:
-        with pytest.raises(IncludeError, match="no page takes in the rest"):
+        with pytest.raises(IncludeError, match="no page includes the rest"):
             written(root, one="<!-- include: README.md#alarms -->")
 
     def test_files_of_a_pattern_have_their_titles_for_headings(self, root: Path) -> None:
@@ -217,7 +217,7 @@ class TestTables:
             "| `DebugRuleEvaluationStatuses[].RuleEvaluationStatus` | text | `InProgress`" in table
         )
         assert "| `Evidence.value` | number, or its name |" in table
-        assert "| `Evidence` | object, where it is known |" in table
+        assert "| `Evidence` | object, if known |" in table
 
     @pytest.mark.parametrize("package", ["smdebug", "smdebug_rulesconfig"])
     def test_every_name_of_the_original_has_its_place(self, package: str) -> None:
