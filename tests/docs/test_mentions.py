@@ -95,6 +95,13 @@ def test_a_name_that_does_not_exist_would_be_found() -> None:
     assert not exists("hook_layer.pytroch")
 
 
+def test_no_page_installs_the_package_from_an_index() -> None:
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(DOCS / page for page in pages())]
+    for path in texts:
+        found = re.findall(r"stepwatch\[[\w,]+\](?! @ git\+)", path.read_text(encoding="utf-8"))
+        assert not found, f"{path.name}: {found[0]} is on no index: install a checkout instead"
+
+
 def test_the_settings() -> None:
     named = {found for _, code in mentions() for found in re.findall(r"stepwatch:(\w+)", code)}
     assert named <= FIELDS.keys()
