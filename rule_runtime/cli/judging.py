@@ -22,11 +22,13 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     SessionArgument,
+    VerboseOption,
     check_has_steps,
     mistakes,
     progress,
 )
-from rule_runtime.cli.output import verdicts_table
+from rule_runtime.cli.output import FEW_RULES, verdicts_table
+from rule_runtime.cli.summary import Summary
 from rule_runtime.cli.tables import harmless
 from rule_runtime.evaluation.loss_advice import OF_BOOSTING
 from rule_runtime.evaluation.outcome import RuleStatus
@@ -122,6 +124,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
     notify: _Notify = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run a command, unchanged, judge every training in it and stop it at an issue.
 
@@ -161,7 +164,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
             watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
             status = watched.run()
         try:
-            _print_session(watched, chosen, output, output_file)
+            _print_session(watched, chosen, output, output_file, is_verbose=verbose)
         except OSError:
             if status <= BY_SIGNAL:  # a closed terminal sends SIGHUP, and takes no output
                 raise
@@ -169,7 +172,12 @@ def run(  # noqa: PLR0917 - each is an option of the command
 
 
 def _print_session(
-    watched: WatchedSession, chosen: ChosenRules, output: OutputFormat, file: Path | None
+    watched: WatchedSession,
+    chosen: ChosenRules,
+    output: OutputFormat,
+    file: Path | None,
+    *,
+    is_verbose: bool,
 ) -> None:
     """Print what came out of a session, and where its tensors are."""
     is_table = output is OutputFormat.TABLE
@@ -177,7 +185,8 @@ def _print_session(
     has_steps = any(run.has_steps for run in watched.runs)
     if has_steps or not is_table or file:
         verdicts = runs or [RunVerdicts("", watched.path, watched.empty_states())]
-        _print_verdicts(verdicts, chosen, VerdictFormat(output.value), file)
+        format_ = VerdictFormat(output.value)
+        _print_verdicts(verdicts, chosen, format_, file, is_verbose=is_verbose)
     if watched.num_not_watched:
         _tell(f"{counted(watched.num_not_watched, 'more run')} began: --max-runs watches more")
     if not has_steps:
@@ -186,7 +195,7 @@ def _print_session(
         typer.echo(f"tensors: {watched.path}")
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0917 - each is an option of the command
     path: SessionArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
@@ -194,6 +203,7 @@ def evaluate(
         VerdictFormat, typer.Option(help="How to tell the verdicts.")
     ] = VerdictFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Judge a stored run, or all runs of a session.
 
@@ -213,7 +223,7 @@ def evaluate(
             for problem in chosen.problems:
                 _tell(problem)
             verdicts = [_judged(run, chosen) for run in runs]
-        _print_verdicts(verdicts, chosen, output, output_file)
+        _print_verdicts(verdicts, chosen, output, output_file, is_verbose=verbose)
     status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
     raise typer.Exit(status)
 
@@ -272,11 +282,19 @@ def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
 
 
 def _print_verdicts(
-    runs: Sequence[RunVerdicts], chosen: ChosenRules, output: VerdictFormat, file: Path | None
+    runs: Sequence[RunVerdicts],
+    chosen: ChosenRules,
+    output: VerdictFormat,
+    file: Path | None,
+    *,
+    is_verbose: bool,
 ) -> None:
     for run in runs:
         _tell_damage(run.states)
     if output is VerdictFormat.TABLE:
+        if file is None and not is_verbose and len(chosen.all) > FEW_RULES:
+            Console().print(Summary(runs, chosen.names))
+            return
         tables = [_table(run, chosen, is_alone=len(runs) == 1) for run in runs]
         if file is None:
             Console().print(*tables, sep="\n")

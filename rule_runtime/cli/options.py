@@ -39,6 +39,7 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "SessionArgument",
+    "VerboseOption",
     "check_has_steps",
     "judged_or_stored",
     "mistakes",
@@ -55,6 +56,10 @@ RunArgument = Annotated[
 ]
 SessionArgument = Annotated[
     str, typer.Argument(help="Folder or s3:// URI of a session, or of one run.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show every rule, also those that were not evaluated."),
 ]
 RuleOption = Annotated[
     list[str] | None,

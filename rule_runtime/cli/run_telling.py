@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
 
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
@@ -14,6 +17,8 @@ from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.state import EvaluationState
 
 __all__ = ["RunTelling"]
+
+_CLEAR_LINE: Final = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class RunTelling:
@@ -71,6 +76,7 @@ class RunTelling:
     def _report(self, run: str, name: str, state: EvaluationState) -> None:
         details = status_details(name, state).rpartition("\n")[2]
         of_run = f"{run}: " if run else ""
+        self._begin_line()
         self.line(f"{of_run}{name}: {details}", style="red")
         step = None if state.evidence is None else state.evidence.step
         self._send(f"{of_run}{name} found an issue: {details}", name, "IssuesFound", step, details)
@@ -119,6 +125,14 @@ class RunTelling:
         """
         with suppress(OSError):  # the terminal may be gone
             self._console.print(text, style=style, markup=False, soft_wrap=True)
+
+    def _begin_line(self) -> None:
+        """Begin a line of our own, below which a progress bar of the script continues."""
+        with suppress(OSError):
+            if self._console.is_terminal:
+                self._console.control(_CLEAR_LINE)
+            else:
+                self._console.print()  # where the cursor is, nobody knows
 
     def _send(
         self, text: str, rule: str | None, status: str, step: int | None, details: str
