@@ -24,22 +24,21 @@ from rule_runtime.cli.watching import watch
 __all__ = ["app"]
 
 _EPILOGUE: Final = (
-    "Exit status of all commands: 0: done, and nothing is wrong; 1: an issue or a difference was "
-    "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch; 141: "
-    "nobody read what it printed to a pipe. "
-    "`run` has 4 and 129 to 143, too."
+    "Exit status of all commands: 0: success; 1: an issue or a difference was found; 2: wrong "
+    "usage, or the command could not do its work; 70: an internal error of Stepwatch; 141: the "
+    "reader of a pipe closed it. `run` also uses 4, 129, 130 and 143."
 )
 
 app = typer.Typer(
     name="stepwatch",
-    help="Watches every step of a training job.",
+    help="Watch every step of a training job, and stop it when it goes wrong.",
     epilog=_EPILOGUE,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
-def _tell_version(is_asked: bool) -> None:
+def _show_version(is_asked: bool) -> None:
     if is_asked:
         from importlib import metadata  # noqa: PLC0415 - every start would wait for it
 
@@ -52,7 +51,7 @@ def _stepwatch(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Tell the version, and end."
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The commands that judge a run: `run` and `evaluate`."""
+"""The commands that evaluate rules: `run` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -74,30 +74,30 @@ _OF_NETWORKS: Final = frozenset(
     | {f"{kind}_{end}" for kind in ("relu", "tanh", "sigmoid") for end in ("input", "output")}
 )
 _OF_TREES: Final = frozenset({"trees", "feature_importance", "hyperparameters"})
-_NO_STEPS: Final = "{}: the script saved no step, so there is nothing to judge: {}"
-_FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
+_NO_STEPS: Final = "{}: the script saved no step, so nothing was evaluated: {}"
+_FILE: Final = typer.Option("--output-file", help="File for the verdicts. Default: the terminal.")
 _Command = Annotated[
-    list[str], typer.Argument(help="The training, unchanged: `-- python train.py ...`, any other.")
+    list[str], typer.Argument(help="The command that trains: `-- python train.py ...`.")
 ]
 _OutDir = Annotated[
     str | None,
-    typer.Option(help="Folder of the session. Default: a new one, runs/SCRIPT-TIME-RANDOM."),
+    typer.Option(help="Folder of the session. Default: a new folder runs/SCRIPT-TIME-RANDOM."),
 ]
-_MaxRuns = Annotated[int, typer.Option(min=1, help="How many trainings of the command to watch.")]
-_Interval = Annotated[int, typer.Option(min=1, help="Steps between two that are saved and judged.")]
+_MaxRuns = Annotated[int, typer.Option(min=1, help="Maximum number of runs to watch.")]
+_Interval = Annotated[int, typer.Option(min=1, help="Save and evaluate every N-th step.")]
 _Ranks = Annotated[
     RanksOption,
     typer.Option(
-        help="Which ranks of a distributed run write. auto: statistics of up to 16 ranks, values "
-        "of the first; all: all of both; chief: the first rank alone."
+        help="Ranks of a distributed run that write. auto: statistics of up to 16 ranks, values of "
+        "rank 0; all: statistics and values of every rank; chief: rank 0 only."
     ),
 ]
 _Stop = Annotated[
     StopAt,
-    typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
+    typer.Option(help="Findings that stop the command: serious ones, any, or none."),
 ]
 _Patience = Annotated[
-    float, typer.Option(min=0, help="Seconds before SIGTERM for a command that is to stop.")
+    float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")
 ]
 _Notify = Annotated[
     str | None,
@@ -105,8 +105,8 @@ _Notify = Annotated[
         metavar="URL",
         envvar="STEPWATCH_NOTIFY_URL",
         show_default=False,
-        help="Post a message there at the first finding of each rule, and at the end: to a webhook "
-        "of Slack, Mattermost, Discord (its /slack). Better by the variable, for it is a secret.",
+        help="Webhook of Slack, Mattermost or Discord (its /slack URL) that gets each rule's first "
+        "finding and the end of the run. It is a secret: prefer the environment variable.",
     ),
 ]
 
@@ -126,17 +126,21 @@ def run(  # noqa: PLR0917 - each is an option of the command
     output_file: Annotated[Path | None, _FILE] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run a command, unchanged, judge every training in it and stop it at an issue.
+    """Run a command, evaluate each training run in it, and stop it at a serious finding.
 
-    The command may be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
-    session. Each training that begins in it is a run with a folder and verdicts of its own: the
-    next fold, a trial of a search, a restart. A finding of a rule that is named stops the session;
-    of the rules of a pack all findings are reported, and the serious ones stop it: of
-    `recommended` numbers that are not finite, a loss that diverges, and silence. After a stop no
-    further run trains. With `--output json` what the script prints goes to standard error, unless
-    there is an --output-file.
-    Exit status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself,
-    130: Ctrl-C, 129 and 143: SIGHUP and SIGTERM, after which it is judged as far as it came.
+    The command can be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
+    session. Each training run in it has its own folder and verdicts: every fold, every trial of a
+    search, every restart.
+
+    Every finding is reported. Findings of the rules that you name with --rule stop the session. Of
+    the pack `recommended`, only serious findings stop it: values that are not finite, a diverging
+    loss, a stalled run. After a stop no further run trains.
+
+    With `--output json` the script's standard output goes to standard error, unless you give
+    --output-file.
+
+    Exit status 0: no issue; 1: issue found; 2: not evaluated; 4: the script failed; 130: Ctrl-C;
+    129 and 143: SIGHUP and SIGTERM. After a signal, the saved steps are evaluated.
     """
     with mistakes():
         from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
@@ -199,20 +203,17 @@ def evaluate(  # noqa: PLR0917 - each is an option of the command
     path: SessionArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
-    output: Annotated[
-        VerdictFormat, typer.Option(help="How to tell the verdicts.")
-    ] = VerdictFormat.TABLE,
+    output: Annotated[VerdictFormat, typer.Option(help="Output format.")] = VerdictFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Judge a stored run, or all runs of a session.
+    """Evaluate rules on a stored run, or on all runs of a session.
 
-    Exit status 0: no issue, 1: an issue found, 2: could not judge.
+    Without --rule and --pack, the rules are those that the run configures, otherwise the pack
+    `recommended`. Rules of a pack that do not apply to the run are skipped; `-v` shows why, and
+    JUnit output lists them as skipped. A rule that you name with --rule must apply.
 
-    Without --rule and --pack the rules are those that the run itself asks for, or else the pack
-    `recommended`. Of these, and of a pack, it is enough that some rule could judge: not every rule
-    fits every training. Those that did not are told with the reason, in JUnit's format as skipped.
-    A rule that is named must be able to judge, and no rule may fail.
+    Exit status 0: no issue; 1: issue found; 2: not evaluated, or a rule failed.
     """
     with mistakes():
         with printed_aside(output):

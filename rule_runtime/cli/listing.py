@@ -78,9 +78,7 @@ class _Summary:
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Folder whose sessions are listed.")] = Path(
-        "runs"
-    ),
+    folder: Annotated[Path, typer.Argument(help="Folder that holds the sessions.")] = Path("runs"),
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the sessions in a folder: verdict, when and how long they trained, last loss.

@@ -1,4 +1,4 @@
-"""The command `status`: a job from its submission on."""
+"""The command `status`: the state of a job and of its rules."""
 
 from __future__ import annotations
 
@@ -52,19 +52,21 @@ def status(  # noqa: PLR0917 - each is an option of the command
     job: _Job,
     output_path: Annotated[
         str | None,
-        typer.Option(help="Where the job of a name writes. Default: what SageMaker says."),
+        typer.Option(help="Output path of a job that is given by name. Default: ask SageMaker."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every rule has ended.")] = False,
-    logs: Annotated[bool, typer.Option("--logs", help="Tell where the rules' logs are.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Ask the job to stop first.")] = False,
-    stage: Annotated[str, typer.Option(help="Stage of the deployment that judges it.")] = "dev",
+    logs: Annotated[bool, typer.Option("--logs", help="Show the URLs of the rules' logs.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Request a stop of the job first.")] = False,
+    stage: Annotated[
+        str, typer.Option(help="Stage of the deployment that evaluates the job.")
+    ] = "dev",
     output: OutputOption = OutputFormat.TABLE,
     verbose: VerboseOption = False,
 ) -> None:
-    """Show the state of a job and its rules; of a session that of each run.
+    """Show the state of a job and its rules, or of each run of a session.
 
-    Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, none could judge, or
-    nothing is known of the job.
+    Exit status 0: no issue so far; 1: issue found; 2: a rule failed, no rule was evaluated, or the
+    job is unknown.
     """
     with mistakes(), printed_aside(output):
         place = job if output_path is None else f"{output_path.rstrip('/')}/{job}"
