@@ -54,7 +54,7 @@ class _Summary:
     def state(self) -> str:
         status = self.session.exit_status
         if self.session.ended_at is None:
-            return "training, or ended without a record"
+            return "running, or ended without a record"
         stopped = f", stopped by {self.session.stopped_by}" if self.session.stopped_by else ""
         return f"ended with status {status}{stopped}"
 

@@ -287,7 +287,7 @@ def nothing_chosen(
     """
     said = [f"--regex {each!r}" for each in regex or ()]
     said += [] if collection is None else [f"--collection {collection!r}"]
-    asked = " and ".join(said) or "what was asked for"
+    asked = " and ".join(said) or "your selection"
     return ValueError(f"{path}: no tensor fits {asked}; `stepwatch tensors {path}` lists them all")
 
 

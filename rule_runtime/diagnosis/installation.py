@@ -86,7 +86,7 @@ def _frameworks() -> Finding:
     return Finding(
         "frameworks",
         Verdict.NOTE,
-        "none is installed: nothing can be captured here, stored runs can be judged",
+        "none is installed: nothing can be captured here, but stored runs can be evaluated",
         "install stepwatch into the environment that trains",
     )
 

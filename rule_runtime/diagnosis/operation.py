@@ -109,11 +109,11 @@ def _subscriptions(aws: Aws, topic: str) -> Finding:
     subscriptions = found["Subscriptions"]
     pending = [each["Endpoint"] for each in subscriptions if each["SubscriptionArn"] == _PENDING]
     if pending:
-        told = f"not confirmed, and so told of nothing: {', '.join(pending)}"
+        told = f"not confirmed, so they receive nothing: {', '.join(pending)}"
         return Finding(subject, Verdict.NOTE, told, "confirm the mail that AWS sent there")
     if not subscriptions:
         remedy = "deploy with stepwatch:alert_emails, or subscribe to the topic"
-        return Finding(subject, Verdict.NOTE, "nobody is told of findings and alarms", remedy)
+        return Finding(subject, Verdict.NOTE, "nobody receives findings and alarms", remedy)
     return Finding(
         subject, Verdict.OK, f"subscriptions of the topic, confirmed: {len(subscriptions)}"
     )
@@ -139,4 +139,4 @@ def _names(text: str | None) -> list[str]:
 
 
 def _untold(subject: str, error: Exception, permission: str) -> Finding:
-    return Finding(subject, Verdict.NOTE, str(error), f"{permission} is needed to tell")
+    return Finding(subject, Verdict.NOTE, str(error), f"{permission} is needed to check this")

@@ -103,7 +103,7 @@ def test_a_damaged_index_file_is_told(trial: TrialBuilder) -> None:
     trial.end()
     status, output = run(trial, "--rule", "VanishingGradient")
     assert status == 0
-    assert f"1 index file damaged, judged without: {key}" in " ".join(output.split())
+    assert f"1 index file damaged and ignored: {key}" in " ".join(output.split())
 
 
 def test_nothing_to_judge(trial: TrialBuilder) -> None:

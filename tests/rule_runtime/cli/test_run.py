@@ -58,7 +58,7 @@ def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -
     )
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stderr
-    assert "the training is asked to stop because of vanishing_gradient" in done.stderr
+    assert "stop requested by vanishing_gradient" in done.stderr
     assert done.stderr.count("LossNotDecreasing: with its defaults it compares") == 1
     vanishing, _ = json.loads(done.stdout)
     assert vanishing["RuleEvaluationStatus"] == "IssuesFound"
@@ -88,7 +88,9 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
 def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    told = "the training goes on: serious issues alone stop it; `--stop any` stops at any"
+    told = (
+        "the run continues: only serious findings stop it; `--stop any` stops at any"
+    )
     pack = ["--pack", "original", "--save-interval", "1"]
     done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
     assert done.returncode == 1, done.stderr
@@ -97,7 +99,7 @@ def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     done = stepwatch(tmp_path, *pack, "--stop", "any", "--", SCRIPT, ENDLESS)
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stdout
-    assert "the training is asked to stop because of " in done.stderr
+    assert "stop requested by " in done.stderr
     assert told not in done.stderr
 
 
