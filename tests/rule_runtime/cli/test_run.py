@@ -153,7 +153,7 @@ def test_a_script_that_trains_nothing_is_told_in_a_line(
     done = stepwatch(tmp_path, "--out-dir", "out", "--output-file", "told.txt", "--", "idle.py")
     assert done.returncode == status
     assert message in done.stderr
-    assert "out: the script saved no step, so there is nothing to judge" in done.stderr
+    assert "out: the script saved no step, so nothing was evaluated" in done.stderr
     assert "Gradient" not in done.stdout
     assert "of the run before" not in (tmp_path / "told.txt").read_text()
 
@@ -193,6 +193,7 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
     )
     assert process.stderr is not None
     try:
+        assert process.stderr.readline() == "\n"  # a progress bar may stand there
         assert "vanishing_gradient:" in process.stderr.readline()  # it has begun to train
         if sent_by == "terminal":
             os.write(terminal, b"\x03")
@@ -284,7 +285,7 @@ class TestMessages:
             )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert [each["status"] for each in receiver.messages] == ["Completed"]
-        assert done.stderr.count("not taken by the address of --notify (HTTP status 404)") == 1
+        assert done.stderr.count("did not accept a message (HTTP status 404)") == 1
         assert SECRET not in done.stdout + done.stderr
         assert not [
             file for file in (tmp_path / "job").rglob("*.json") if SECRET in file.read_text()
@@ -293,5 +294,5 @@ class TestMessages:
     def test_what_is_no_address_is_a_mistake_ahead_of_the_training(self, tmp_path: Path) -> None:
         done = stepwatch(tmp_path, "--notify", f"ftp://host/{SECRET}", "--", SCRIPT, ENDLESS)
         assert done.returncode == 2
-        assert "give https://HOST/" in done.stderr
+        assert "--notify needs a URL such as https://HOST/" in done.stderr
         assert SECRET not in done.stderr

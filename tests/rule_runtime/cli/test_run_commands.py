@@ -204,7 +204,7 @@ def test_a_command_of_which_nothing_is_captured_is_told_why(
 ) -> None:
     done = stepwatch(tmp_path, *FINE, "--", "bash", shell(tmp_path, *lines))
     assert done.returncode == 2
-    assert "out: the script saved no step, so there is nothing to judge" in done.stderr
+    assert "out: the script saved no step, so nothing was evaluated" in done.stderr
     assert message in done.stderr
 
 
