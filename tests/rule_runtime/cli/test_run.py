@@ -88,9 +88,7 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
 def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    told = (
-        "the run continues: only serious findings stop it; `--stop any` stops at any"
-    )
+    told = "the run continues: only serious findings stop it; `--stop any` stops at any"
     pack = ["--pack", "original", "--save-interval", "1"]
     done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
     assert done.returncode == 1, done.stderr
