@@ -24,6 +24,7 @@ from infra.nag import attach_checks
 from infra.packaging import PackagingError
 from infra.rule_settings import RuleCheckError
 from infra.stacks.stepwatch_stack import StepwatchStack
+from lambdas.contracts.stopping import ALL, OBSERVE, OPT_IN, WATCHED
 
 __all__ = ["build_app", "main", "project_context"]
 
@@ -75,7 +76,7 @@ def build_app(
         "Stepwatch",
         config=config,
         with_wheels=with_wheels,
-        description="Watches training jobs step by step, and stops those that go wrong",
+        description="Watches training jobs step by step, and reports those that go wrong",
         synthesizer=cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
     )
     return app, stack
@@ -89,16 +90,45 @@ def _size(outdir: Path, stack: cdk.Stack) -> str:
     return f"{len(resources)} resources of at most {MAX_RESOURCES}, among them {', '.join(told)}"
 
 
-def _stops(config: StepwatchConfig) -> str:
-    """Return which findings stop jobs, for it need not be what a list of rules was meant to say."""
-    if config.stop_policy == "observe":
-        return f"no finding stops a job: {PREFIX}stop_policy = observe"
-    observed = config.stop_observed_rules
-    but = f", but not of {', '.join(observed)}" if observed else ""
+def _who_is_stopped(config: StepwatchConfig) -> str:
+    """Return which jobs may be stopped."""
+    tag, setting = config.stop_tag, f"{PREFIX}stop_policy = {config.stop_policy}"
+    who = {
+        OBSERVE: "no job",
+        OPT_IN: f"only jobs that opted in, by StopTraining in job.json or by the tag {tag}",
+        WATCHED: "all jobs that write to a watched bucket, unless they opted out",
+        ALL: "ALL SageMaker training jobs of the account and Region, unless they opted out",
+    }
+    return f"who can be stopped: {who[config.stop_policy]} ({setting})"
+
+
+def _what_stops(config: StepwatchConfig) -> str:
+    """Return which findings stop these jobs, which a list of rules does not show by itself."""
+    observed, also = config.stop_observed_rules, ""
+    if config.stop_min_rules > 1:
+        also = f"; {config.stop_min_rules} rules must agree"
+    if config.per_job_rules:
+        also += "; a job may ask for a stop by rules of its own"
     if not config.stop_rules:
-        return f"a finding of any rule stops a job{but}: {PREFIX}stop_rules names none"
+        but = f", but not of {', '.join(observed)}" if observed else ""
+        return f"a finding of any rule stops them{but}: {PREFIX}stop_rules names none{also}"
     stopping = [name for name in config.stop_rules if name not in observed]
-    return f"findings of these rules stop a job: {', '.join(stopping) or 'none'}"
+    return f"findings of these rules stop them: {', '.join(stopping) or 'none'}{also}"
+
+
+def _summary(config: StepwatchConfig) -> list[str]:
+    """Return what a deployer must know before the stack is deployed, one line each."""
+    lines = [_who_is_stopped(config)]
+    if config.stop_policy != OBSERVE:
+        lines.append(_what_stops(config))
+    if not config.alert_emails:
+        lines.append(f"nobody is notified yet: set {PREFIX}alert_emails, or subscribe to the topic")
+    fate = "outlives its deletion" if config.retains_data else "is deleted with it"
+    lines.append(f"the data of the stack {fate}: {PREFIX}data_retention")
+    if config.tensor_buckets:
+        command = f".venv/bin/python -m infra.event_buckets {' '.join(config.tensor_buckets)}"
+        lines.append(f"these buckets must send their events: {command}")
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -126,13 +156,8 @@ def main(arguments: list[str] | None = None) -> None:
     except RuntimeError as error:  # all that jsii lets through of CDK's own error
         sys.exit(f"infra: {error}")
     print(f"infra: {stack.stack_name} is in {outdir}: {_size(outdir, stack)}", file=sys.stderr)  # noqa: T201
-    print(f"infra: {_stops(stack.config)}", file=sys.stderr)  # noqa: T201
-    if stack.config.tensor_buckets:
-        names = " ".join(stack.config.tensor_buckets)
-        hint = (
-            f"these buckets must send their events: .venv/bin/python -m infra.event_buckets {names}"
-        )
-        print(f"infra: {hint}", file=sys.stderr)  # noqa: T201
+    for line in _summary(stack.config):
+        print(f"infra: {line}", file=sys.stderr)  # noqa: T201
     if not options.without_wheels:
         try:
             print(f"infra: {summary(stack.layer_folder)}", file=sys.stderr)  # noqa: T201

@@ -8,6 +8,7 @@ from typing import Any
 from infra.custom_rule_settings import as_json
 from infra.settings import SettingError, nearest_name
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+from lambdas.contracts.stopping import OBSERVE
 
 __all__ = ["PREFIX", "contradictions", "wrong"]
 
@@ -52,6 +53,7 @@ def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> li
     """
     return [
         *_unknown_rules(values, rule_names),
+        *_unreachable_agreement(values, rule_names),
         *_batching(values),
         *_buckets(values),
         *_too_many_rules(values, rule_names),
@@ -67,6 +69,18 @@ def _unknown_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> It
                 nearest = nearest_name(name, rule_names)
                 allowed = f"the configured rules {', '.join(rule_names)}"
                 yield wrong(key, name, SettingError(allowed, nearest=nearest))
+
+
+def _unreachable_agreement(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
+    needed, observed = values.get("stop_min_rules", 1), values.get("stop_observed_rules", ())
+    stopping = set(values.get("stop_rules") or rule_names) - set(observed)
+    if rule_names and values.get("stop_policy") != OBSERVE and needed > max(len(stopping), 1):
+        names = ", ".join(sorted(stopping)) or "none"
+        allowed = (
+            f"at most the number of rules that may stop jobs, {len(stopping)} ({names}); or more "
+            f"rules in {PREFIX}stop_rules"
+        )
+        yield wrong("stop_min_rules", needed, SettingError(allowed))
 
 
 def _batching(values: Mapping[str, Any]) -> Iterator[str]:
