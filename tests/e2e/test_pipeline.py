@@ -245,7 +245,7 @@ def test_a_second_run_in_the_same_folder_is_judged_afresh(
 
 def test_a_finding_stops_the_training_job(target: LocalTarget) -> None:
     job = WatchedJob(target, "sagemaker-job")
-    arn = target.start_training_job(job.name, job.uri)
+    arn = target.start_training_job(job.name, job.uri, may_be_stopped=True)
     job.begin(arn)
     described = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == (
