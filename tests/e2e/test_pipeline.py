@@ -31,7 +31,11 @@ WAIT_S = 90
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
     """The deployment; what a killed poller had taken comes back to its queue soon."""
-    context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": []}
+    context = {
+        "stepwatch:rules": RULES,
+        "stepwatch:stop_rules": [],
+        "stepwatch:stop_policy": "watched",
+    }
     with LocalTarget(context, workdir=tmp_path_factory.mktemp("local")) as local_target:
         for url in evaluator_queues(local_target):
             local_target.client("sqs").set_queue_attributes(
@@ -245,7 +249,7 @@ def test_a_second_run_in_the_same_folder_is_judged_afresh(
 
 def test_a_finding_stops_the_training_job(target: LocalTarget) -> None:
     job = WatchedJob(target, "sagemaker-job")
-    arn = target.start_training_job(job.name, job.uri, may_be_stopped=True)
+    arn = target.start_training_job(job.name, job.uri)
     job.begin(arn)
     described = target.client("sagemaker").describe_training_job(TrainingJobName=job.name)
     assert (described["TrainingJobStatus"], described["SecondaryStatus"]) == (
