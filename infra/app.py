@@ -43,9 +43,15 @@ COUNTED = {
 
 def project_context() -> dict[str, Any]:
     """Return the context of cdk.json; end the command with a message where there is none."""
+    return _project()[0]
+
+
+def _project() -> tuple[dict[str, Any], object]:
+    """Return the context of cdk.json, and the tags of the stack, which may be missing."""
     path = ROOT / "cdk.json"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["context"])
+        project = json.loads(path.read_text(encoding="utf-8"))
+        return dict(project["context"]), project.get("tags")
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         sys.exit(f"infra: {path} is no JSON: {where}: {error.msg}")
@@ -54,7 +60,7 @@ def project_context() -> dict[str, Any]:
 
 
 def build_app(
-    context: Mapping[str, Any], outdir: Path, *, with_wheels: bool = True
+    context: Mapping[str, Any], outdir: Path, *, with_wheels: bool = True, tags: object = None
 ) -> tuple[cdk.App, StepwatchStack]:
     """Build the application, with cdk-nag attached.
 
@@ -62,6 +68,7 @@ def build_app(
         context: Context, over which what CDK's command hands over wins.
         outdir: Folder of the assembly.
         with_wheels: Whether the layer holds third-party packages, which Lambda needs.
+        tags: Tags of the stack in cdk.json, to be checked; CDK's command puts them on the stack.
 
     Raises:
         ConfigurationError: If the settings hold mistakes.
@@ -69,7 +76,7 @@ def build_app(
         PackagingError: If the layer's packages are missing.
     """
     app = cdk.App(context=dict(context), outdir=str(outdir), analytics_reporting=False)
-    config = StepwatchConfig.from_context(app.node.get_all_context())
+    config = StepwatchConfig.from_context(app.node.get_all_context(), tags)
     attach_checks(app)
     stack = StepwatchStack(
         app,
@@ -142,13 +149,14 @@ def main(arguments: list[str] | None = None) -> None:
         help="leave third-party packages out of the layer: for the local target, not for Lambda",
     )
     options = parser.parse_args(arguments)
-    context = project_context()
+    context, tags = _project()
     for assignment in options.context:
         key, _, value = assignment.partition("=")
         context[key] = value
     outdir = options.output or Path(os.environ.get("CDK_OUTDIR", ROOT / "cdk.out"))
     try:
-        app, stack = build_app(context, outdir, with_wheels=not options.without_wheels)
+        with_wheels = not options.without_wheels
+        app, stack = build_app(context, outdir, with_wheels=with_wheels, tags=tags)
     except (ConfigurationError, RuleCheckError, PackagingError) as error:
         sys.exit(f"infra: {error}")
     try:

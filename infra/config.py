@@ -14,7 +14,7 @@ from typing import Any
 
 from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleConfiguration, pack_of, rule_configuration_names
-from infra.setting_checks import PREFIX, contradictions, wrong
+from infra.setting_checks import PREFIX, contradictions, stack_tag_mistakes, wrong
 from infra.setting_fields import FIELDS
 from infra.settings import Reader, SettingError, SeveralMistakesError, nearest_name
 from lambdas.contracts.stopping import OBSERVE, OPT_IN, STOP_TAG
@@ -163,11 +163,12 @@ class StepwatchConfig:
         return (self.data_retention or default) == "retain"
 
     @classmethod
-    def from_context(cls, context: Mapping[str, Any]) -> StepwatchConfig:
+    def from_context(cls, context: Mapping[str, Any], tags: object = None) -> StepwatchConfig:
         """Read the settings out of CDK context.
 
         Args:
             context: All of the application's context, CDK's own keys among it.
+            tags: Tags of the stack, which CDK's command reads from the top of cdk.json.
 
         Raises:
             ConfigurationError: With every mistake, if there is any.
@@ -181,6 +182,7 @@ class StepwatchConfig:
         ]
         mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in FIELDS]
         mistakes += _boundary_without_effect(context)
+        mistakes += stack_tag_mistakes([] if tags is None else tags)
         values: dict[str, Any] = {}
         for key in FIELDS.keys() & own.keys():
             mistakes += _read_into(values, key, own[key], FIELDS[key])

@@ -17,7 +17,7 @@ from infra.settings import (
 )
 from lambdas.contracts.stopping import STOP_POLICIES
 
-__all__ = ["FIELDS"]
+__all__ = ["FIELDS", "TAG_NAME", "TAG_VALUE"]
 
 LOG_RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096),
@@ -53,6 +53,10 @@ KEY_ARN = (
     "the ARN of a key, arn:aws:kms:<region>:<account>:key/<id>",
 )
 STAGE = ("[a-z][a-z0-9-]{0,19}", "at most 20 lower-case letters, digits and '-', a letter first")
+TAG_VALUE = (
+    r"[A-Za-z0-9 +=._:/@-]{0,256}",
+    "at most 256 letters, digits, spaces and + = . _ : / @ -",
+)
 TAG_NAME = (
     r"(?!(?i:aws):)(?! )[A-Za-z0-9 +=._:/@-]{1,128}(?<! )",
     "1 to 128 letters, digits, spaces and + = . _ : / @ -, no prefix aws:, no space at either end",

@@ -162,6 +162,17 @@ def test_a_broken_cdk_json_is_told_in_one_line(
     assert str(ended.value).startswith(f"infra: {tmp_path / 'cdk.json'} {told}")
 
 
+def test_tags_of_the_stack_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = {
+        "tags": [{"Key": "aws:team", "Value": "ml"}],
+        "context": {"stepwatch:rules": ["NonFinite"]},
+    }
+    (tmp_path / "cdk.json").write_text(json.dumps(project))
+    monkeypatch.setattr(application, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="tags: Key = 'aws:team': allowed: "):
+        application.main(["-o", str(tmp_path / "out"), "--without-wheels"])
+
+
 @pytest.mark.parametrize("module", ["app", "redrive", "event_buckets", "local", "packaging"])
 def test_an_interpreter_without_the_packages_names_the_one_that_has_them(module: str) -> None:
     done = subprocess.run(

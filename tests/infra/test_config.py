@@ -342,6 +342,23 @@ def test_buckets_and_rules_share_a_functions_environment() -> None:
     assert mistake.startswith("stepwatch:rules = '33 rules': allowed: fewer rules")
 
 
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [
+        ([{"Key": "aws:team", "Value": "ml"}], "tags: Key = 'aws:team': allowed: 1 to 128 letters"),
+        ([{"Key": "team", "Value": "a*"}], "tags: Value = 'a*': allowed: at most 256 letters"),
+        ({"team": "ml"}, "tags = {'team': 'ml'}: allowed: a list of "),
+        ([{"Key": "team"}], "tags = [{'Key': 'team'}]: allowed: a list of "),
+    ],
+)
+def test_tags_of_the_stack_that_aws_refuses_are_a_mistake(tags: Any, told: str) -> None:
+    context = {"stepwatch:rules": ["VanishingGradient"]}
+    with pytest.raises(ConfigurationError) as caught:
+        StepwatchConfig.from_context(context, tags)
+    assert caught.value.mistakes[0].startswith(told)
+    assert StepwatchConfig.from_context(context, [{"Key": "team", "Value": "ml"}])
+
+
 def test_lists_are_read_from_json_and_from_text() -> None:
     for given in (["a@example.com", "b@example.org"], "a@example.com, b@example.org"):
         assert read(alert_emails=given).alert_emails == ("a@example.com", "b@example.org")
