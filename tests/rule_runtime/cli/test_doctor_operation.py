@@ -95,8 +95,9 @@ def test_what_is_in_order(stack: Stack) -> None:
 def test_which_findings_stop_jobs(stack: Stack) -> None:
     policy, rules = environment.STOP_POLICY, environment.STOP_RULES
     assert stack.stops(**{policy: "observe"}).startswith("no finding stops a job")
-    told = stack.stops(**{policy: "stop", rules: "NonFinite,Flat"})
-    assert told == "findings of these rules stop a job: NonFinite, Flat"
+    told = stack.stops(**{policy: "opt_in", rules: "NonFinite,Flat"})
+    assert told == "findings of these rules stop a job that opted in: NonFinite, Flat"
+    assert stack.stops(**{policy: "all"}) == "a finding of any rule stops any training job"
     observed = environment.STOP_OBSERVED_RULES
     assert stack.stops(**{observed: "Flat"}) == "a finding of any rule but Flat stops a job"
     told = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})
