@@ -46,7 +46,7 @@ REQUIREMENTS = (
 )
 PINNED = (*REQUIREMENTS, "jmespath", "markupsafe")
 """All that the wheels install."""
-OWN_PACKAGES = ("hook_layer", "rule_runtime")
+OWN_PACKAGES = ("hook_layer", "rule_runtime", "stepwatch")
 
 # Parts of wheels that no function imports; they are half of numpy's files.
 UNUSED = (

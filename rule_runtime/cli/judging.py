@@ -22,7 +22,6 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     SessionArgument,
-    check_has_steps,
     mistakes,
     progress,
 )
@@ -33,6 +32,7 @@ from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.evaluation.wording import counted
 from rule_runtime.reporting.run_verdicts import RunVerdicts
+from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
 
 if TYPE_CHECKING:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
+from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason, wrong_answer
+from rule_runtime.evaluation.filled_evidence import filled
 from rule_runtime.evaluation.outcome import (
     Evidence,
     Failed,
@@ -161,13 +163,15 @@ class Evaluation:
             _logger.warning("%s failed at step %d", name, step.step, exc_info=True)
             return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
-            kind = type(outcome).__name__
-            return Failed(f"{name}.check answered with a {kind} instead of an outcome")
+            again = partial(self._rule.check, step, _json_copy(self.memory))
+            return Failed(wrong_answer(outcome, judging, again))
+        if isinstance(outcome, IssueFound):
+            outcome = IssueFound(filled(outcome.evidence, judging, step))
         if not isinstance(outcome, Failed):
             try:
                 self.memory = _json_copy(memory)
             except (TypeError, RecursionError) as error:
-                return Failed(f"{name}.check left behind what cannot be kept: {error}")
+                return Failed(f"{name}.check put into memory what cannot be kept: {error}")
         return outcome
 
 

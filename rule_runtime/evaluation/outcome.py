@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -94,6 +96,13 @@ class Evidence:
     mode_step: int | None = None
 
     def __post_init__(self) -> None:
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(_wrong_member(name, getattr(self, name), "a text"))
+        for name in _NUMBERS:
+            object.__setattr__(self, name, _as_number(name, getattr(self, name)))
+        for name in _COUNTS:
+            object.__setattr__(self, name, _as_count(name, getattr(self, name)))
         if self.first_step < 0:
             object.__setattr__(self, "first_step", self.step)
         if self.last_step < 0:
@@ -164,20 +173,95 @@ class Evidence:
         )
 
 
+_TEXTS: Final = ("mode", "worker", "tensor", "measure", "sentence", "remedy")
+_NUMBERS: Final = ("value", "threshold")
+_COUNTS: Final = ("step", "first_step", "last_step", "count")
+
+
+def _as_number(name: str, value: object) -> float:
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)  # type: ignore[arg-type]  # whatever a rule computed
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(_wrong_member(name, value, "a number"))
+
+
+def _as_count(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # whatever a rule computed
+    except TypeError:
+        raise TypeError(_wrong_member(name, value, "a whole number")) from None
+
+
+def _wrong_member(name: str, value: object, expected: str) -> str:
+    return f"the {name} of a finding is {reprlib.repr(value)}, but must be {expected}"
+
+
 @dataclass(frozen=True)
 class Passed:
     """The step was judged and nothing is wrong with it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class IssueFound:
     """The step was judged and the rule's condition holds.
 
+    `IssueFound("loss 12.3 above 5")` is enough. The evaluator adds step, mode and worker. It also
+    adds the tensor if the text begins with its name and a colon.
+
+    Args:
+        evidence: The finding in one line, or the whole evidence.
+        tensor: Name of the tensor, if a text is given and does not begin with it.
+        measure: Name of what was measured; a statistic such as `l2` is plotted in reports.
+        value: The measured value.
+        threshold: What the value was compared with.
+        remedy: What to try first. By default it names the rule and what it finds.
+
     Attributes:
         evidence: What the finding rests on.
+
+    Raises:
+        TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
+        ValueError: The text is empty, or details are given beside an `Evidence`, which has them.
     """
 
     evidence: Evidence
+
+    def __init__(
+        self,
+        evidence: Evidence | str,
+        *,
+        tensor: str = "",
+        measure: str = "",
+        value: float = math.nan,
+        threshold: float = math.nan,
+        remedy: str = "",
+    ) -> None:
+        has_details = bool(tensor or measure or remedy) or value == value or threshold == threshold  # noqa: PLR0124 - not NaN
+        if isinstance(evidence, Evidence):
+            if has_details:
+                raise ValueError("IssueFound got an Evidence and details: put them into the former")
+        elif not isinstance(evidence, str):
+            raise TypeError(
+                f"IssueFound got {reprlib.repr(evidence)}, but takes a text, such as "
+                'IssueFound("loss 12.3 above 5"), or an Evidence'
+            )
+        elif not evidence.strip():
+            raise ValueError("IssueFound got an empty text: say what was found, in one line")
+        else:
+            evidence = Evidence(
+                step=-1,
+                mode="",
+                worker="",
+                tensor=tensor,
+                measure=measure,
+                value=value,
+                threshold=threshold,
+                sentence=" ".join(evidence.split()),
+                remedy=remedy,
+            )
+        object.__setattr__(self, "evidence", evidence)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Rule(ABC):
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
-    def judging_class(self) -> type:
+    def judging_class(self) -> type[Rule]:
         """Return the class whose code judges, which a failure is told of."""
         return type(self)
 
