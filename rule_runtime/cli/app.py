@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import Annotated, Final
 
 import typer
@@ -39,6 +40,21 @@ app = typer.Typer(
 )
 
 
+class _ToldFailures(logging.Handler):
+    """Prints that a rule failed in one line, without a traceback through Stepwatch's own code."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message.
+
+        Args:
+            record: The message.
+        """
+        typer.echo(f"stepwatch: {record.getMessage()}", err=True)
+
+
+_told_failures: Final = _ToldFailures(logging.WARNING)
+
+
 def _tell_version(is_asked: bool) -> None:
     if is_asked:
         from importlib import metadata  # noqa: PLC0415 - every start would wait for it
@@ -49,7 +65,7 @@ def _tell_version(is_asked: bool) -> None:
 
 @app.callback()
 def _stepwatch(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option(
             "--version", callback=_tell_version, is_eager=True, help="Tell the version, and end."
@@ -57,6 +73,7 @@ def _stepwatch(
     ] = False,
 ) -> None:
     """Hold the options of the command itself."""
+    logging.getLogger("rule_runtime.evaluation.evaluator").addHandler(_told_failures)
 
 
 app.command(context_settings={"allow_interspersed_args": False})(run)

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason, wrong_answer
+from rule_runtime.evaluation.failure import (
+    UNAVAILABLE,
+    failure_reason,
+    located_in_check,
+    wrong_answer,
+)
 from rule_runtime.evaluation.filled_evidence import filled
 from rule_runtime.evaluation.outcome import (
     Evidence,
@@ -106,6 +111,8 @@ class Evaluation:
         if isinstance(outcome, (NotEvaluated, Failed)):
             self._count(outcome.reason, step.mode.name)
             if isinstance(outcome, Failed):
+                name = self._rule.judging_class().__name__
+                _logger.warning("%s failed at step %d: %s", name, step.step, outcome.reason)
                 self.failure = f"{outcome.reason}, at step {step.step}"
             return outcome
         self.evaluated += 1
@@ -160,7 +167,7 @@ class Evaluation:
         except UNAVAILABLE as error:
             return NotEvaluated(str(error))
         except (Exception, SystemExit) as error:  # rules may be anybody's code
-            _logger.warning("%s failed at step %d", name, step.step, exc_info=True)
+            _logger.debug("%s failed at step %d", name, step.step, exc_info=True)
             return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
             again = partial(self._rule.check, step, _json_copy(self.memory))
@@ -171,7 +178,8 @@ class Evaluation:
             try:
                 self.memory = _json_copy(memory)
             except (TypeError, RecursionError) as error:
-                return Failed(f"{name}.check put into memory what cannot be kept: {error}")
+                text = f"{name}.check put into memory what cannot be kept: {error}"
+                return Failed(located_in_check(text, judging))
         return outcome
 
 

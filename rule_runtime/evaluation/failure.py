@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import builtins
+import difflib
 import inspect
 import linecache
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
@@ -14,7 +16,6 @@ from types import CodeType, FrameType
 from typing import Final
 
 from hook_layer.format.errors import FormatError
-from rule_runtime.evaluation.parameters import nearest_name
 from rule_runtime.trial.errors import (
     IndexReaderException,
     InvalidWorker,
@@ -29,7 +30,7 @@ from rule_runtime.trial.errors import (
 from rule_runtime.trial.name_pattern import PatternError
 from rule_runtime.trial.other_trials import OtherTrialError
 
-__all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "wrong_answer"]
+__all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "located_in_check", "wrong_answer"]
 
 UNAVAILABLE: Final = (
     *(TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
@@ -43,6 +44,9 @@ CHECK: Final = "def check(self, step, memory):"
 
 _ANSWERS: Final = 'Passed(), IssueFound("loss 12.3 above 5") or NotEvaluated("no loss was saved")'
 _FACADE: Final = "stepwatch"
+_IMPORTED_NAME: Final = re.compile(r"cannot import name '(\w+)'")
+_LIKELY: Final = 0.75
+"""Likeness (difflib's ratio) of a misspelt name: `Pased` is `Passed`, `bound` is not `round`."""
 _MAX_MESSAGE: Final = 400
 _MAX_CODE: Final = 120
 """Characters; both fit into the details of a status together."""
@@ -67,9 +71,8 @@ def failure_reason(error: BaseException, rule: type) -> str:
         return located(text, frame.filename, frame.lineno or 0)
     if isinstance(error, SyntaxError) and error.filename:
         return located(text, error.filename, error.lineno or 0, code=error.text)
-    method = getattr(rule, "check", None)
-    if isinstance(error, TypeError) and inspect.isfunction(method):  # it was called in vain
-        return _located_at(f"{text}; it must begin with `{CHECK}`", method)
+    if isinstance(error, TypeError):  # it was called in vain
+        return located_in_check(f"{text}; it must begin with `{CHECK}`", rule)
     return located(text, frames[-1].filename, frames[-1].lineno or 0)
 
 
@@ -83,11 +86,7 @@ def wrong_answer(answer: object, rule: type, judge: Callable[[], object]) -> str
     """
     shown = f"the class {answer.__name__}" if isinstance(answer, type) else _shown(answer)
     text = f"{rule.__name__}.check returned {shown}, but must return {_ANSWERS}"
-    method = getattr(rule, "check", None)
-    if not inspect.isfunction(method):
-        return text
-    code = inspect.unwrap(method).__code__
-    return _located_at(text, method, _line_of_return(code, judge))
+    return located_in_check(text, rule, judge)
 
 
 def located(text: str, file: str, line: int, *, code: str | None = None) -> str:
@@ -103,8 +102,19 @@ def located(text: str, file: str, line: int, *, code: str | None = None) -> str:
     return f"{text} ({PurePath(file).name}, line {line}: {_shortened(code, _MAX_CODE)})"
 
 
-def _located_at(text: str, method: Callable[..., object], line: int | None = None) -> str:
+def located_in_check(text: str, rule: type, judge: Callable[[], object] | None = None) -> str:
+    """Return a text with a line of a rule's `check` behind it.
+
+    Args:
+        text: The text.
+        rule: The rule's class.
+        judge: Judges a step, to find the line that returns; without it, the first line is shown.
+    """
+    method = getattr(rule, "check", None)
+    if not inspect.isfunction(method):
+        return text
     code = inspect.unwrap(method).__code__
+    line = None if judge is None else _line_of_return(code, judge)
     return located(text, code.co_filename, line or code.co_firstlineno)
 
 
@@ -136,16 +146,34 @@ def _suggestion(error: BaseException) -> str:
     """Return what the author may have meant by a name that does not exist."""
     if isinstance(error, FrozenInstanceError):
         return '; a rule is frozen: keep what changes in memory, as memory["name"] = value'
-    names: Iterable[str] = ()
-    if isinstance(error, NameError) and error.__traceback__ is not None:
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        if error.name in dir(sys.modules.get(_FACADE)):
-            return f"; did you mean '{_FACADE}.{error.name}'?"
-        names = {*frame.f_locals, *frame.f_globals, *vars(builtins)}
+    wanted = getattr(error, "name", None)
+    if isinstance(error, ModuleNotFoundError):
+        names: Iterable[str] = {_FACADE, *(name.partition(".")[0] for name in sys.modules)}
+    elif isinstance(error, ImportError):
+        names = dir(sys.modules.get(wanted or "", None))
+        found = _IMPORTED_NAME.match(str(error))
+        wanted = found and found[1]
+    elif isinstance(error, NameError):
+        names = _names_around(error, str(wanted))
     elif isinstance(error, AttributeError) and error.obj is not None:
         names = dir(error.obj)
-    found = nearest_name(error.name, names) if names and error.name else None  # type: ignore[attr-defined]
-    return "" if found is None or "; did you mean" in str(error) else f"; did you mean {found!r}?"
+    else:
+        return ""
+    if not wanted or "did you mean" in str(error):
+        return ""
+    by_end = {name.rpartition(".")[2]: name for name in sorted(names)}
+    close = difflib.get_close_matches(wanted, by_end, n=1, cutoff=_LIKELY)
+    return f"; did you mean {by_end[close[0]]!r}?" if close else ""
+
+
+def _names_around(error: NameError, wanted: str) -> set[str]:
+    """Return the names where one does not exist; those of the rule and of `stepwatch` with it."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    names = {*vars(builtins), *frame.f_globals, *frame.f_locals}
+    for owner, value in (("self", frame.f_locals.get("self")), (_FACADE, sys.modules.get(_FACADE))):
+        if value is not None and wanted in dir(value):
+            names.add(f"{owner}.{wanted}")
+    return names
 
 
 def _files_of(rule: type) -> set[str]:

@@ -11,6 +11,7 @@ worked out once for each distinct tuple of names (`layout.py`) and then is an ar
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -60,10 +61,10 @@ class StepView(StoredStep):
         """Select tensors of this step; the union where both are given, all where neither is.
 
         Args:
-            collections: Names of collections.
-            regex: Regular expressions, searched for in the tensors' names.
+            collections: Names of collections, or one name.
+            regex: Regular expressions, searched for in the tensors' names, or one.
         """
-        key = (tuple(collections), tuple(regex))
+        key = (_texts(collections), _texts(regex))
         parts: list[Part] = []
         for file in self._files.values():
             layout = self._reader.layout(file)
@@ -90,7 +91,14 @@ class StepView(StoredStep):
             found = self.values((name,), candidate)
             if name in found:
                 return found[name]
-        raise TensorUnavailableForStep(name, self.step)
+        raise self._unavailable(name)
+
+    def _unavailable(self, name: str) -> TensorUnavailableForStep:
+        error = TensorUnavailableForStep(name, self.step, self.mode)
+        close = difflib.get_close_matches(name, self.tensors().names, n=1)
+        if close and close != [name]:
+            error.args = (f"{error} Did you mean {close[0]!r}?",)
+        return error
 
     def values(self, names: Iterable[str], worker: str) -> dict[str, npt.NDArray[Any]]:
         """Return the values of several tensors of one worker; neighbours are read together.
@@ -200,6 +208,10 @@ class StepView(StoredStep):
             StorageError: If the storage fails otherwise than by a missing object.
         """
         return self._reader.other(root)[0].store
+
+
+def _texts(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 class StepReader:
