@@ -50,6 +50,7 @@ __all__ = [
     "lightning",
     "mxnet",
     "prepare",
+    "status_details",
     "tensorflow",
     "testing",
     "torch",
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         Outcome,
         Passed,
         RuleStatus,
+        status_details,
     )
     from rule_runtime.evaluation.parameters import ParameterError
     from rule_runtime.evaluation.registry import available_rules
@@ -119,6 +121,7 @@ else:
             "Outcome": "rule_runtime.evaluation.outcome",
             "Passed": "rule_runtime.evaluation.outcome",
             "RuleStatus": "rule_runtime.evaluation.outcome",
+            "status_details": "rule_runtime.evaluation.outcome",
             "ParameterError": "rule_runtime.evaluation.parameters",
             "available_rules": "rule_runtime.evaluation.registry",
             "Memory": "rule_runtime.evaluation.rule",

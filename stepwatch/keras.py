@@ -6,9 +6,37 @@ from typing import TYPE_CHECKING
 
 from hook_layer.lazy_names import lazy_names
 
-__all__ = ["Collection", "Hook", "HookReport", "del_hook", "get_hook", "set_hook"]
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "HookReport",
+    "KerasHook",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "TrainingStoppedError",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
 
 if TYPE_CHECKING:
-    from hook_layer.keras import Collection, Hook, HookReport, del_hook, get_hook, set_hook
+    from hook_layer.keras import (
+        Collection,
+        CollectionKeys,
+        Hook,
+        HookReport,
+        KerasHook,
+        ReductionConfig,
+        SaveConfig,
+        SaveConfigMode,
+        TrainingStoppedError,
+        del_hook,
+        get_hook,
+        modes,
+        set_hook,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.keras"))

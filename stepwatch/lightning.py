@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 
 from hook_layer.lazy_names import lazy_names
 
-__all__ = ["StepwatchCallback"]
+__all__ = [
+    "StepwatchCallback",
+    "TrainingStoppedError",
+]
 
 if TYPE_CHECKING:
-    from hook_layer.lightning import StepwatchCallback
+    from hook_layer.lightning import (
+        StepwatchCallback,
+        TrainingStoppedError,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.lightning"))

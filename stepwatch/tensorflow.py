@@ -11,22 +11,34 @@ from hook_layer.lazy_names import lazy_names
 
 __all__ = [
     "Collection",
+    "CollectionKeys",
+    "EstimatorHook",
     "HookReport",
     "KerasHook",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
     "SessionHook",
     "del_hook",
     "get_hook",
+    "modes",
     "set_hook",
 ]
 
 if TYPE_CHECKING:
     from hook_layer.tensorflow import (
         Collection,
+        CollectionKeys,
+        EstimatorHook,
         HookReport,
         KerasHook,
+        ReductionConfig,
+        SaveConfig,
+        SaveConfigMode,
         SessionHook,
         del_hook,
         get_hook,
+        modes,
         set_hook,
     )
 else:

@@ -6,9 +6,33 @@ from typing import TYPE_CHECKING
 
 from hook_layer.lazy_names import lazy_names
 
-__all__ = ["Collection", "Hook", "HookReport", "del_hook", "get_hook", "set_hook"]
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "HookReport",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
 
 if TYPE_CHECKING:
-    from hook_layer.xgboost import Collection, Hook, HookReport, del_hook, get_hook, set_hook
+    from hook_layer.xgboost import (
+        Collection,
+        CollectionKeys,
+        Hook,
+        HookReport,
+        ReductionConfig,
+        SaveConfig,
+        SaveConfigMode,
+        del_hook,
+        get_hook,
+        modes,
+        set_hook,
+    )
 else:
     __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.xgboost"))

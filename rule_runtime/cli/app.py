@@ -40,8 +40,8 @@ app = typer.Typer(
 )
 
 
-class _ToldFailures(logging.Handler):
-    """Prints that a rule failed in one line, without a traceback through Stepwatch's own code."""
+class _ToldMistakes(logging.Handler):
+    """Prints what is wrong with a rule, on one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a message.
@@ -52,7 +52,12 @@ class _ToldFailures(logging.Handler):
         typer.echo(f"stepwatch: {record.getMessage()}", err=True)
 
 
-_told_failures: Final = _ToldFailures(logging.WARNING)
+_OF_RULES: Final = (
+    "rule_runtime.custom_rules.rule_mistakes",
+    "rule_runtime.evaluation.evaluator",
+)
+"""Loggers of mistakes in rules."""
+_told_mistakes: Final = _ToldMistakes(logging.WARNING)
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -73,7 +78,8 @@ def _stepwatch(
     ] = False,
 ) -> None:
     """Hold the options of the command itself."""
-    logging.getLogger("rule_runtime.evaluation.evaluator").addHandler(_told_failures)
+    for name in _OF_RULES:
+        logging.getLogger(name).addHandler(_told_mistakes)
 
 
 app.command(context_settings={"allow_interspersed_args": False})(run)

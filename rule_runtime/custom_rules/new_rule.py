@@ -24,12 +24,12 @@ class $name(stepwatch.Rule):
     """Finds weights whose norm is above a bound."""
 
     bound: float = 100.0  # a parameter: --rule $module.py:$name:bound=5
-    collections = ("weights",)  # what the hook saves; others: gradients, losses, biases
+    collections = ("weights",)  # what is saved and looked at; or losses, gradients, biases
 
     def check(self, step: stepwatch.StepView, memory: stepwatch.Memory) -> stepwatch.Outcome:
-        # A tensor's statistics: size nan inf min max mean std abs_mean l1 l2. Its values:
-        # step.value("name"). For numbers to compare with at later steps: memory["name"] = 1.0
-        largest = step.tensors(collections="weights").largest("l2")
+        # Statistics: size nan inf min max mean std abs_mean l1 l2; values: step.value("name").
+        # To compare with earlier steps, keep numbers: memory["before"] = largest.value
+        largest = step.tensors(collections=self.collections).largest("l2")
         if largest is None:
             return stepwatch.NotEvaluated("no weights were saved")
         if largest.value > self.bound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
@@ -19,6 +20,8 @@ from rule_runtime.evaluation.registry import instantiate
 from rule_runtime.evaluation.rule import Rule
 
 __all__ = ["CustomRuleError", "in_class", "made_rule"]
+
+_logger = logging.getLogger(__name__)
 
 _BUILT_IN: Final = frozenset(
     value for name, value in vars(CollectionKeys).items() if name.isupper()
@@ -128,8 +131,8 @@ def _check_collections(cls: type[Rule], wanted: object, member: str) -> None:
     for config in collections:
         meant = misspelled(config.name, _BUILT_IN)
         if meant is not None and "include_regex" not in config.parameters:
-            text = f"{cls.__name__}: hooks have no collection {config.name!r}; did you mean"
-            raise in_class(cls, f"{text} {meant!r}?", member)
+            text = f"{cls.__name__}: hooks fill no collection {config.name!r}; did you mean"
+            _logger.warning("%s", in_class(cls, f"{text} {meant!r}?", member))
 
 
 def _annotated_with(cls: type[Rule], name: str | None) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,14 @@ from rule_runtime.trial.stored_step import StoredStep
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
+
+
+class _Named(Protocol):
+    """A collection in full, known by its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
 
 
 class StepView(StoredStep):
@@ -57,11 +65,13 @@ class StepView(StoredStep):
         """The trial's root, which is only read."""
         return self._reader.store
 
-    def tensors(self, *, collections: Iterable[str] = (), regex: Iterable[str] = ()) -> TensorRows:
+    def tensors(
+        self, *, collections: Iterable[str | _Named] = (), regex: Iterable[str] = ()
+    ) -> TensorRows:
         """Select tensors of this step; the union where both are given, all where neither is.
 
         Args:
-            collections: Names of collections, or one name.
+            collections: Names of collections, or one name; a rule's `self.collections`.
             regex: Regular expressions, searched for in the tensors' names, or one.
         """
         key = (_texts(collections), _texts(regex))
@@ -210,8 +220,10 @@ class StepView(StoredStep):
         return self._reader.other(root)[0].store
 
 
-def _texts(given: Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _texts(given: Iterable[str | _Named]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    return tuple(each if isinstance(each, str) else each.name for each in given)
 
 
 class StepReader:

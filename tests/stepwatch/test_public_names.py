@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import inspect
 import json
 import pydoc
@@ -25,7 +27,10 @@ FRAMEWORKS = {
     "lightning": ("lightning", "StepwatchCallback"),
     "huggingface": ("transformers", "StepwatchCallback"),
 }
-INSTALLED = ("torch", "xgboost")
+HOMES = {"torch": "pytorch"}
+"""Modules of hooks that have another name than the framework."""
+INTERNAL = {"watch_unchanged"}
+"""Names of hooks' modules that are for Stepwatch itself."""
 UNTYPED = {"Memory", "Outcome", "__version__"}
 """Names that are no classes, functions or modules."""
 
@@ -51,18 +56,32 @@ def test_every_public_class_and_function_is_documented() -> None:
             assert pydoc.getdoc(value), name
 
 
+def names_of_hook(framework: str) -> list[str]:
+    """Return `__all__` of a hook's module, which needs the framework to be imported."""
+    spec = importlib.util.find_spec(f"hook_layer.{HOMES.get(framework, framework)}")
+    assert spec is not None
+    assert spec.origin is not None
+    for node in ast.parse(Path(spec.origin).read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [name for name in ast.literal_eval(node.value) if name not in INTERNAL]
+    raise AssertionError(spec.origin)
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_each_framework_has_a_module(framework: str) -> None:
+def test_each_framework_has_a_module_with_the_names_of_its_hook(framework: str) -> None:
     module = getattr(stepwatch, framework)
     assert module is importlib.import_module(f"stepwatch.{framework}")
     assert FRAMEWORKS[framework][1] in module.__all__
+    assert module.__all__ == names_of_hook(framework)
     assert set(module.__all__) <= set(dir(module))
-    if framework in INSTALLED:
-        home = "pytorch" if framework == "torch" else framework
-        for name in module.__all__:
-            assert getattr(module, name) is getattr(
-                importlib.import_module(f"hook_layer.{home}"), name
-            )
+
+
+@pytest.mark.parametrize("framework", ["torch", "xgboost"])
+def test_the_names_are_those_of_the_hook(framework: str) -> None:
+    module = getattr(stepwatch, framework)
+    home = importlib.import_module(f"hook_layer.{HOMES.get(framework, framework)}")
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(home, name)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -46,6 +46,9 @@ def test_the_rule_is_short_and_finds_a_norm_above_its_bound(folder: Path) -> Non
     status, output = invoke("evaluate", "run", "--rule", "weight_norm.py:WeightNorm")
     assert status == 1
     assert "b.weight: norm 1e+03 > 100.0 (worker_0, TRAIN)" in output
+    status, output = invoke("evaluate", "run", "--rule", "weight_norm")
+    assert status == 2
+    assert "no rule 'weight_norm', but weight_norm.py: say which rule of the file" in output
     named = "weight_norm.py:WeightNorm:bound=2000"
     assert invoke("evaluate", "run", "--rule", named)[0] == 0
 

@@ -132,10 +132,6 @@ MISTAKES_OF_CLASS = {
         f"    collections = (5,)\n{PASSES}",
         ("5 is no CollectionConfig; write a tuple of names", "line 6: collections = (5,)"),
     ),
-    "misspelt collection": (
-        f"    collections = ('wieghts',)\n{PASSES}",
-        ("no collection 'wieghts'; did you mean 'weights'?", "line 6: collections = ('wieghts',)"),
-    ),
     "parameters of a collection": (
         f"    collections = (stepwatch.CollectionConfig('weights', 'every 10'),)\n{PASSES}",
         ("must be a dict, such as", "line 6: collections = (stepwatch.CollectionConfig("),
@@ -232,6 +228,18 @@ def test_a_parameter_without_a_type(run: Path, tmp_path: Path) -> None:
     output = shown(run, tmp_path, f"{HEAD}    bound = 5.0\n{PASSES}", ":bound=3")
     assert "MyRule.bound is no parameter, for it has no type; write `bound: float" in output
     assert "(my_rule.py, line 6: bound = 5.0)" in output
+
+
+def test_a_misspelt_collection_is_named_and_nothing_is_judged(run: Path, tmp_path: Path) -> None:
+    """It is no error, for a training script may fill a collection of its own."""
+    body = "        rows = step.tensors(collections=self.collections)\n"
+    body += "        return Passed() if rows else stepwatch.NotEvaluated('nothing saved')\n"
+    output = shown(run, tmp_path, f"{HEAD}    collections = ('wieghts',)\n{CHECK}{body}")
+    assert (
+        "stepwatch: MyRule: hooks fill no collection 'wieghts'; did you mean 'weights'?" in output
+    )
+    assert "(my_rule.py, line 6: collections = ('wieghts',))" in output
+    assert "nothing saved" in output
 
 
 def test_a_tensor_that_does_not_exist_is_not_evaluated(run: Path, tmp_path: Path) -> None:
