@@ -175,7 +175,7 @@ class TestSources:
         shown = subprocess.run(
             [
                 *("python", "-c"),
-                "import hook_layer as h, stepwatch as s; s.Rule; print(h.__file__, s.__file__)",
+                "import hook_layer as h, stepwatch as s; s.torch; print(h.__file__, s.__file__)",
             ],
             cwd=staged,
             capture_output=True,
