@@ -59,11 +59,10 @@ bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help t
 	@$(PYTHON) tools/setup_environment.py peers
 	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
 
-dist:  ## Build the wheel and the sdist into dist/.
-	@$(PYTHON) tools/setup_environment.py release
+dist: setup  ## Build the wheel and the sdist into dist/.
 	@rm -rf dist
-	@.venv-release/bin/python -m build --outdir dist .
-	@.venv-release/bin/python -m twine check --strict dist/*.whl dist/*.tar.gz
+	@$(VENV)/python -m build --no-isolation --outdir dist .
+	@$(VENV)/python -m twine check --strict dist/*.whl dist/*.tar.gz
 
 sbom:  ## Write a bill of materials of the functions' layer, in CycloneDX's format, into dist/.
 	@$(PYTHON) tools/setup_environment.py release

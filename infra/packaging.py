@@ -42,7 +42,7 @@ PYTHON_VERSION = "3.14"
 
 # Amazon Linux 2023, below every runtime since Python 3.12, has glibc 2.34.
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
-OWN_PACKAGES = ("hook_layer", "rule_runtime")
+OWN_PACKAGES = ("hook_layer", "rule_runtime", "stepwatch")
 
 # Parts of wheels that no function imports; they are half of numpy's files.
 UNUSED = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("hook_layer", "rule_runtime", "lambdas", "infra")
+PACKAGES = ("hook_layer", "rule_runtime", "stepwatch", "lambdas", "infra")
 TEST = re.compile(r"`([\w/]+\.py(?:::\w+)+)`")
 ROW = re.compile(r"^\|(.+)\|$")
 SHOWN_BY = "shown by"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from typing import Annotated, Final
 
 import typer
@@ -38,6 +39,26 @@ app = typer.Typer(
 )
 
 
+class _RuleMistakes(logging.Handler):
+    """Prints what is wrong with a rule, on one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message.
+
+        Args:
+            record: The message.
+        """
+        typer.echo(f"stepwatch: {record.getMessage()}", err=True)
+
+
+_OF_RULES: Final = (
+    "rule_runtime.custom_rules.rule_mistakes",
+    "rule_runtime.evaluation.evaluator",
+)
+"""Loggers of mistakes in rules."""
+_rule_mistakes: Final = _RuleMistakes(logging.WARNING)
+
+
 def _show_version(is_asked: bool) -> None:
     if is_asked:
         from importlib import metadata  # noqa: PLC0415 - every start would wait for it
@@ -48,7 +69,7 @@ def _show_version(is_asked: bool) -> None:
 
 @app.callback()
 def _stepwatch(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
@@ -56,6 +77,8 @@ def _stepwatch(
     ] = False,
 ) -> None:
     """Hold the options of the command itself."""
+    for name in _OF_RULES:
+        logging.getLogger(name).addHandler(_rule_mistakes)
 
 
 app.command(context_settings={"allow_interspersed_args": False})(run)

@@ -23,7 +23,6 @@ from rule_runtime.cli.options import (
     RuleOption,
     SessionArgument,
     VerboseOption,
-    check_has_steps,
     mistakes,
     progress,
 )
@@ -35,6 +34,7 @@ from rule_runtime.evaluation.outcome import RuleStatus
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.evaluation.wording import counted
 from rule_runtime.reporting.run_verdicts import RunVerdicts
+from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at
 
 if TYPE_CHECKING:

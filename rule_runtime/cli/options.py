@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hook_layer.storage.base import StorageError, Store, open_store
+from hook_layer.storage.base import StorageError, Store
 from rule_runtime.cli.completing import complete_pack, complete_rule
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.cli.told_reads import ToldReads
@@ -23,6 +23,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.saved_steps import no_steps
 from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ __all__ = [
     "RunArgument",
     "SessionArgument",
     "VerboseOption",
-    "check_has_steps",
     "judged_or_stored",
     "mistakes",
     "newest_run",
@@ -251,28 +251,8 @@ def open_run(path: str) -> Trial:
         trial = Trial(store, name=PurePath(path.rstrip("/")).name)
     trial.path = path
     if not trial.steps(show_incomplete_steps=True):
-        raise ValueError(_no_steps(path))
+        raise ValueError(no_steps(path))
     return trial
-
-
-def check_has_steps(path: str) -> None:
-    """Refuse a path at which no run has saved a step.
-
-    Args:
-        path: Folder or URI of the trial's root.
-
-    Raises:
-        ValueError: No step is stored there, or it is no path of a trial.
-        StorageError: The storage cannot be read.
-    """
-    from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
-
-    if next(list_index_files(open_store(path)), None) is None:
-        raise ValueError(_no_steps(path))
-
-
-def _no_steps(path: str) -> str:
-    return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
 
 
 def nothing_chosen(

@@ -79,7 +79,7 @@ def test_function_asset_is_the_package_without_caches(build: Path) -> None:
 
 def test_layer_without_wheels_holds_our_packages_only(build: Path) -> None:
     folder = packaging.stage_layer("arm64", with_wheels=False)
-    assert {path.name for path in (folder / "python").iterdir()} == {"hook_layer", "rule_runtime"}
+    assert {path.name for path in (folder / "python").iterdir()} == set(packaging.OWN_PACKAGES)
 
 
 def test_staging_twice_gives_the_same_folder(build: Path) -> None:

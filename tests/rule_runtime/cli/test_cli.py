@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from hook_layer.install_hint import install_hint
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
 from rule_runtime.evaluation.outcome import Outcome
@@ -288,7 +289,7 @@ def test_a_missing_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'stepwatch[cli]'" in done.stderr
+    assert install_hint("cli") in done.stderr
 
 
 def test_a_file_of_rules_is_told_with_its_rules_and_not_run(

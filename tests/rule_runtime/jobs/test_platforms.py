@@ -214,7 +214,7 @@ class TestContainers:
 class TestSources:
     def source(self, folder: Path) -> Path:
         (folder / "src").mkdir()
-        (folder / "src" / "train.py").write_text("import hook_layer.pytorch\n")
+        (folder / "src" / "train.py").write_text("import stepwatch\n")
         return folder / "src"
 
     def test_the_hooks_package_goes_along(self, job: PreparedJob, tmp_path: Path) -> None:
@@ -226,13 +226,17 @@ class TestSources:
         assert lines[0] == "timm==1.0"
         assert not (source / "hook_layer").exists()
         shown = subprocess.run(
-            ["python", "-c", "import hook_layer; print(hook_layer.__file__)"],
+            [
+                *("python", "-c"),
+                "import hook_layer as h, stepwatch as s; s.torch; print(h.__file__, s.__file__)",
+            ],
             cwd=staged,
             capture_output=True,
             text=True,
             check=True,
         )
-        assert Path(shown.stdout.strip()).resolve().is_relative_to(staged.resolve())
+        for file in shown.stdout.split():
+            assert Path(file).resolve().is_relative_to(staged.resolve())
 
     def test_what_it_needs_is_what_the_package_says(self) -> None:
         import tomllib
@@ -250,6 +254,7 @@ class TestSources:
         with pytest.raises(ValueError, match=r"source_dir is .*no folder"):
             job.estimator_arguments(tmp_path / "nowhere")
         source = self.source(tmp_path)
-        (source / "hook_layer").mkdir()
-        with pytest.raises(ValueError, match="hook_layer is there already"):
-            job.model_trainer_arguments(source)
+        for package in ("stepwatch", "hook_layer"):
+            (source / package).mkdir()
+            with pytest.raises(ValueError, match=f"{package} is there already"):
+                job.model_trainer_arguments(source)
