@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING, Any
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
+from hook_layer.install_hint import install_hint
 from hook_layer.pytorch import Hook
 from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
 
@@ -68,7 +69,7 @@ else:
         from transformers import TrainerCallback
     except ImportError as error:
         raise ImportError(
-            "hook_layer.huggingface needs transformers: pip install 'stepwatch[huggingface]'",
+            f"hook_layer.huggingface needs transformers: {install_hint('huggingface')}",
             name="transformers",
         ) from error
 

@@ -61,6 +61,7 @@ from typing import TYPE_CHECKING, Any
 from hook_layer.autopatch.hook_source import HookSource
 from hook_layer.errors import TrainingStoppedError
 from hook_layer.format.modes import ModeKeys
+from hook_layer.install_hint import install_hint
 from hook_layer.pytorch import Hook
 from hook_layer.pytorch.callbacks import CallbackWithHook, call_before
 
@@ -78,7 +79,7 @@ else:
             from pytorch_lightning import Callback
         except ImportError as error:
             raise ImportError(
-                "hook_layer.lightning needs Lightning: pip install 'stepwatch[lightning]'",
+                f"hook_layer.lightning needs Lightning: {install_hint('lightning')}",
                 name="lightning",
             ) from error
 

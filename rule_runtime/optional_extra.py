@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from hook_layer.install_hint import install_hint
+
 __all__ = ["require_extra", "require_report_extra"]
 
 
@@ -37,5 +39,5 @@ def require_extra(extra: str, purpose: str, *modules: str) -> None:
             import_module(module)
     except ImportError as error:
         raise ImportError(
-            f"{purpose} needs {module}: pip install 'stepwatch[{extra}]'", name=module
+            f"{purpose} needs {module}: {install_hint(extra)}", name=module
         ) from error

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 THREAT_MODEL = ROOT / "docs" / "explanation" / "security.md"
-PACKAGES = ("hook_layer", "rule_runtime", "lambdas", "infra")
+PACKAGES = ("hook_layer", "rule_runtime", "stepwatch", "lambdas", "infra")
 TEST = re.compile(r"`([\w/]+\.py(?:::\w+)+)`")
 ROW = re.compile(r"^\|(.+)\|$")
 SHOWN_BY = "shown by"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def _resolved(definitions: Mapping[str, Any], member: Mapping[str, Any]) -> Mapp
 def original_names(root: Path, package: str) -> str:
     """Return the modules of a package of SageMaker Debugger, with the names that we serve.
 
-    The file is loaded by its path, because the site is built without our packages.
+    The file is loaded by its path, because the site is built without our dependencies. What it
+    imports must need only the standard library.
 
     Args:
         root: The repository.
@@ -71,7 +73,11 @@ def original_names(root: Path, package: str) -> str:
     if spec is None or spec.loader is None:
         raise ImportError(f"{_NAMES} cannot be read")
     module_of_names = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module_of_names)
+    sys.path.insert(0, str(root))
+    try:
+        spec.loader.exec_module(module_of_names)
+    finally:
+        sys.path.remove(str(root))
     rows = ["| module | names |", "|---|---|"]
     for module, names in module_of_names.MODULES.items():
         if module.partition(".")[0] == package and names:

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import numpy as np
-
-from hook_layer.format.modes import ModeKeys
-from rule_runtime import Rule
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import GreaterThan, Memory, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, worst
-
-if TYPE_CHECKING:
-    from rule_runtime.trial.step_view import StepView
+import stepwatch
 
 
-class GoodEnough(Rule):
+class GoodEnough(stepwatch.Rule):
     """Finds a validation loss that is below a bound, so that no more money need be spent."""
 
-    bound: Annotated[float, GreaterThan(0), Unit("units of the loss")] = 0.5
+    bound: Annotated[float, stepwatch.GreaterThan(0), stepwatch.Unit("units of the loss")] = 0.5
 
-    def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+    def check(self, step: stepwatch.StepView, memory: stepwatch.Memory) -> stepwatch.Outcome:  # noqa: ARG002
         """Compare the largest loss of an evaluation with the bound."""
-        if step.mode != ModeKeys.EVAL:
-            return NotEvaluated("it is no evaluation")
-        rows = step.tensors(collections=("losses",))
-        losses = finite_means(rows)
-        if not np.isfinite(losses).any():
-            return NotEvaluated("no loss was saved, or none is finite")
-        at = worst(rows, losses, largest=True)
-        if losses[at] >= self.bound:
-            return Passed()
-        return IssueFound(
-            evidence(
-                step,
-                rows,
-                at,
-                measure="loss",
-                value=losses[at],
-                threshold=self.bound,
-                told=f"{losses[at]:.4g} is below {self.bound:g}, which is good enough",
-                remedy="Take the model as it is.",
-            )
+        if step.mode != stepwatch.ModeKeys.EVAL:
+            return stepwatch.NotEvaluated("it is no evaluation")
+        loss = step.tensors(collections="losses").largest("mean")
+        if loss is None:
+            return stepwatch.NotEvaluated("no loss was saved, or none is finite")
+        if loss.value >= self.bound:
+            return stepwatch.Passed()
+        return stepwatch.IssueFound(
+            f"{loss.name}: {loss.value:.4g} is below {self.bound:g}, which is good enough",
+            measure="loss",
+            value=loss.value,
+            threshold=self.bound,
+            remedy="Take the model as it is.",
         )

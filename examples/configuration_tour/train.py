@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-import hook_layer.pytorch as smd
+import stepwatch.torch as smd
 from examples.images import load_images
 
 __all__ = ["STEPS_BETWEEN_EVALUATIONS", "train"]

@@ -20,7 +20,7 @@ from examples.react_to_rules.job import create_training_job, prepare_job
 from examples.react_to_rules.subscriber import Subscriber
 from examples.react_to_rules.telling import tell
 from infra.local import LocalTarget
-from rule_runtime.jobs import DebugJob
+from stepwatch import DebugJob
 
 CONTEXT = {
     "stepwatch:rules": ["VanishingGradient", "LossNotDecreasing"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-import hook_layer.pytorch as smd
+import stepwatch.torch as smd
 from examples.images import load_images
 
 NUM_STEPS = 1_000_000  # so many that it cannot end by itself before it is stopped

@@ -14,8 +14,7 @@ from pathlib import Path
 # Now, for it may look for fonts for seconds, in which the training would end.
 from matplotlib.figure import Figure
 
-from rule_runtime import create_trial
-from rule_runtime.trial.trial import Trial
+from stepwatch import Trial, create_trial
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTIVATIONS = "relu0_output_0"

@@ -10,7 +10,7 @@ import sys
 import torch
 from torch import nn
 
-import hook_layer.pytorch as smd
+import stepwatch.torch as smd
 from examples.images import load_images
 
 EPOCHS = 6

@@ -15,12 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from examples.spot_training.plan import NUM_STEPS, SAVE_INTERVAL
-from rule_runtime import create_trial
-from rule_runtime.cli.evaluation import evaluate_run
-from rule_runtime.evaluation.outcome import status_details
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.trial import Trial
+from stepwatch import EvaluationState, Trial, create_trial, evaluate, status_details
 
 ROOT = Path(__file__).resolve().parents[2]
 INTERRUPTIONS = (110, 190)
@@ -82,7 +77,7 @@ def is_whole(trial: Trial) -> bool:
 
 def judge(out_dir: Path) -> Mapping[str, EvaluationState]:
     """Return what the rules make of the one run."""
-    return evaluate_run(str(out_dir), [(name, create_rule(name)) for name in RULES])
+    return evaluate(out_dir, RULES)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-import hook_layer.pytorch as smd
+import stepwatch.torch as smd
 from examples.images import load_images
 from examples.spot_training.plan import NUM_STEPS, SAVE_INTERVAL
 

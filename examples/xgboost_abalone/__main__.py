@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 import xgboost
 
 from examples.xgboost_abalone.data import load_channels, write_libsvm
-from hook_layer.xgboost import Hook, SaveConfig
-from rule_runtime import create_trial
-from rule_runtime.cli.evaluation import evaluate_run
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.trial.trial import Trial
+from stepwatch import (
+    EvaluationState,
+    RuleStatus,
+    SaveConfig,
+    Trial,
+    create_trial,
+    evaluate,
+    status_details,
+)
+from stepwatch.xgboost import Hook
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,7 +83,7 @@ def train(folder: Path, eta: float) -> None:
 def judge(folder: Path) -> EvaluationState:
     """Judge by LossNotDecreasing, as the rule of the training job would."""
     name, parameters = RULE
-    return evaluate_run(str(folder / "tensors"), [(name, create_rule(name, parameters))])[name]
+    return evaluate(folder / "tensors", {name: create_rule(name, parameters)})[name]
 
 
 def print_verdict(state: EvaluationState) -> None:

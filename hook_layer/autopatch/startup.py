@@ -11,7 +11,7 @@ from hook_layer.autopatch import watch_frameworks
 
 __all__: list[str] = []
 
-_OURS = ("hook_layer", "rule_runtime")
+_OURS = ("hook_layer", "rule_runtime", "stepwatch")
 _ORIGINALS = frozenset({"smdebug", "smdebug_rulesconfig"})
 
 

@@ -63,12 +63,14 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
+from hook_layer.install_hint import install_hint
+
 try:
     from keras import ops as _of_keras_3  # noqa: F401 - Keras 2 has none
 except ImportError as error:
     raise ImportError(
-        "hook_layer.keras needs Keras 3 and one of its backends: pip install 'stepwatch[keras]' "
-        "and tensorflow, torch or jax beside it",
+        f"hook_layer.keras needs Keras 3 and one of its backends: {install_hint('keras')}, and "
+        "`pip install tensorflow`, torch or jax",
         name="keras",
     ) from error
 

@@ -71,11 +71,13 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
+from hook_layer.install_hint import install_hint
+
 try:
     from mxnet.gluon import Block
 except ImportError as error:
     raise ImportError(
-        "hook_layer.mxnet needs MXNet 1.9: pip install 'stepwatch[mxnet]', with Python 3.11 or "
+        f"hook_layer.mxnet needs MXNet 1.9: {install_hint('mxnet')}, with Python 3.11 or "
         f"older, for it needs numpy before 1.24 ({error})",
         name="mxnet",
     ) from error

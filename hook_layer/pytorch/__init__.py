@@ -93,8 +93,15 @@ import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
-from torch.optim.optimizer import Optimizer
+from hook_layer.install_hint import install_hint
+
+try:
+    from torch import Tensor, nn
+    from torch.optim.optimizer import Optimizer
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"hook_layer.pytorch needs PyTorch: {install_hint('torch')}", name="torch"
+    ) from error
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.current_hook import CurrentHook

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from hook_layer.install_hint import install_hint
 from hook_layer.storage.base import (
     Buffers,
     ObjectNotFoundError,
@@ -24,7 +25,7 @@ try:
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, ClientError
 except ImportError as error:
-    raise ImportError("S3 needs boto3: pip install 'stepwatch[aws]'") from error
+    raise ImportError(f"S3 needs boto3: {install_hint('aws')}") from error
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -47,11 +47,13 @@ import os
 import sys
 from typing import Any, ClassVar, Final
 
+from hook_layer.install_hint import install_hint
+
 try:
     import tensorflow as _tensorflow  # noqa: F401, ICN001 - no name of this module
 except ImportError as error:
     raise ImportError(
-        "hook_layer.tensorflow needs TensorFlow: pip install 'stepwatch[tensorflow]'",
+        f"hook_layer.tensorflow needs TensorFlow: {install_hint('tensorflow')}",
         name="tensorflow",
     ) from error
 

@@ -67,12 +67,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from hook_layer.install_hint import install_hint
+
 try:
     import xgboost as _xgboost
 except ImportError as error:
     raise ImportError(
-        "hook_layer.xgboost needs XGBoost: pip install 'stepwatch[xgboost]', or xgboost-cpu beside "
-        "stepwatch",
+        f"hook_layer.xgboost needs XGBoost: {install_hint('xgboost')}, or `pip install "
+        "xgboost-cpu`",
         name="xgboost",
     ) from error
 

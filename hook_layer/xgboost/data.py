@@ -13,6 +13,7 @@ from xgboost import DMatrix
 from xgboost.core import XGBoostError
 
 from hook_layer.errors import HookConfigurationError, nearest
+from hook_layer.install_hint import install_hint
 
 __all__ = ["as_dmatrix", "first_rows"]
 
@@ -65,7 +66,7 @@ def as_dmatrix(name: str, value: object) -> DMatrix | None:
         return _read_csv(path) if is_csv else _read_libsvm(path)
     except ImportError as error:
         raise HookConfigurationError(
-            f"{name}: pandas is needed to read {path}: pip install 'stepwatch[xgboost]'"
+            f"{name}: pandas is needed to read {path}: {install_hint('xgboost')}"
         ) from error
     except (ValueError, IndexError, OSError, csv.Error) as error:
         raise HookConfigurationError(

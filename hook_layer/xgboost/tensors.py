@@ -20,6 +20,7 @@ from xgboost import Booster, DMatrix
 
 from hook_layer.collections import CollectionKeys
 from hook_layer.format.records import to_array
+from hook_layer.install_hint import install_hint
 from hook_layer.xgboost.arrays import ComputedArray
 from hook_layer.xgboost.data import first_rows
 from hook_layer.xgboost.trees import TREE_COLUMNS, trees_of_last_round
@@ -153,7 +154,7 @@ class RoundTensors:
         try:
             columns = trees_of_last_round(self.model)
         except ImportError as error:
-            raise UnavailableError("pandas is needed: pip install 'stepwatch[xgboost]'") from error
+            raise UnavailableError(f"pandas is needed: {install_hint('xgboost')}") from error
         return {f"trees/{name}": ComputedArray(values) for name, values in columns.items()}
 
     @cached_property

@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import StepwatchConfig
-from infra.constructs.encryption import KEY_ACTIONS, Encryption
+from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS, Encryption
 from infra.constructs.removal import removal_of
 from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
@@ -124,10 +124,15 @@ class StepwatchFunction(Construct):
         """
         super().__init__(scope, id_)
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        self.log_group = _log_group(self, source.config)
+        self.log_group = _log_group(self, source)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
         if source.encryption.data_key:
             self.allow(KEY_ACTIONS, [source.encryption.data_key.key_arn])
+            self.allow(
+                TABLE_KEY_ACTIONS,
+                [source.encryption.data_key.key_arn],
+                conditions={"StringEquals": {"kms:ViaService": _dynamodb(self)}},
+            )
         self.function = lambda_.Function(
             self,
             "Function",
@@ -179,13 +184,24 @@ def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queu
     )
 
 
-def _log_group(scope: Construct, config: StepwatchConfig) -> logs.LogGroup:
-    log_group = logs.LogGroup(scope, "Logs", removal_policy=removal_of(config))
+def _dynamodb(scope: Construct) -> str:
+    """Return the name by which KMS knows DynamoDB of this Region."""
+    stack = cdk.Stack.of(scope)
+    return f"dynamodb.{stack.region}.{stack.url_suffix}"
+
+
+def _log_group(scope: Construct, source: FunctionSource) -> logs.LogGroup:
+    log_group = logs.LogGroup(
+        scope,
+        "Logs",
+        removal_policy=removal_of(source.config),
+        encryption_key=source.encryption.data_key,
+    )
     resource = log_group.node.default_child
     if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
         raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")
     # The L2 takes an enumeration with names such as ONE_MONTH; the setting is a number of days.
-    resource.retention_in_days = config.retention_days
+    resource.retention_in_days = source.config.retention_days
     return log_group
 
 

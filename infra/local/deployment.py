@@ -21,7 +21,7 @@ __all__ = ["DeploymentError", "deploy", "synthesise"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ASSEMBLIES = BUILD / "assemblies"
-SOURCES = ("hook_layer", "infra", "lambdas", "rule_runtime")
+SOURCES = ("hook_layer", "infra", "lambdas", "rule_runtime", "stepwatch")
 STACK_TIMEOUT_S = 60
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.shared.state_item import num_seen
 from lambdas.shared.wake import WakeReason
+from rule_runtime.evaluation.filled_evidence import filled_for_silence
 from rule_runtime.evaluation.outcome import IssueFound, RuleStatus
 from rule_runtime.evaluation.state import Progress
 
@@ -76,15 +77,17 @@ class QuietRun:
             return state
         if num_seen(state.progress) != num_seen(self.progress):
             return state  # there were files
+        last_step = _last_step(state.progress)
         try:
-            outcome = rule.check_silence(self.silent_s, _last_step(state.progress))
+            outcome = rule.check_silence(self.silent_s, last_step)
         except (Exception, SystemExit):  # rules may be anybody's code
             name = rule.judging_class().__name__
             _logger.warning("%s could not judge a silence", name, exc_info=True)
             return state
         if not isinstance(outcome, IssueFound):
             return state
-        found = replace(state, evidence=outcome.evidence)
+        evidence = filled_for_silence(outcome.evidence, rule.judging_class(), last_step)
+        found = replace(state, evidence=evidence)
         return found.with_status(RuleStatus.ISSUES_FOUND)
 
 

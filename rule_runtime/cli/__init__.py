@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from hook_layer.install_hint import install_hint
+
 __all__ = ["FAILED", "UNREAD", "main"]
 
 FAILED: Final = 70
@@ -23,7 +25,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.stderr.write("stepwatch needs the extra cli: pip install 'stepwatch[cli]'\n")
+        sys.stderr.write(f"stepwatch needs the extra cli: {install_hint('cli')}\n")
         sys.exit(_MISTAKE)
     try:
         _end_where_nobody_reads(app)

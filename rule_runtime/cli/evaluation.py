@@ -10,7 +10,7 @@ from pathlib import Path
 from hook_layer.storage.base import open_store
 from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
 from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import available_rules, create_rule
+from rule_runtime.evaluation.registry import UnknownRuleError, available_rules, create_rule
 from rule_runtime.evaluation.rule import Rule, snake_case
 from rule_runtime.evaluation.state import EvaluationState
 
@@ -70,6 +70,11 @@ def parse_rule(text: str) -> tuple[str, Rule]:
         if not source:
             return text, create_rule(class_name(name.strip()), parameters)
         return text, _custom_rule(source, name.strip(), parameters)
+    except UnknownRuleError:
+        file = f"{snake_case(name.strip())}.py"
+        if not Path(file).is_file():
+            raise
+        raise UnknownRuleError(f"no rule {name!r}, but {_unnamed_rule(file)}") from None
     except ParameterError as error:
         if _COLON_BETWEEN.search(rest):
             raise ParameterError(f"{error}; separate parameters by commas, not colons") from None

@@ -1,10 +1,11 @@
-"""The commands about rules themselves: `rules`, and `rules explain NAME`."""
+"""The commands about rules themselves: `rules`, `rules explain NAME` and `rules new NAME`."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import textwrap
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -27,18 +28,21 @@ _REPORT = "CreateXgboostReport"
 _MAX_WIDTH = 100
 """Longer lines are hard to read."""
 
-rules_app = typer.Typer(name="rules", help="List the rules, or explain one.")
+rules_app = typer.Typer(name="rules", help="List the rules, explain one, or begin your own.")
 
 
 @rules_app.callback(invoke_without_command=True)
 def rules(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="With their parameters and defaults.")
+        bool, typer.Option("--all", help="Show parameters and defaults, too.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the rules and what they find; `rules explain NAME` tells more of one."""
+    """List the rules and what they find.
+
+    `rules explain NAME` explains one, `rules new NAME` writes a rule of your own.
+    """
     if context.invoked_subcommand is not None:
         return
     found = available_rules()
@@ -58,7 +62,7 @@ def explain(
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Tell what a rule finds, how it decides, what to try, and what it asks the hook to save."""
+    """Explain a rule: what it finds, how it decides, what to try, what the hook saves for it."""
     with mistakes():
         rule = _find(name)
     described = _described(rule)
@@ -76,6 +80,25 @@ def explain(
     saved = ", ".join(described["saves"]) or "nothing of its own"
     told.print(Text(f"\nAsks the hook to save:\n    {saved}"))
     told.print(Text(f"\nPacks:\n    {', '.join(described['packs']) or 'none'}"))
+
+
+@rules_app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="Name of the rule, such as weight_norm.")],
+    folder: Annotated[Path, typer.Option(help="Where to write the files.")] = Path(),
+) -> None:
+    """Write a rule of your own and its test, as two files to change."""
+    with mistakes():
+        from rule_runtime.custom_rules.new_rule import write_rule  # noqa: PLC0415 - few ask for it
+
+        written = write_rule(name, folder)
+    typer.echo(
+        f"{written.rule}: the rule {written.name}\n"
+        f"{written.test}: its test\n\n"
+        f"Test it:        pytest {written.test}\n"
+        f"Judge a run:    stepwatch evaluate RUN --rule {written.rule}:{written.name}\n"
+        f"Watch a script: stepwatch run --rule {written.rule}:{written.name} -- python train.py"
+    )
 
 
 def _find(name: str) -> type[Rule]:

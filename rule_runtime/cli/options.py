@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hook_layer.storage.base import StorageError, Store, open_store
+from hook_layer.storage.base import StorageError, Store
 from rule_runtime.cli.completing import complete_pack, complete_rule
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.cli.told_reads import ToldReads
@@ -23,6 +23,7 @@ from rule_runtime.evaluation.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError
+from rule_runtime.trial.saved_steps import no_steps
 from rule_runtime.trial.sessions import runs_at
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "SessionArgument",
-    "check_has_steps",
+    "VerboseOption",
     "judged_or_stored",
     "mistakes",
     "newest_run",
@@ -51,16 +52,20 @@ __all__ = [
 _PACKS: Final = ", ".join(PACKS)
 
 RunArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session: its newest run.")
+    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session (then its newest run).")
 ]
 SessionArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a session, or of one run.")
+    str, typer.Argument(help="Folder or s3:// URI of a session or of a run.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show every rule, also those that were not evaluated."),
 ]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help="NAME[:key=value,...] or FILE.py:NAME[:...]; may be repeated.",
+        help="A rule: NAME[:key=value,...] or FILE.py:NAME[:...]. Repeat it for several rules.",
         autocompletion=complete_rule,
     ),
 ]
@@ -68,14 +73,17 @@ PackOption = Annotated[
     str | None,
     typer.Option(
         "--pack",
-        help=f"Rules that belong together: {_PACKS}. Default without --rule: those that a stored "
-        "run asks for, else recommended.",
+        help=f"A pack of rules: {_PACKS}. Default without --rule: the rules that a stored run "
+        "configures, otherwise recommended.",
         autocompletion=complete_pack,
     ),
 ]
 RegexOption = Annotated[
     list[str] | None,
-    typer.Option("--regex", help="Only tensors whose name has this; may be repeated."),
+    typer.Option(
+        "--regex",
+        help="Regular expression that names of tensors must match. Repeat it for several.",
+    ),
 ]
 
 
@@ -86,7 +94,7 @@ class OutputFormat(str, Enum):
     JSON = "json"
 
 
-OutputOption = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
 
 
 @dataclass(frozen=True)
@@ -243,28 +251,8 @@ def open_run(path: str) -> Trial:
         trial = Trial(store, name=PurePath(path.rstrip("/")).name)
     trial.path = path
     if not trial.steps(show_incomplete_steps=True):
-        raise ValueError(_no_steps(path))
+        raise ValueError(no_steps(path))
     return trial
-
-
-def check_has_steps(path: str) -> None:
-    """Refuse a path at which no run has saved a step.
-
-    Args:
-        path: Folder or URI of the trial's root.
-
-    Raises:
-        ValueError: No step is stored there, or it is no path of a trial.
-        StorageError: The storage cannot be read.
-    """
-    from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
-
-    if next(list_index_files(open_store(path)), None) is None:
-        raise ValueError(_no_steps(path))
-
-
-def _no_steps(path: str) -> str:
-    return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"
 
 
 def nothing_chosen(
@@ -279,7 +267,7 @@ def nothing_chosen(
     """
     said = [f"--regex {each!r}" for each in regex or ()]
     said += [] if collection is None else [f"--collection {collection!r}"]
-    asked = " and ".join(said) or "what was asked for"
+    asked = " and ".join(said) or "your selection"
     return ValueError(f"{path}: no tensor fits {asked}; `stepwatch tensors {path}` lists them all")
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 from rule_runtime.configuration.api_values import as_strings, checked_members
 from rule_runtime.configuration.foreign_objects import taken
 
-__all__ = ["CollectionConfig", "as_collection"]
+__all__ = ["CollectionConfig", "as_collection", "as_collections"]
 
 
 @dataclass(frozen=True, init=False)
@@ -30,6 +31,13 @@ class CollectionConfig:
     parameters: Mapping[str, str]
 
     def __init__(self, name: str, parameters: Mapping[str, object] | None = None) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a collection is {name!r}, but must be a text")
+        if not isinstance(parameters, (Mapping, NoneType)):
+            raise TypeError(
+                f"the parameters of the collection {name!r} are {parameters!r}, but must be a "
+                'dict, such as {"save_interval": "10"}'
+            )
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "parameters", as_strings(parameters))
 
@@ -68,3 +76,29 @@ def as_collection(collection: object) -> CollectionConfig:
         ValueError: A value is known only while a pipeline runs.
     """
     return taken(collection, CollectionConfig, "parameters")
+
+
+def as_collections(given: object) -> tuple[CollectionConfig, ...]:
+    """Return the collections that a rule names: each by its name, or in full.
+
+    Args:
+        given: A tuple or list of names and of what `as_collection` takes.
+
+    Raises:
+        TypeError: It is something else.
+    """
+    if isinstance(given, (tuple, list)):
+        try:
+            return tuple(
+                CollectionConfig(each) if isinstance(each, str) else as_collection(each)
+                for each in given
+            )
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"collections has a wrong member: {error}; {_EXPECTED}") from None
+    raise TypeError(f"collections is {given!r}; {_EXPECTED}")
+
+
+_EXPECTED: Final = (
+    'write a tuple of names, such as ("weights",), or of CollectionConfig("weights", '
+    '{"save_interval": "10"})'
+)

@@ -22,9 +22,9 @@ from urllib.parse import unquote
 
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from rule_runtime.custom_rules.constructor import constructor_arguments
-from rule_runtime.evaluation.failure import failure_reason
-from rule_runtime.evaluation.parameters import ParameterError, nearest
-from rule_runtime.evaluation.registry import instantiate
+from rule_runtime.custom_rules.rule_mistakes import CustomRuleError, in_class, made_rule
+from rule_runtime.evaluation.failure import CHECK, failure_reason
+from rule_runtime.evaluation.parameters import ParameterError, nearest_name
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.step_bounds import bounded, split_bounds
 
@@ -38,10 +38,6 @@ _AS_TEXT: Final = __future__.annotations.compiler_flag
 _ALIASED: Final = frozenset({"smdebug", "smdebug_rulesconfig"})
 _OTHER_TRIAL: Final = "other_trial_"
 _SERVICE: Final = frozenset({"rule_to_invoke", "source_s3_uri", "base_trial", "action_json"})
-
-
-class CustomRuleError(ValueError):
-    """A custom rule that may not be loaded, cannot be found, or is none."""
 
 
 def load_custom_rule(
@@ -82,7 +78,7 @@ def load_custom_rule(
     rule_class = _rule_class(module, rule_to_invoke)
     given = {key: value for key, value in (parameters or {}).items() if key not in _SERVICE}
     if issubclass(rule_class, Rule):
-        return instantiate(rule_class, given)
+        return made_rule(rule_class, given)
     return _adapted(rule_class, given, (parameters or {}).get("action_json"))
 
 
@@ -209,16 +205,26 @@ def _rule_class(module: ModuleType, name: str) -> type[Any]:
     }
     if name in classes:
         return classes[name]
+    raise _no_rule(module, name, classes)
+
+
+def _no_rule(module: ModuleType, name: str, classes: Mapping[str, type[Any]]) -> CustomRuleError:
+    """Return the error for a name in a file that is no rule."""
     found: object = vars(module).get(name)
-    if inspect.isabstract(found):
+    form = f"write `class {name}(stepwatch.Rule):`"
+    if isinstance(found, type) and inspect.isabstract(found):
         missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-        raise CustomRuleError(f"{module.__file__}: the rule {name} lacks the method {missing}")
+        hint = f"; write `{CHECK}`" if missing == "check" else ""
+        return in_class(found, f"the rule {name} lacks the method {missing}{hint}")
+    if isinstance(found, type):
+        return in_class(found, f"{name} is no rule; {form}")
     if found is not None:
-        raise CustomRuleError(
-            f"{module.__file__}: {name} is no rule; a rule is a subclass of rule_runtime.Rule or "
-            "of smdebug.rules.Rule"
-        )
-    raise CustomRuleError(f"{module.__file__}: there is no rule {name!r}{nearest(name, classes)}")
+        return CustomRuleError(f"{module.__file__}: {name} is no rule; {form}")
+    close = nearest_name(name, classes)
+    if close is not None:
+        return in_class(classes[close], f"there is no rule {name!r}; did you mean {close!r}?")
+    hint = f"it has {', '.join(classes)}" if classes else form
+    return CustomRuleError(f"{module.__file__}: there is no rule {name!r}; {hint}")
 
 
 def _adapted(rule_class: type[Any], given: Mapping[str, object], actions: object) -> Rule:

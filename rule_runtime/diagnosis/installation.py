@@ -13,6 +13,7 @@ from hook_layer.config import hook_enabled
 from hook_layer.configuration.configuration_file import read_configuration_file
 from hook_layer.configuration.hook_json import load_hook_configuration
 from hook_layer.errors import ConfigurationFileNotFoundError, HookConfigurationError
+from hook_layer.install_hint import install_hint
 from rule_runtime.diagnosis.finding import Finding, Verdict
 
 __all__ = ["installation_findings", "library_version"]
@@ -57,7 +58,7 @@ def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[F
                 f"extra {extra}",
                 Verdict.NOTE,
                 f"{', '.join(missing)} not installed",
-                f"pip install 'stepwatch[{extra}]', if you need it",
+                f"{install_hint(extra)}, if you need it",
             )
         else:
             yield Finding(f"extra {extra}", Verdict.OK, "installed")
@@ -86,8 +87,8 @@ def _frameworks() -> Finding:
     return Finding(
         "frameworks",
         Verdict.NOTE,
-        "none is installed: nothing can be captured here, stored runs can be judged",
-        "install stepwatch into the environment that trains",
+        "none is installed: nothing can be captured here, but stored runs can be evaluated",
+        f"{install_hint('torch')}, or another framework's extra, where you train",
     )
 
 

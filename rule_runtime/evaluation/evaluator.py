@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hook_layer.storage.base import ObjectNotFoundError, StorageError
-from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
+from rule_runtime.evaluation.failure import (
+    UNAVAILABLE,
+    failure_reason,
+    located_in_check,
+    wrong_answer,
+)
+from rule_runtime.evaluation.filled_evidence import filled
 from rule_runtime.evaluation.outcome import (
     Evidence,
     Failed,
@@ -104,6 +111,8 @@ class Evaluation:
         if isinstance(outcome, (NotEvaluated, Failed)):
             self._count(outcome.reason, step.mode.name)
             if isinstance(outcome, Failed):
+                name = self._rule.judging_class().__name__
+                _logger.warning("%s failed at step %d: %s", name, step.step, outcome.reason)
                 self.failure = f"{outcome.reason}, at step {step.step}"
             return outcome
         self.evaluated += 1
@@ -158,16 +167,19 @@ class Evaluation:
         except UNAVAILABLE as error:
             return NotEvaluated(str(error))
         except (Exception, SystemExit) as error:  # rules may be anybody's code
-            _logger.warning("%s failed at step %d", name, step.step, exc_info=True)
+            _logger.debug("%s failed at step %d", name, step.step, exc_info=True)
             return Failed(failure_reason(error, judging))
         if not isinstance(outcome, (Passed, IssueFound, NotEvaluated, Failed)):
-            kind = type(outcome).__name__
-            return Failed(f"{name}.check answered with a {kind} instead of an outcome")
+            again = partial(self._rule.check, step, _json_copy(self.memory))
+            return Failed(wrong_answer(outcome, judging, again))
+        if isinstance(outcome, IssueFound):
+            outcome = IssueFound(filled(outcome.evidence, judging, step))
         if not isinstance(outcome, Failed):
             try:
                 self.memory = _json_copy(memory)
             except (TypeError, RecursionError) as error:
-                return Failed(f"{name}.check left behind what cannot be kept: {error}")
+                text = f"{name}.check put into memory what cannot be kept: {error}"
+                return Failed(located_in_check(text, judging))
         return outcome
 
 

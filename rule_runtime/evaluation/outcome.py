@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import re
+import reprlib
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from rule_runtime.evaluation.evidence import Evidence, json_number
 from rule_runtime.evaluation.reason_tally import commonest
 from rule_runtime.evaluation.wording import counted
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
     "NOT_EVALUATED",
+    "STATUS_ORDER",
     "Evidence",
     "Failed",
     "IssueFound",
@@ -28,6 +31,7 @@ __all__ = [
     "is_insufficient",
     "json_number",
     "status_details",
+    "without_api_prefix",
 ]
 
 MAX_STATUS_DETAILS_LENGTH: Final = 1024
@@ -37,6 +41,7 @@ NOT_EVALUATED: Final = "not evaluated"
 """What people are told of a rule that had nothing to judge, whose status is an Error to the API."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
+_API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
 _ELLIPSIS: Final = "..."
 
 
@@ -56,112 +61,14 @@ class RuleStatus(str, Enum):
         return self in _FINAL
 
 
+STATUS_ORDER: Final = (
+    *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
+    *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
+)
+"""The order in which people read verdicts."""
+
+
 _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What a finding rests on: where it was seen, what was measured and what to try.
-
-    Attributes:
-        step: Global step of the first finding.
-        mode: Name of the mode of that step, e.g. `TRAIN`.
-        worker: The worker whose tensor it is.
-        tensor: Name of the worst tensor of that step.
-        measure: Name of what was measured, e.g. `abs_mean`.
-        value: The measured value.
-        threshold: What the value was compared with.
-        sentence: The finding in one line, beginning with the tensor's name.
-        remedy: What to try first.
-        first_step: Global step of the first finding; `step` unless given.
-        last_step: Global step of the last finding so far; `step` unless given.
-        count: Number of steps with a finding so far.
-        mode_step: The step's number within its mode; None where nobody said it.
-    """
-
-    step: int
-    mode: str
-    worker: str
-    tensor: str
-    measure: str
-    value: float
-    threshold: float
-    sentence: str
-    remedy: str
-    first_step: int = -1
-    last_step: int = -1
-    count: int = 1
-    mode_step: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.first_step < 0:
-            object.__setattr__(self, "first_step", self.step)
-        if self.last_step < 0:
-            object.__setattr__(self, "last_step", self.step)
-
-    @property
-    def line(self) -> str:
-        """The finding in one line, with the worker, the mode and its own count of steps."""
-        is_same = self.mode_step in (None, self.step)
-        mode = self.mode if is_same else f"{self.mode} step {self.mode_step}"
-        return f"{self.sentence} ({self.worker}, {mode})"
-
-    @property
-    def seen(self) -> str:
-        """At which steps it was seen."""
-        if self.count == 1:
-            return f"Seen at step {self.first_step}."
-        return f"Seen at {self.count} steps, {self.first_step} to {self.last_step}."
-
-    def seen_again(self, step: int) -> Evidence:
-        """Return the evidence with one more step counted; the first finding is kept.
-
-        Args:
-            step: Global step of the further finding.
-        """
-        return replace(self, last_step=max(self.last_step, step), count=self.count + 1)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a dict that any JSON encoder takes; non-finite numbers become their names."""
-        known = {} if self.mode_step is None else {"mode_step": self.mode_step}
-        return {
-            "step": self.step,
-            "mode": self.mode,
-            **known,
-            "worker": self.worker,
-            "tensor": self.tensor,
-            "measure": self.measure,
-            "value": json_number(self.value),
-            "threshold": json_number(self.threshold),
-            "sentence": self.sentence,
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "count": self.count,
-            "remedy": self.remedy,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
-        """Return the evidence that `to_json` wrote.
-
-        Args:
-            data: The decoded JSON object.
-        """
-        return cls(
-            step=int(data["step"]),
-            mode=str(data["mode"]),
-            worker=str(data["worker"]),
-            tensor=str(data["tensor"]),
-            measure=str(data["measure"]),
-            value=float(data["value"]),  # float() reads "NaN", "Infinity" and "-Infinity"
-            threshold=float(data["threshold"]),
-            sentence=str(data["sentence"]),
-            first_step=int(data["first_step"]),
-            last_step=int(data["last_step"]),
-            count=int(data["count"]),
-            remedy=str(data["remedy"]),
-            mode_step=None if data.get("mode_step") is None else int(data["mode_step"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -169,15 +76,65 @@ class Passed:
     """The step was judged and nothing is wrong with it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class IssueFound:
     """The step was judged and the rule's condition holds.
 
+    `IssueFound("loss 12.3 above 5")` is enough. The evaluator adds step, mode and worker. It also
+    adds the tensor if the text begins with its name and a colon.
+
+    Args:
+        evidence: The finding in one line, or the whole evidence.
+        tensor: Name of the tensor, if a text is given and does not begin with it.
+        measure: Name of what was measured; a statistic such as `l2` is plotted in reports.
+        value: The measured value.
+        threshold: What the value was compared with.
+        remedy: What to try first. By default it names the rule and what it finds.
+
     Attributes:
         evidence: What the finding rests on.
+
+    Raises:
+        TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
+        ValueError: The text is empty, or details are given beside an `Evidence`, which has them.
     """
 
     evidence: Evidence
+
+    def __init__(
+        self,
+        evidence: Evidence | str,
+        *,
+        tensor: str = "",
+        measure: str = "",
+        value: float = math.nan,
+        threshold: float = math.nan,
+        remedy: str = "",
+    ) -> None:
+        has_details = bool(tensor or measure or remedy) or value == value or threshold == threshold  # noqa: PLR0124 - not NaN
+        if isinstance(evidence, Evidence):
+            if has_details:
+                raise ValueError("IssueFound got an Evidence and details: put them into the former")
+        elif not isinstance(evidence, str):
+            raise TypeError(
+                f"IssueFound got {reprlib.repr(evidence)}, but takes a text, such as "
+                'IssueFound("loss 12.3 above 5"), or an Evidence'
+            )
+        elif not evidence.strip():
+            raise ValueError("IssueFound got an empty text: say what was found, in one line")
+        else:
+            evidence = Evidence(
+                step=-1,
+                mode="",
+                worker="",
+                tensor=tensor,
+                measure=measure,
+                value=value,
+                threshold=threshold,
+                sentence=" ".join(evidence.split()),
+                remedy=remedy,
+            )
+        object.__setattr__(self, "evidence", evidence)
 
 
 @dataclass(frozen=True)
@@ -277,14 +234,11 @@ def is_insufficient(details: str) -> bool:
     return details.startswith(_INSUFFICIENT)
 
 
-def json_number(value: float) -> float | str:
-    """Return a number as any JSON encoder takes it: one that is not finite becomes its name.
+def without_api_prefix(details: str) -> str:
+    """Return the last line of `StatusDetails`, without the name of the API's error in front.
 
     Args:
-        value: The number.
+        details: The text.
     """
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value
+    line = details.strip().rpartition("\n")[2]
+    return _API_PREFIX.sub("", line)

@@ -21,6 +21,7 @@ __all__ = [
     "Parameter",
     "ParameterError",
     "coerce",
+    "is_supported",
     "nearest",
     "nearest_name",
     "parameters_of",
@@ -98,6 +99,21 @@ def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
                     f"but must be {constraint}{why}"
                 )
     return result
+
+
+def is_supported(kind: Any) -> bool:
+    """Return whether a parameter may have a type.
+
+    Args:
+        kind: The type, without the constraints.
+    """
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        inner = [arg for arg in args if arg is not type(None)]
+        return len(inner) == 1 and is_supported(inner[0])
+    if origin is tuple:
+        return is_supported(args[0])
+    return origin is Literal or kind in _CONVERSIONS
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:

@@ -5,7 +5,7 @@ class AllZero(Rule):
     \"\"\"Finds tensors that are zero throughout. ...\"\"\"
 
     threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
-    collections = (CollectionConfig("weights"),)
+    collections = ("weights",)
 
     def check(self, step: StepView, memory: Memory) -> Outcome: ...
 ```
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
 from rule_runtime.evaluation.constraints import (
     AtLeast,
     AtMost,
@@ -66,19 +66,27 @@ class Rule(ABC):
     """A condition that is looked for at every step of a training run.
 
     Attributes:
-        collections: The collections that the hook should save for this rule.
+        collections: The collections that the hook should save for this rule, by name or as
+            `CollectionConfig`.
         caution: What users must know before they rely on the defaults, in one sentence; empty for
             most rules. The command line tells it of a rule that judges by its defaults.
     """
 
-    collections: ClassVar[tuple[CollectionConfig, ...]] = ()
+    collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
     caution: ClassVar[str] = ""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # A subclass that brings its own constructor, an adapter for instance, keeps it.
         own_constructor = "__init__" in cls.__dict__
-        dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
+        documentation = cls.__doc__  # where there is none, a dataclass writes its signature there
+        try:
+            dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
+        except ValueError as error:
+            raise TypeError(
+                f"{error}; several values are a tuple: `names: tuple[str, ...] = ()`"
+            ) from None
+        cls.__doc__ = documentation
 
     def __post_init__(self) -> None:
         for parameter in self.parameters():
@@ -105,13 +113,13 @@ class Rule(ABC):
         text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
         return " ".join(text.split())
 
-    def judging_class(self) -> type:
+    def judging_class(self) -> type[Rule]:
         """Return the class whose code judges, which a failure is told of."""
         return type(self)
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections that the hook should save for this rule and these parameters."""
-        return self.collections
+        return as_collections(self.collections)
 
     @abstractmethod
     def check(self, step: StepView, memory: Memory) -> Outcome:

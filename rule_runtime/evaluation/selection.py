@@ -11,6 +11,7 @@ import numpy.typing as npt
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.trial.tensor_rows import worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -50,30 +51,6 @@ def is_training(step: StepView) -> bool:
         step: The step.
     """
     return step.mode in _TRAINING
-
-
-def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
-    """Return the row of the extreme value; of equal ones the first by tensor, then by worker.
-
-    So the order in which tensors were saved does not matter.
-
-    Args:
-        rows: The rows [R].
-        values: A value of each row [R]; NaN is passed over.
-        largest: True for the largest value, False for the smallest.
-
-    Raises:
-        ValueError: If every value is NaN, or there is no row.
-    """
-    numbers = np.asarray(values, dtype=np.float64)
-    if numbers.shape != (len(rows),):
-        raise ValueError(f"{len(rows)} rows need as many values, not {numbers.shape}")
-    known = numbers[~np.isnan(numbers)]
-    if not known.size:
-        raise ValueError("there is no extreme value: every value is NaN, or there is none")
-    extreme = known.max() if largest else known.min()
-    ties = np.flatnonzero(numbers == extreme)
-    return int(min(ties, key=lambda at: (rows.names[at], rows.workers[at])))
 
 
 def evidence(

@@ -66,7 +66,7 @@ class BoundedRule(Rule):
         """Whether every parameter of the other rule has its default."""
         return self.rule.has_defaults
 
-    def judging_class(self) -> type:
+    def judging_class(self) -> type[Rule]:
         """Return the class of the other rule."""
         return self.rule.judging_class()
 

@@ -12,8 +12,9 @@ made: jobs in folders need neither an account nor boto3.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from hook_layer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rule_runtime.jobs.aws import AwsRequestError
@@ -21,25 +22,16 @@ if TYPE_CHECKING:
     from rule_runtime.jobs.deployment import DeploymentError
     from rule_runtime.jobs.prepared_job import PreparedJob
     from rule_runtime.jobs.preparing import prepare
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "AwsRequestError": "rule_runtime.jobs.aws",
+            "DebugJob": "rule_runtime.jobs.debug_job",
+            "DeploymentError": "rule_runtime.jobs.deployment",
+            "PreparedJob": "rule_runtime.jobs.prepared_job",
+            "prepare": "rule_runtime.jobs.preparing",
+        },
+    )
 
 __all__ = ["AwsRequestError", "DebugJob", "DeploymentError", "PreparedJob", "prepare"]
-
-_HOMES: Final = {
-    "AwsRequestError": "aws",
-    "DebugJob": "debug_job",
-    "DeploymentError": "deployment",
-    "PreparedJob": "prepared_job",
-    "prepare": "preparing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    value = globals()[name] = getattr(module, name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

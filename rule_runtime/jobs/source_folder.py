@@ -34,23 +34,33 @@ def staged_source(source_dir: str | os.PathLike[str]) -> Path:
         source_dir: The folder.
 
     Raises:
-        ValueError: It is no folder of this machine, or has something else called `hook_layer`.
+        ValueError: It is no folder of this machine, or has something else called `hook_layer` or
+            `stepwatch`.
     """
     source = Path(source_dir).expanduser()
     if not source.is_dir():
         raise ValueError(f"source_dir is {os.fspath(source_dir)!r}, and no folder of this machine")
-    package = Path(hook_layer.__file__).resolve().parent
-    if (source / package.name).exists():
-        raise ValueError(
-            f"source_dir: {source / package.name} is there already, where the hook's package would "
-            "go: remove it"
-        )
+    packages = _packages()
+    for package in packages:
+        if (source / package.name).exists():
+            raise ValueError(
+                f"source_dir: {source / package.name} is there already, where the hook's package "
+                "would go: remove it"
+            )
     folder = Path(tempfile.mkdtemp(prefix="stepwatch-source-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     staged = folder / "code"
     shutil.copytree(source, staged, ignore=_LEFT_OUT)
-    shutil.copytree(package, staged / package.name, ignore=_LEFT_OUT)
+    for package in packages:
+        shutil.copytree(package, staged / package.name, ignore=_LEFT_OUT)
     own = source / REQUIREMENTS_FILE
     lines = own.read_text().splitlines() if own.is_file() else []
     (staged / REQUIREMENTS_FILE).write_text("\n".join([*lines, *REQUIREMENTS]) + "\n")
     return staged
+
+
+def _packages() -> list[Path]:
+    """Return the folders of the hook's package, and of the names that scripts import it by."""
+    hook = Path(hook_layer.__file__).resolve().parent
+    names = hook.with_name("stepwatch")
+    return [hook, names] if (names / "__init__.py").is_file() else [hook]

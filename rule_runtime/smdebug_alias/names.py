@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from hook_layer.install_hint import install_hint
+
 __all__ = ["FRAMEWORKS", "INTERNAL", "MODULES", "Framework", "Home"]
 
 
@@ -26,10 +28,10 @@ class Home(NamedTuple):
 Names = dict[str, Home]
 
 FRAMEWORKS: Final[Mapping[str, Framework]] = {
-    "torch": Framework("PyTorch", "pip install 'stepwatch[torch]'"),
-    "tensorflow": Framework("TensorFlow", "pip install tensorflow"),
-    "mxnet": Framework("MXNet", "pip install mxnet"),
-    "xgboost": Framework("XGBoost", "pip install 'stepwatch[xgboost]'"),
+    "torch": Framework("PyTorch", install_hint("torch")),
+    "tensorflow": Framework("TensorFlow", install_hint("tensorflow")),
+    "mxnet": Framework("MXNet", install_hint("mxnet")),
+    "xgboost": Framework("XGBoost", install_hint("xgboost")),
 }
 
 

@@ -11,8 +11,9 @@ worked out once for each distinct tuple of names (`layout.py`) and then is an ar
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,14 @@ from rule_runtime.trial.stored_step import StoredStep
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
+
+
+class _Named(Protocol):
+    """A collection in full, known by its name."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
 
 
 class StepView(StoredStep):
@@ -56,14 +65,16 @@ class StepView(StoredStep):
         """The trial's root, which is only read."""
         return self._reader.store
 
-    def tensors(self, *, collections: Iterable[str] = (), regex: Iterable[str] = ()) -> TensorRows:
+    def tensors(
+        self, *, collections: Iterable[str | _Named] = (), regex: Iterable[str] = ()
+    ) -> TensorRows:
         """Select tensors of this step; the union where both are given, all where neither is.
 
         Args:
-            collections: Names of collections.
-            regex: Regular expressions, searched for in the tensors' names.
+            collections: Names of collections, or one name; a rule's `self.collections`.
+            regex: Regular expressions, searched for in the tensors' names, or one.
         """
-        key = (tuple(collections), tuple(regex))
+        key = (_texts(collections), _texts(regex))
         parts: list[Part] = []
         for file in self._files.values():
             layout = self._reader.layout(file)
@@ -90,7 +101,14 @@ class StepView(StoredStep):
             found = self.values((name,), candidate)
             if name in found:
                 return found[name]
-        raise TensorUnavailableForStep(name, self.step)
+        raise self._unavailable(name)
+
+    def _unavailable(self, name: str) -> TensorUnavailableForStep:
+        error = TensorUnavailableForStep(name, self.step, self.mode)
+        close = difflib.get_close_matches(name, self.tensors().names, n=1)
+        if close and close != [name]:
+            error.args = (f"{error} Did you mean {close[0]!r}?",)
+        return error
 
     def values(self, names: Iterable[str], worker: str) -> dict[str, npt.NDArray[Any]]:
         """Return the values of several tensors of one worker; neighbours are read together.
@@ -200,6 +218,12 @@ class StepView(StoredStep):
             StorageError: If the storage fails otherwise than by a missing object.
         """
         return self._reader.other(root)[0].store
+
+
+def _texts(given: Iterable[str | _Named]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    return tuple(each if isinstance(each, str) else each.name for each in given)
 
 
 class StepReader:

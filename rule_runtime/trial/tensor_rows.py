@@ -6,7 +6,7 @@ Shape legend: R = selected rows, one for each (tensor, worker).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hook_layer.format.index import STATISTICS_COLUMNS, IndexFile
 from rule_runtime.trial.step_index import StepFile
 
-__all__ = ["Part", "TensorRows", "index_of"]
+__all__ = ["Part", "TensorRow", "TensorRows", "index_of", "worst"]
 
 Part = tuple[StepFile, tuple[str, ...], npt.NDArray[np.intp]]
 """An index file, names of some of its tensors, and their rows in its statistics (-1: none)."""
@@ -25,6 +25,20 @@ class _Computing(Protocol):
         self, file: StepFile, names: tuple[str, ...], column: str
     ) -> npt.NDArray[np.float64]:
         """Return a statistic that the index does not hold."""
+
+
+class TensorRow(NamedTuple):
+    """One statistic of a tensor of one worker.
+
+    Attributes:
+        name: Name of the tensor.
+        worker: Whose.
+        value: The statistic.
+    """
+
+    name: str
+    worker: str
+    value: float
 
 
 class TensorRows:
@@ -71,6 +85,35 @@ class TensorRows:
         if len(vectors) == 1:
             return vectors[0]
         return np.concatenate(vectors) if vectors else np.empty(0)
+
+    def largest(self, statistic: str) -> TensorRow | None:
+        """Return the row whose statistic is the largest; None if it is known of no row.
+
+        Args:
+            statistic: One of `STATISTICS_COLUMNS`, such as `l2`.
+
+        Raises:
+            ValueError: If there is no such statistic.
+        """
+        return self._extreme(statistic, largest=True)
+
+    def smallest(self, statistic: str) -> TensorRow | None:
+        """Return the row whose statistic is the smallest; None if it is known of no row.
+
+        Args:
+            statistic: One of `STATISTICS_COLUMNS`, such as `l2`.
+
+        Raises:
+            ValueError: If there is no such statistic.
+        """
+        return self._extreme(statistic, largest=False)
+
+    def _extreme(self, statistic: str, *, largest: bool) -> TensorRow | None:
+        values = self.column(statistic)
+        if np.isnan(values).all():  # also of no rows
+            return None
+        at = worst(self, values, largest=largest)
+        return TensorRow(self.names[at], self.workers[at], float(values[at]))
 
     def select(self, rows: npt.ArrayLike) -> TensorRows:
         """Return some of the rows, in the order in which they are named.
@@ -148,6 +191,30 @@ def index_of(file: StepFile) -> IndexFile:
     if file.index is None:
         raise ValueError(f"{file.key} could not be parsed: {file.problem}")
     return file.index
+
+
+def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
+    """Return the row of the extreme value; of equal ones the first by tensor, then by worker.
+
+    So the order in which tensors were saved does not matter.
+
+    Args:
+        rows: The rows [R].
+        values: A value of each row [R]; NaN is passed over.
+        largest: True for the largest value, False for the smallest.
+
+    Raises:
+        ValueError: If every value is NaN, or there is no row.
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.shape != (len(rows),):
+        raise ValueError(f"{len(rows)} rows need as many values, not {numbers.shape}")
+    known = numbers[~np.isnan(numbers)]
+    if not known.size:
+        raise ValueError("there is no extreme value: every value is NaN, or there is none")
+    extreme = known.max() if largest else known.min()
+    ties = np.flatnonzero(numbers == extreme)
+    return int(min(ties, key=lambda at: (rows.names[at], rows.workers[at])))
 
 
 def _shapes(part: Part) -> list[tuple[int, ...] | None]:

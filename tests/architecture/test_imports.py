@@ -54,6 +54,7 @@ def brought_by(module: str) -> set[str]:
         ("hook_layer.hook", set()),
         ("hook_layer.storage", set()),
         ("rule_runtime", set()),
+        ("stepwatch", set()),
         ("rule_runtime.evaluation.reconciler", set()),
         ("lambdas.contracts.events", set()),
         ("lambdas.evaluate_rule.handler", {"botocore"}),

@@ -14,8 +14,12 @@ from rule_runtime.jobs import DebugJob, PreparedJob
 from tests.docs.page_blocks import DOCS, ROOT, pages
 
 CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
-OURS = re.compile(r"\b(?:hook_layer|rule_runtime|lambdas|infra)(?:\.\w+)+")
-IMPORTED = re.compile(r"from ((?:hook_layer|rule_runtime)[\w.]*) import ([\w, *]+)")
+OTHER_DOTTED_NAMES = r"stepwatch\.(?:json|rules|debugger)\b"
+"""A file, a group of entry points, and a source of events."""
+OURS = re.compile(
+    rf"\b(?!{OTHER_DOTTED_NAMES})(?:hook_layer|rule_runtime|stepwatch|lambdas|infra)(?:\.\w+)+"
+)
+IMPORTED = re.compile(r"from ((?:hook_layer|rule_runtime|stepwatch)[\w.]*) import ([\w, *]+)")
 IDENTIFIER = re.compile(r"::: ([\w.]+)")
 VARIABLE = re.compile(
     r"\b(?:STEPWATCH|SMDEBUG|SMPROFILER|SAGEMAKER|USE|TRAINING|AWS|TENSORBOARD|CHECKPOINT)_[A-Z_]+"
@@ -103,7 +107,9 @@ def test_no_page_installs_the_package_from_an_index() -> None:
 
 
 def test_the_settings() -> None:
-    named = {found for _, code in mentions() for found in re.findall(r"stepwatch:(\w+)", code)}
+    named = {
+        found for _, code in mentions() for found in re.findall(r"stepwatch:(\w+)(?![\w-])", code)
+    }
     assert named <= FIELDS.keys()
 
 

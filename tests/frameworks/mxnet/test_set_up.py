@@ -15,6 +15,7 @@ from mxnet.gluon import nn
 
 import hook_layer.mxnet as smd
 from hook_layer.errors import HookConfigurationError
+from hook_layer.install_hint import install_hint
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.frameworks.mxnet.gluon_training import LOSS, Training, every_step
 from tests.frameworks.tutorials import example
@@ -79,7 +80,7 @@ def test_without_mxnet_the_error_says_what_to_install() -> None:
     process = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert "pip install 'stepwatch[mxnet]'" in process.stderr
+    assert install_hint("mxnet") in process.stderr
 
 
 def test_the_first_worker_alone_writes(

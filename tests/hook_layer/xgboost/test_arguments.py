@@ -17,6 +17,7 @@ from sklearn.datasets import dump_svmlight_file
 
 import hook_layer.xgboost as smd
 from hook_layer.errors import HookConfigurationError
+from hook_layer.install_hint import install_hint
 from hook_layer.testing.written_trial import WrittenTrial
 from tests.hook_layer.xgboost.boosting import columns, make_hook, matrix, same, train
 
@@ -201,7 +202,7 @@ def test_without_xgboost_the_import_names_the_extra() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "ImportError: hook_layer.xgboost needs XGBoost" in done.stderr
-    assert "stepwatch[xgboost]" in done.stderr
+    assert install_hint("xgboost") in done.stderr
 
 
 def test_without_pandas_only_the_trees_are_missing(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ except ValueError as error:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("pandas is needed: pip install 'stepwatch[xgboost]'") == 1
+    assert done.stderr.count(f"pandas is needed: {install_hint('xgboost')}") == 1
     assert "train_data: pandas is needed to read" in done.stdout
     names = WrittenTrial(str(out_dir)).names(3)
     assert "feature_importance/gain/f2" in names

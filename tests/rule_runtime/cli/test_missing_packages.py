@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from hook_layer.install_hint import install_hint
 from tests.rule_runtime.cli.invoking import invoke
 
-NEEDS_BOTO3 = "needs boto3: pip install 'stepwatch[aws]'"
+NEEDS_BOTO3 = f"needs boto3: {install_hint('aws')}"
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_comparing_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setitem(sys.modules, "pandas", None)
     status, output = invoke("compare", tmp_path, tmp_path)
     assert status == 2
-    assert "comparing runs needs pandas: pip install 'stepwatch[report]'" in output
+    assert f"comparing runs needs pandas: {install_hint('report')}" in output
 
 
 def test_the_stack_names_the_interpreter_that_can_run_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,7 +203,7 @@ class TestFiles:
         with pytest.raises(CustomRuleError, match="the rule Half lacks the method invoke_at_step"):
             load(path, "Half")
         for name in ("NOT_A_CLASS", "NoRule"):
-            with pytest.raises(CustomRuleError, match=f"{name} is no rule; a rule is a subclass"):
+            with pytest.raises(CustomRuleError, match=f"{name} is no rule; write `class {name}"):
                 load(path, name)
 
     def test_a_file_is_run_once_until_it_is_changed(self, write: Callable[..., Path]) -> None:

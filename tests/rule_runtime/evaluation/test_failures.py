@@ -116,9 +116,9 @@ def test_an_exception_ends_the_evaluation_with_the_line() -> None:
     [
         ("numpy", "ValueError: operands could not be broadcast together"),
         ("exit", "SystemExit: 3 (test_failures.py, line "),
-        ("memory", "Broken.check left behind what cannot be kept: a memory holds"),
-        ("deep", "Broken.check left behind what cannot be kept: maximum recursion depth"),
-        ("answer", "Broken.check answered with a str instead of an outcome"),
+        ("memory", "Broken.check put into memory what cannot be kept: a memory holds"),
+        ("deep", "Broken.check put into memory what cannot be kept: maximum recursion depth"),
+        ("answer", "Broken.check returned 'fine', but must return Passed(), IssueFound("),
     ],
 )
 def test_what_else_is_a_failure(kind: str, told: str) -> None:

@@ -108,3 +108,12 @@ def test_overfit_asks_for_the_losses_it_was_told_to_judge() -> None:
     assert asked.parameters["include_regex"] == "my_loss"
     (asked,) = create_rule("Overfit", {}).requires()
     assert asked.name == "losses"
+
+
+def test_rows_name_their_extremes() -> None:
+    rows = step_of().tensors(regex="^[ab]$")
+    assert rows.largest("mean") == ("a", "worker_0", 2.0)
+    assert rows.smallest("mean") == ("b", "worker_0", 1.0)
+    assert step_of().tensors(collections="weights").largest("mean") is None
+    with pytest.raises(ValueError, match="there is no statistic 'norm'"):
+        rows.largest("norm")

@@ -20,6 +20,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key, index_key
 from hook_layer.format.records import encode_record
 from hook_layer.format.reductions import reduction_tensor_name
+from hook_layer.install_hint import install_hint
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime import create_trial
@@ -381,7 +382,7 @@ except ImportError as error:
     print(error.name, error)
 """)
     assert told.startswith(f"{module} ")
-    assert told.endswith(f"needs {module}: pip install 'stepwatch[report]'\n")
+    assert told.endswith(f"needs {module}: {install_hint('report')}\n")
 
 
 def test_neither_is_imported_before_it_is_asked_for() -> None:

@@ -1,0 +1,123 @@
+"""Writes the files with which a new rule begins: the rule and its test."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+from pathlib import Path
+from string import Template
+from typing import Final, NamedTuple
+
+from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.evaluation.rule import snake_case
+
+__all__ = ["NewRule", "write_rule"]
+
+_RULE: Final = Template('''"""$name: a rule of your own. Change what it looks at and compares."""
+
+import stepwatch
+
+
+class $name(stepwatch.Rule):
+    """Finds weights whose norm is above a bound."""
+
+    bound: float = 100.0  # a parameter: --rule $module.py:$name:bound=5
+    collections = ("weights",)  # what is saved and looked at; or losses, gradients, biases
+
+    def check(self, step: stepwatch.StepView, memory: stepwatch.Memory) -> stepwatch.Outcome:
+        # Statistics: size nan inf min max mean std abs_mean l1 l2; values: step.value("name").
+        # To compare with earlier steps, keep numbers: memory["before"] = largest.value
+        largest = step.tensors(collections=self.collections).largest("l2")
+        if largest is None:
+            return stepwatch.NotEvaluated("no weights were saved")
+        if largest.value > self.bound:
+            return stepwatch.IssueFound(f"{largest.name}: norm {largest.value:.3g} > {self.bound}")
+        return stepwatch.Passed()
+''')
+
+_TEST: Final = Template('''"""Tests of $name: `pytest test_$module.py`."""
+
+import stepwatch
+from stepwatch.testing import TrialBuilder
+from $module import $name
+
+
+def outcome_of(weights: list[float]) -> stepwatch.Outcome:
+    """Return what the rule answers for one step with one tensor."""
+    trial = TrialBuilder()
+    trial.step(0, {"layer.weight": weights})
+    return trial.outcomes($name(bound=5.0))[0]
+
+
+def test_passes_below_the_bound() -> None:
+    assert outcome_of([3.0, 1.0]) == stepwatch.Passed()
+
+
+def test_finds_a_norm_above_the_bound() -> None:
+    outcome = outcome_of([3.0, 12.0])
+    assert isinstance(outcome, stepwatch.IssueFound)
+    assert outcome.evidence.tensor == "layer.weight"
+    assert outcome.evidence.sentence == "layer.weight: norm 12.4 > 5.0"
+''')
+
+
+class NewRule(NamedTuple):
+    """What was written.
+
+    Attributes:
+        name: Name of the class.
+        rule: The file of the rule.
+        test: The file of its test.
+    """
+
+    name: str
+    rule: Path
+    test: Path
+
+
+def write_rule(name: str, folder: Path) -> NewRule:
+    """Write a rule and its test.
+
+    Args:
+        name: Name of the rule, as `weight_norm` or `WeightNorm`.
+        folder: Where to write.
+
+    Raises:
+        ValueError: The name is none of a Python module, or another module or rule has it.
+        FileExistsError: There is such a file already.
+        OSError: The files cannot be written.
+    """
+    module = snake_case(name)
+    class_name = name if name != name.lower() else _in_cap_words(name)
+    new = NewRule(class_name, folder / f"{module}.py", folder / f"test_{module}.py")
+    _check_name(name, module, class_name)
+    for file in (new.rule, new.test):
+        if file.exists():
+            raise FileExistsError(f"{file} exists already; choose another name, or delete it")
+    _check_free(module, class_name)
+    names = {"name": class_name, "module": module}
+    folder.mkdir(parents=True, exist_ok=True)
+    new.rule.write_text(_RULE.substitute(names), encoding="utf-8")
+    new.test.write_text(_TEST.substitute(names), encoding="utf-8")
+    return new
+
+
+def _in_cap_words(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _check_name(name: str, module: str, class_name: str) -> None:
+    is_name = module.isidentifier() and class_name.isidentifier() and name.isascii()
+    if not is_name or keyword.iskeyword(module) or module.startswith("_"):
+        close = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower().lstrip("0123456789_")
+        hint = f"; try {close}" if close.isidentifier() and not keyword.iskeyword(close) else ""
+        raise ValueError(f"{name!r} is no name of a Python module, such as weight_norm{hint}")
+
+
+def _check_free(module: str, class_name: str) -> None:
+    if class_name in available_rules():
+        raise ValueError(f"{class_name} is a built-in rule; `stepwatch rules explain {class_name}`")
+    if module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
+        raise ValueError(f"{module} is the name of an installed module; try {module}_rule")

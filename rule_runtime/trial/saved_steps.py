@@ -1,0 +1,32 @@
+"""Refuses folders in which no step is saved."""
+
+from __future__ import annotations
+
+from hook_layer.storage.base import open_store
+
+__all__ = ["check_has_steps", "no_steps"]
+
+
+def check_has_steps(path: str) -> None:
+    """Refuse a path at which no run has saved a step.
+
+    Args:
+        path: Folder or URI of the trial's root.
+
+    Raises:
+        ValueError: No step is stored there, or it is no path of a trial.
+        StorageError: The storage cannot be read.
+    """
+    from rule_runtime.trial.step_index import list_index_files  # noqa: PLC0415 - loads numpy
+
+    if next(list_index_files(open_store(path)), None) is None:
+        raise ValueError(no_steps(path))
+
+
+def no_steps(path: str) -> str:
+    """Return the message for a path at which no run has saved a step.
+
+    Args:
+        path: Folder or URI.
+    """
+    return f"{path}: no step of a run is stored there; give the folder that has index/ and events/"

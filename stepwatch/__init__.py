@@ -1,0 +1,146 @@
+"""Watches every step of a training job and stops the job when it goes wrong.
+
+The names that users need, in one place: `stepwatch.torch.Hook` captures, `stepwatch.create_trial`
+reads, `stepwatch.evaluate` judges, and `stepwatch.Rule` is the base of rules of your own. Each name
+is imported when it is first used, so `import stepwatch` needs no framework.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hook_layer.lazy_names import lazy_names
+
+__all__ = [
+    "AtLeast",
+    "AtMost",
+    "CollectionConfig",
+    "CollectionKeys",
+    "DebugJob",
+    "EvaluationState",
+    "Evidence",
+    "GreaterThan",
+    "HookConfigurationError",
+    "IssueFound",
+    "LessThan",
+    "Memory",
+    "ModeKeys",
+    "NotApplicable",
+    "NotEvaluated",
+    "Outcome",
+    "ParameterError",
+    "Passed",
+    "ReductionConfig",
+    "Regex",
+    "Rule",
+    "RuleStatus",
+    "SaveConfig",
+    "SaveConfigMode",
+    "StepView",
+    "TrainingStoppedError",
+    "Trial",
+    "TrialError",
+    "Unit",
+    "__version__",
+    "available_rules",
+    "create_trial",
+    "evaluate",
+    "huggingface",
+    "keras",
+    "lightning",
+    "mxnet",
+    "prepare",
+    "status_details",
+    "tensorflow",
+    "testing",
+    "torch",
+    "xgboost",
+]
+
+if TYPE_CHECKING:
+    from hook_layer import __version__
+    from hook_layer.collections import CollectionKeys
+    from hook_layer.errors import HookConfigurationError, TrainingStoppedError
+    from hook_layer.format.modes import ModeKeys
+    from hook_layer.reductions import ReductionConfig
+    from hook_layer.save_config import SaveConfig, SaveConfigMode
+    from rule_runtime.configuration.collection_config import CollectionConfig
+    from rule_runtime.evaluation.constraints import (
+        AtLeast,
+        AtMost,
+        GreaterThan,
+        LessThan,
+        Regex,
+        Unit,
+    )
+    from rule_runtime.evaluation.outcome import (
+        Evidence,
+        IssueFound,
+        NotApplicable,
+        NotEvaluated,
+        Outcome,
+        Passed,
+        RuleStatus,
+        status_details,
+    )
+    from rule_runtime.evaluation.parameters import ParameterError
+    from rule_runtime.evaluation.registry import available_rules
+    from rule_runtime.evaluation.rule import Memory, Rule
+    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.evaluation.stored_run import evaluate
+    from rule_runtime.jobs.debug_job import DebugJob
+    from rule_runtime.jobs.preparing import prepare
+    from rule_runtime.trial.errors import TrialError
+    from rule_runtime.trial.opening import create_trial
+    from rule_runtime.trial.step_view import StepView
+    from rule_runtime.trial.trial import Trial
+    from stepwatch import huggingface, keras, lightning, mxnet, tensorflow, testing, torch, xgboost
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "__version__": "hook_layer",
+            "CollectionKeys": "hook_layer.collections",
+            "HookConfigurationError": "hook_layer.errors",
+            "TrainingStoppedError": "hook_layer.errors",
+            "ModeKeys": "hook_layer.format.modes",
+            "ReductionConfig": "hook_layer.reductions",
+            "SaveConfig": "hook_layer.save_config",
+            "SaveConfigMode": "hook_layer.save_config",
+            "CollectionConfig": "rule_runtime.configuration.collection_config",
+            "AtLeast": "rule_runtime.evaluation.constraints",
+            "AtMost": "rule_runtime.evaluation.constraints",
+            "GreaterThan": "rule_runtime.evaluation.constraints",
+            "LessThan": "rule_runtime.evaluation.constraints",
+            "Regex": "rule_runtime.evaluation.constraints",
+            "Unit": "rule_runtime.evaluation.constraints",
+            "Evidence": "rule_runtime.evaluation.outcome",
+            "IssueFound": "rule_runtime.evaluation.outcome",
+            "NotApplicable": "rule_runtime.evaluation.outcome",
+            "NotEvaluated": "rule_runtime.evaluation.outcome",
+            "Outcome": "rule_runtime.evaluation.outcome",
+            "Passed": "rule_runtime.evaluation.outcome",
+            "RuleStatus": "rule_runtime.evaluation.outcome",
+            "status_details": "rule_runtime.evaluation.outcome",
+            "ParameterError": "rule_runtime.evaluation.parameters",
+            "available_rules": "rule_runtime.evaluation.registry",
+            "Memory": "rule_runtime.evaluation.rule",
+            "Rule": "rule_runtime.evaluation.rule",
+            "EvaluationState": "rule_runtime.evaluation.state",
+            "evaluate": "rule_runtime.evaluation.stored_run",
+            "DebugJob": "rule_runtime.jobs.debug_job",
+            "prepare": "rule_runtime.jobs.preparing",
+            "TrialError": "rule_runtime.trial.errors",
+            "create_trial": "rule_runtime.trial.opening",
+            "StepView": "rule_runtime.trial.step_view",
+            "Trial": "rule_runtime.trial.trial",
+            "huggingface": "stepwatch.huggingface:",
+            "keras": "stepwatch.keras:",
+            "lightning": "stepwatch.lightning:",
+            "mxnet": "stepwatch.mxnet:",
+            "tensorflow": "stepwatch.tensorflow:",
+            "testing": "stepwatch.testing:",
+            "torch": "stepwatch.torch:",
+            "xgboost": "stepwatch.xgboost:",
+        },
+    )

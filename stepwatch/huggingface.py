@@ -1,0 +1,23 @@
+"""The callback for Hugging Face's Trainer; needs the extra `huggingface`.
+
+These are `stepwatch.huggingface.StepwatchCallback`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hook_layer.lazy_names import lazy_names
+
+__all__ = [
+    "StepwatchCallback",
+    "TrainingStoppedError",
+]
+
+if TYPE_CHECKING:
+    from hook_layer.huggingface import (
+        StepwatchCallback,
+        TrainingStoppedError,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.huggingface"))

@@ -1,0 +1,40 @@
+"""The hook for MXNet, `stepwatch.mxnet.Hook`; needs the extra `mxnet`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hook_layer.lazy_names import lazy_names
+
+__all__ = [
+    "Collection",
+    "CollectionKeys",
+    "Hook",
+    "HookReport",
+    "ReductionConfig",
+    "SaveConfig",
+    "SaveConfigMode",
+    "TrainingStoppedError",
+    "del_hook",
+    "get_hook",
+    "modes",
+    "set_hook",
+]
+
+if TYPE_CHECKING:
+    from hook_layer.mxnet import (
+        Collection,
+        CollectionKeys,
+        Hook,
+        HookReport,
+        ReductionConfig,
+        SaveConfig,
+        SaveConfigMode,
+        TrainingStoppedError,
+        del_hook,
+        get_hook,
+        modes,
+        set_hook,
+    )
+else:
+    __getattr__, __dir__ = lazy_names(__name__, dict.fromkeys(__all__, "hook_layer.mxnet"))

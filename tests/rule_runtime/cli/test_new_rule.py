@@ -1,0 +1,124 @@
+"""`stepwatch rules new NAME`: a rule and its test that work as they are written."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rule_runtime.cli.evaluation import parse_rule
+from rule_runtime.evaluation.rule import Rule
+from rule_runtime.testing.rule_contract import RuleContract
+from tests.rule_runtime.cli.invoking import invoke, trial_in
+
+ROOT = Path(__file__).resolve().parents[3]
+MAX_LINES = 20
+"""Lines of the file: it is read at a glance."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    status, output = invoke("rules", "new", "weight_norm")
+    assert status == 0, output
+    return tmp_path
+
+
+def test_it_says_what_to_do_next(tmp_path: Path) -> None:
+    status, output = invoke("rules", "new", "WeightNorm", "--folder", tmp_path / "rules")
+    assert status == 0
+    file = tmp_path / "rules" / "weight_norm.py"
+    assert f"{file}: the rule WeightNorm" in output
+    assert f"pytest {file.with_name('test_weight_norm.py')}" in output
+    assert f"stepwatch evaluate RUN --rule {file}:WeightNorm" in output
+    assert f"stepwatch run --rule {file}:WeightNorm -- python train.py" in output
+
+
+def test_the_rule_is_short_and_finds_a_norm_above_its_bound(folder: Path) -> None:
+    assert len((folder / "weight_norm.py").read_text().splitlines()) <= MAX_LINES
+    trial = trial_in(folder / "run")
+    for step, largest in enumerate((3.0, 4.0, 1e3)):
+        trial.step(step, {"a.weight": np.float64([1]), "b.weight": np.float64([largest])})
+    trial.end()
+    status, output = invoke("evaluate", "run", "--rule", "weight_norm.py:WeightNorm")
+    assert status == 1
+    assert "b.weight: norm 1e+03 > 100.0 (worker_0, TRAIN)" in output
+    status, output = invoke("evaluate", "run", "--rule", "weight_norm")
+    assert status == 2
+    assert "no rule 'weight_norm', but weight_norm.py: say which rule of the file" in output
+    named = "weight_norm.py:WeightNorm:bound=2000"
+    assert invoke("evaluate", "run", "--rule", named)[0] == 0
+
+
+def test_its_test_passes(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_weight_norm.py"],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+def test_type_checkers_accept_both_files(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *map(str, folder.glob("*.py"))],
+        cwd=ROOT,
+        env={"MYPYPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+class TestContractOfTheWrittenRule(RuleContract):
+    """The written rule keeps the contract of all rules."""
+
+    @pytest.fixture(autouse=True)
+    def written(self, folder: Path) -> None:
+        self.file = folder / "weight_norm.py"
+
+    def make_rule(self) -> Rule:
+        return parse_rule(f"{self.file}:WeightNorm:bound=10")[1]
+
+    def make_sick(self, tensors: dict[str, object]) -> dict[str, object]:
+        return {
+            name: np.full(4, 100.0) if name.endswith("weight") and "gradient" not in name else value
+            for name, value in tensors.items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("weight-norm 2", "'weight-norm 2' is no name of a Python module, such as weight_norm; "),
+        ("2nd", "is no name of a Python module"),
+        ("class", "is no name of a Python module"),
+        ("random", "random is the name of an installed module; try random_rule"),
+        ("numpy", "numpy is the name of an installed module; try numpy_rule"),
+        ("NonFinite", "NonFinite is a built-in rule; `stepwatch rules explain NonFinite`"),
+        ("non_finite", "NonFinite is a built-in rule"),
+    ],
+)
+def test_names_that_would_not_work_are_refused(tmp_path: Path, name: str, told: str) -> None:
+    status, output = invoke("rules", "new", name, "--folder", tmp_path)
+    assert status == 2
+    assert told in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_file_is_overwritten(folder: Path) -> None:
+    (folder / "weight_norm.py").unlink()
+    (folder / "test_weight_norm.py").write_text("mine")
+    status, output = invoke("rules", "new", "weight_norm")
+    assert status == 2
+    assert "test_weight_norm.py exists already; choose another name, or delete it" in output
+    assert not (folder / "weight_norm.py").exists()
+    assert (folder / "test_weight_norm.py").read_text() == "mine"
