@@ -301,7 +301,7 @@ class Bar:
 
 @contextmanager
 def progress() -> Iterator[Bar]:
-    """Show a bar while something goes on; none where nobody would see it."""
+    """Show a bar while something continues; none where nobody would see it."""
     told = Console(stderr=True)
     columns = (
         BarColumn(),

@@ -214,7 +214,7 @@ def watch_run(
     Args:
         look: Takes in what was stored since; returns whether there was anything.
         numbers: Returns how the run stands.
-        has_ended: Tells whether there is no more to come.
+        has_ended: Returns whether there is no more to come.
         console: Where to show it, at the end at least; None: nowhere.
         pause: Called between two looks.
     """
@@ -268,7 +268,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
 
 
 def _has_failed(verdict: JobVerdict) -> bool:
-    """Tell whether a rule did not judge, so that its details say why."""
+    """Return whether a rule did not judge, so that its details say why."""
     return verdict.is_not_judged or verdict.status is RuleStatus.ERROR
 
 

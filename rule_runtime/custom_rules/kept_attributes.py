@@ -57,7 +57,7 @@ class _Handle:
         self._is_told = False
 
     def is_unchanged(self, value: Any) -> bool:
-        """Tell whether a value is this one, as it was; of a lock or a client it is not known."""
+        """Return whether a value is this one, as it was; of a lock or a client it is not known."""
         return value is self.value and _print(value) == self._print
 
     def warn(self, rule: str, name: str) -> None:

@@ -124,7 +124,7 @@ class ClassNumbers:
         return LossMismatch("classes", num_classes, 2.0, told)
 
     def _are_classes(self, tally: list[int]) -> bool:
-        """Tell whether these are the numbers from 0 on, each about as often as the others."""
+        """Return whether these are the numbers from 0 on, each about as often as the others."""
         seen = [count for count in tally if count]
         return (
             sum(seen) >= self._samples
@@ -179,7 +179,7 @@ class _Labels(NamedTuple):
     columns: list[float]
 
     def are(self, targets: Input) -> bool:
-        """Tell whether targets of a loss are these labels."""
+        """Return whether targets of a loss are these labels."""
         given = (targets.size, targets.low, targets.high, targets.mean)
         return all(
             math.isclose(a, b, rel_tol=1e-5) for a, b in zip(self.columns, given, strict=True)

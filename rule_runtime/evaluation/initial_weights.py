@@ -57,7 +57,7 @@ def weights_too_large(
 
     Args:
         step: The step; only step 0 of its mode is judged.
-        memory: `at_start`, what is to be said of step 0 at later ones.
+        memory: `at_start`, what must be said of step 0 at later ones.
         max_gain: The largest gain that is no issue.
         remedy: What to try first.
 

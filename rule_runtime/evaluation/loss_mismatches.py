@@ -172,7 +172,7 @@ def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMi
 def _of_rates(
     step: StepView, pair: tuple[Input, Input], worker: str, value: float
 ) -> LossMismatch | None:
-    """Return what is wrong if an exponential stands ahead of a loss that has one inside.
+    """Return what is wrong if an exponential stands before a loss that has one inside.
 
     A Poisson loss of a logarithm o and a count t is exp(o) - t o, that of a rate o - t ln(o); the
     mean of exp(o) is that of normally distributed o.

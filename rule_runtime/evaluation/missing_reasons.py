@@ -28,7 +28,7 @@ _SAVE_VALUES: Final = (
 
 
 def are_not_finite(rows: TensorRows) -> bool:
-    """Tell whether every tensor has an element that is not finite.
+    """Return whether every tensor has an element that is not finite.
 
     Args:
         rows: The rows [R], at least one.

@@ -226,7 +226,7 @@ def _because(counts: Counts) -> str:
 
 
 def is_insufficient(details: str) -> bool:
-    """Tell whether `StatusDetails` say that a rule had nothing to judge.
+    """Return whether `StatusDetails` say that a rule had nothing to judge.
 
     Args:
         details: The text.

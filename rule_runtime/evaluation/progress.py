@@ -177,7 +177,7 @@ class ProgressTracker:
             self.waiting = replace(self.waiting, step=first, looked=False)
 
     def is_overdue(self, now: float, patience: Patience) -> bool:
-        """Tell whether the first step that waits has waited long enough.
+        """Return whether the first step that waits has waited long enough.
 
         Args:
             now: Seconds since the epoch.

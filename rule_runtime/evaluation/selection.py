@@ -45,7 +45,7 @@ def selected_collections(
 
 
 def is_training(step: StepView) -> bool:
-    """Tell whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
 
     Args:
         step: The step.

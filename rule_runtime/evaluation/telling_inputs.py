@@ -160,7 +160,7 @@ def _told(
         return None
     narrowest = _narrowest(step, view.worker, len(view.values) // view.in_row)
     if len(told) > 1 and narrowest < _in_row(step, view.of_targets):
-        return None  # what is to be rebuilt behind a bottleneck
+        return None  # what must be rebuilt behind a bottleneck
     if any(one is not None for one in told):
         known[view.key] = joined(kept, told)
         seen[view.key] = now if known[view.key] else []
@@ -187,7 +187,7 @@ def _in_row(step: StepView, name: str) -> int:
 
 
 def _is_of_other(step: StepView, name: str, worker: str, of_targets: str) -> bool:
-    """Tell whether a loss compares what the model with this input did not return.
+    """Return whether a loss compares what the model with this input did not return.
 
     What was only scaled, or normalised, has as many numbers as what the model returned.
     """

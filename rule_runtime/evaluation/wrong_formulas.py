@@ -65,7 +65,7 @@ def wrong_formula_of(
 
 
 def _is_same(memory: Memory, loss: tuple[str, str, float], told: str) -> bool:
-    """Keep of which formula a loss is; tell whether it was of no other one before, by chance."""
+    """Keep of which formula a loss is; say whether it was of no other one before, by chance."""
     known: dict[str, str] = memory.setdefault("formulas", {})
     key = f"{loss[1]}/{loss[0]}"
     if key not in known and len(known) >= MAX_SERIES:
@@ -155,7 +155,7 @@ def _of_mean(
 def _is_answer_of_model(
     step: StepView, name: str, worker: str, shape: tuple[int, ...] | None
 ) -> bool:
-    """Tell whether a model returned, and was given, a row for each row of what a loss gets."""
+    """Return whether a model returned, and was given, a row for each row of what a loss gets."""
     if shape is None or len(shape) != _MATRIX:
         return False
     owner = name.removesuffix("_output_0")

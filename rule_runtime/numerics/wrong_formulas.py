@@ -71,7 +71,7 @@ def wrong_formula(
 
 
 def is_size_of_mean(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> int:
-    """Tell whether a loss is the size of the mean difference, in which errors cancel out.
+    """Return whether a loss is the size of the mean difference, in which errors cancel out.
 
     Args:
         outputs: Outputs [B, ...].
