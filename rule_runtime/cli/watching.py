@@ -116,8 +116,8 @@ def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) ->
     store = open_store(path)
     is_lost = timeout_s is None and isinstance(store, LocalStore) and not store.path.parent.is_dir()
     if timeout_s != 0 and not is_lost:
-        told = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
-        typer.echo(told, err=True)
+        text = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
+        typer.echo(text, err=True)
     limit_s = math.inf if timeout_s is None else timeout_s
     if not is_lost:
         run = wait_for_run(partial(_begun_run, path), limit_s, pause)

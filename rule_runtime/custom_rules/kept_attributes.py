@@ -63,8 +63,8 @@ class _Handle:
     def warn(self, rule: str, name: str) -> None:
         """Say once that it is not kept."""
         if not self._is_told:
-            told = "%s: the attribute %r, a %s, is what __init__ makes in every process"
-            _logger.warning(told, rule, name, type(self.value).__qualname__)
+            message = "%s: the attribute %r, a %s, is what __init__ makes in every process"
+            _logger.warning(message, rule, name, type(self.value).__qualname__)
         self._is_told = True
 
 

@@ -104,8 +104,8 @@ class ClassNumbers:
             is_distance &= outputs.size == targets.size
         if not is_distance:
             return None
-        told = f"is a distance to labels that look like numbers of {labels.num_classes} classes"
-        return LossMismatch("classes", labels.num_classes, 2.0, told)
+        message = f"is a distance to labels that look like numbers of {labels.num_classes} classes"
+        return LossMismatch("classes", labels.num_classes, 2.0, message)
 
     def _of_targets(self, inputs: LossInputs, name: str, worker: str) -> LossMismatch | None:
         """Return what is wrong if the targets of a distance are numbers of classes, by values."""
@@ -120,8 +120,8 @@ class ClassNumbers:
             return None
         if inputs.kind(name, worker).is_of_classes:
             return None  # a cross entropy that the script averages
-        told = f"is a distance to targets that look like numbers of {num_classes} classes"
-        return LossMismatch("classes", num_classes, 2.0, told)
+        message = f"is a distance to targets that look like numbers of {num_classes} classes"
+        return LossMismatch("classes", num_classes, 2.0, message)
 
     def _are_classes(self, tally: list[int]) -> bool:
         """Return whether these are the numbers from 0 on, each about as often as the others."""
@@ -168,8 +168,8 @@ def of_every_score(
         for form in (np.square, np.abs)
     ):
         return None
-    told = f"is a distance of each of {num_classes} scores from the number of the class"
-    return LossMismatch("classes", num_classes, 2.0, told)
+    message = f"is a distance of each of {num_classes} scores from the number of the class"
+    return LossMismatch("classes", num_classes, 2.0, message)
 
 
 class _Labels(NamedTuple):

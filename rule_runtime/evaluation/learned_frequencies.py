@@ -73,7 +73,7 @@ class Learned(NamedTuple):
     is_of_squares: bool
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The loss, and what it is compared with, in words."""
         if self.is_of_squares:
             return (

@@ -39,7 +39,7 @@ class Finding(NamedTuple):
         excess: How far beyond the threshold; the largest of a step is the evidence.
         value: What was measured.
         threshold: What it was compared with.
-        told: The finding in words.
+        message: The finding in words.
         remedy: What to try first; empty for what the rule says of all its findings.
         is_early: Whether it is too early to be told: it counts for `patience` only.
     """
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
     excess: float
     value: float
     threshold: float
-    told: str
+    message: str
     remedy: str = ""
     is_early: bool = False
 
@@ -176,7 +176,7 @@ class LossRule(Rule):
                 measure=self.measure,
                 value=found[worst].value,
                 threshold=found[worst].threshold,
-                told=found[worst].told,
+                message=found[worst].message,
                 remedy=found[worst].remedy or self.remedy,
             )
         )

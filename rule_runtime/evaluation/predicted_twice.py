@@ -75,7 +75,7 @@ def softmax_of_predictions(step: StepView, memory: Memory, remedy: str) -> Outco
                 measure="minimum",
                 value=float(rows.column("min")[at]),
                 threshold=0.0,
-                told="has probabilities, and the loss is exactly what a softmax of these gives",
+                message="has probabilities, and the loss is exactly what a softmax of these gives",
                 remedy=remedy,
             )
         )

@@ -291,9 +291,9 @@ class ProgressTracker:
 
 def _told(names: Sequence[str], unseen: int) -> str:
     """Return a text with the first names and how many there are; there may be hundreds."""
-    told = list(names[:_NAMES_TOLD])
-    if len(names) > len(told):
-        told.append(f"{len(names) - len(told)} more workers")
+    message = list(names[:_NAMES_TOLD])
+    if len(names) > len(message):
+        message.append(f"{len(names) - len(message)} more workers")
     if unseen:
-        told.append(f"{unseen} workers of which nothing was seen")
-    return ", ".join(told)
+        message.append(f"{unseen} workers of which nothing was seen")
+    return ", ".join(message)

@@ -69,11 +69,13 @@ def scrambled_scores_of(
     model, written, read, targets = scores
     shapes = f"of shape {list(read.shape)}, which the model returns as {list(written.shape)}"
     if not _has_vectors_of(written, read):
-        told = f"gets scores {shapes}, by a view that mixes classes and places"
-        return LossMismatch("order", float(read.shape[_CLASSES]), float(_CLASSES), told)
+        message = f"gets scores {shapes}, by a view that mixes classes and places"
+        return LossMismatch("order", float(read.shape[_CLASSES]), float(_CLASSES), message)
     if _are_of_other_places(step, (model, worker), (written, read), targets):
-        told = f"gets scores {shapes}, of other places than the targets, row by row and column by "
-        return LossMismatch("places", float(len(read)), 0.0, f"{told}column")
+        message = (
+            f"gets scores {shapes}, of other places than the targets, row by row and column by "
+        )
+        return LossMismatch("places", float(len(read)), 0.0, f"{message}column")
     return None
 
 

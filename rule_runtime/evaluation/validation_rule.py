@@ -194,7 +194,7 @@ class ValidationRule(Rule):
                 measure=self.measure,
                 value=finding.value,
                 threshold=finding.threshold,
-                told=finding.told,
+                message=finding.message,
                 remedy=finding.remedy or self.remedy,
             )
         )

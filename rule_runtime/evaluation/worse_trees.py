@@ -90,7 +90,7 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
             measure="loss",
             value=bad[names],
             threshold=limits[names],
-            told=f"is {bad[names]:.4g} after {rounds} rounds, more than {max_ratio:g} times "
+            message=f"is {bad[names]:.4g} after {rounds} rounds, more than {max_ratio:g} times "
             f"{limits[names] / max_ratio:.3g}, which the best constant answer gives",
             remedy=_REMEDY,
         )

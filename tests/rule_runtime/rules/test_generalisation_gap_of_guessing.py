@@ -120,12 +120,14 @@ def test_regularisation_is_no_advice_for_what_never_learned(training: float, adv
         ([3.25, 3.9, 3.9, 3.9, 3.9], "it was hardly ever below 3.258"),
     ],
 )
-def test_it_is_told_how_validation_stands_to_one_answer(validation: list[float], told: str) -> None:
+def test_it_is_told_how_validation_stands_to_one_answer(
+    validation: list[float], message: str
+) -> None:
     training = [3.74, *[3.5] * (len(validation) - 1)]
     trial = of_passes(validation, training, inputs=TWENTY_SIX)
     found = [o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound)]
     assert found
-    assert f"{told}, which one answer for all rows gives" in found[-1].evidence.sentence
+    assert f"{message}, which one answer for all rows gives" in found[-1].evidence.sentence
 
 
 def test_a_sum_is_not_compared_with_one_answer() -> None:
