@@ -205,8 +205,8 @@ class PlateauedLoss(LossRule):
                 value=found.share,
                 threshold=2 * found.deviation,
                 message="is of outputs that have nothing to do with their targets: they go with "
-                f"those of other rows as well, with a correlation of {found.share:.2g} where chance "
-                f"gives {found.deviation:.2g}",
+                f"those of other rows as well, with a correlation of {found.share:.2g} where "
+                f"chance gives {found.deviation:.2g}",
                 remedy=self.remedy,
             )
         )
