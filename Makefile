@@ -10,7 +10,7 @@ SOAK_ARGUMENTS ?=
 # Else each process that a test starts would compile its libraries' sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-demo demo test frameworks lint docs synth bench soak cost e2e clean
+.PHONY: help setup setup-demo demo test frameworks lint docs synth bench dist sbom soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,18 @@ synth: setup-demo  ## Write the template to cdk.out, without credentials; SYNTH_
 bench:  ## Measure ours beside what else one could use; BENCH_ARGUMENTS=--help tells how to measure less.
 	@$(PYTHON) tools/setup_environment.py peers
 	@.venv-peers/bin/python -m benchmarks $(BENCH_ARGUMENTS)
+
+dist: setup  ## Build the wheel and the sdist into dist/.
+	@rm -rf dist
+	@$(VENV)/python -m build --no-isolation --outdir dist .
+	@$(VENV)/python -m twine check --strict dist/*.whl dist/*.tar.gz
+
+sbom:  ## Write a bill of materials of the functions' layer, in CycloneDX's format, into dist/.
+	@$(PYTHON) tools/setup_environment.py release
+	@mkdir -p dist
+	@.venv-release/bin/cyclonedx-py requirements infra/layer-requirements.txt --output-reproducible \
+		--output-file dist/layer-sbom.json
+	@echo "sbom: dist/layer-sbom.json"
 
 soak: setup  ## Let 50 jobs train at once while the poller dies and services fail; SOAK_ARGUMENTS=--help tells more.
 	@$(VENV)/python -m tests.soak $(SOAK_ARGUMENTS)

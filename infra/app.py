@@ -24,6 +24,7 @@ from infra.nag import attach_checks
 from infra.packaging import PackagingError
 from infra.rule_settings import RuleCheckError
 from infra.stacks.stepwatch_stack import StepwatchStack
+from lambdas.contracts.stopping import ALL, OBSERVE, OPT_IN, WATCHED
 
 __all__ = ["build_app", "main", "project_context"]
 
@@ -42,9 +43,15 @@ COUNTED = {
 
 def project_context() -> dict[str, Any]:
     """Return the context of cdk.json; end the command with a message where there is none."""
+    return _project()[0]
+
+
+def _project() -> tuple[dict[str, Any], object]:
+    """Return the context of cdk.json, and the tags of the stack, which may be missing."""
     path = ROOT / "cdk.json"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["context"])
+        project = json.loads(path.read_text(encoding="utf-8"))
+        return dict(project["context"]), project.get("tags")
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         sys.exit(f"infra: {path} is no JSON: {where}: {error.msg}")
@@ -53,7 +60,7 @@ def project_context() -> dict[str, Any]:
 
 
 def build_app(
-    context: Mapping[str, Any], outdir: Path, *, with_wheels: bool = True
+    context: Mapping[str, Any], outdir: Path, *, with_wheels: bool = True, tags: object = None
 ) -> tuple[cdk.App, StepwatchStack]:
     """Build the application, with cdk-nag attached.
 
@@ -61,6 +68,7 @@ def build_app(
         context: Context, over which what CDK's command hands over wins.
         outdir: Folder of the assembly.
         with_wheels: Whether the layer holds third-party packages, which Lambda needs.
+        tags: Tags of the stack in cdk.json, to be checked; CDK's command puts them on the stack.
 
     Raises:
         ConfigurationError: If the settings hold mistakes.
@@ -68,14 +76,14 @@ def build_app(
         PackagingError: If the layer's packages are missing.
     """
     app = cdk.App(context=dict(context), outdir=str(outdir), analytics_reporting=False)
-    config = StepwatchConfig.from_context(app.node.get_all_context())
+    config = StepwatchConfig.from_context(app.node.get_all_context(), tags)
     attach_checks(app)
     stack = StepwatchStack(
         app,
         "Stepwatch",
         config=config,
         with_wheels=with_wheels,
-        description="Watches training jobs step by step, and stops those that go wrong",
+        description="Watches training jobs step by step, and reports those that go wrong",
         synthesizer=cdk.DefaultStackSynthesizer(generate_bootstrap_version_rule=False),
     )
     return app, stack
@@ -89,16 +97,45 @@ def _size(outdir: Path, stack: cdk.Stack) -> str:
     return f"{len(resources)} resources of at most {MAX_RESOURCES}, among them {', '.join(told)}"
 
 
-def _stops(config: StepwatchConfig) -> str:
-    """Return which findings stop jobs, for it need not be what a list of rules was meant to say."""
-    if config.stop_policy == "observe":
-        return f"no finding stops a job: {PREFIX}stop_policy = observe"
-    observed = config.stop_observed_rules
-    but = f", but not of {', '.join(observed)}" if observed else ""
+def _who_is_stopped(config: StepwatchConfig) -> str:
+    """Return which jobs may be stopped."""
+    tag, setting = config.stop_tag, f"{PREFIX}stop_policy = {config.stop_policy}"
+    who = {
+        OBSERVE: "no job",
+        OPT_IN: f"only jobs that opted in, by StopTraining in job.json or by the tag {tag}",
+        WATCHED: "all jobs that write to a watched bucket, unless they opted out",
+        ALL: "ALL SageMaker training jobs of the account and Region, unless they opted out",
+    }
+    return f"who can be stopped: {who[config.stop_policy]} ({setting})"
+
+
+def _what_stops(config: StepwatchConfig) -> str:
+    """Return which findings stop these jobs, which a list of rules does not show by itself."""
+    observed, also = config.stop_observed_rules, ""
+    if config.stop_min_rules > 1:
+        also = f"; {config.stop_min_rules} rules must agree"
+    if config.per_job_rules:
+        also += "; a job may ask for a stop by rules of its own"
     if not config.stop_rules:
-        return f"a finding of any rule stops a job{but}: {PREFIX}stop_rules names none"
+        but = f", but not of {', '.join(observed)}" if observed else ""
+        return f"a finding of any rule stops them{but}: {PREFIX}stop_rules names none{also}"
     stopping = [name for name in config.stop_rules if name not in observed]
-    return f"findings of these rules stop a job: {', '.join(stopping) or 'none'}"
+    return f"findings of these rules stop them: {', '.join(stopping) or 'none'}{also}"
+
+
+def _summary(config: StepwatchConfig) -> list[str]:
+    """Return what a deployer must know before the stack is deployed, one line each."""
+    lines = [_who_is_stopped(config)]
+    if config.stop_policy != OBSERVE:
+        lines.append(_what_stops(config))
+    if not config.alert_emails:
+        lines.append(f"nobody is notified yet: set {PREFIX}alert_emails, or subscribe to the topic")
+    fate = "outlives its deletion" if config.retains_data else "is deleted with it"
+    lines.append(f"the data of the stack {fate}: {PREFIX}data_retention")
+    if config.tensor_buckets:
+        command = f".venv/bin/python -m infra.event_buckets {' '.join(config.tensor_buckets)}"
+        lines.append(f"these buckets must send their events: {command}")
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -112,13 +149,14 @@ def main(arguments: list[str] | None = None) -> None:
         help="leave third-party packages out of the layer: for the local target, not for Lambda",
     )
     options = parser.parse_args(arguments)
-    context = project_context()
+    context, tags = _project()
     for assignment in options.context:
         key, _, value = assignment.partition("=")
         context[key] = value
     outdir = options.output or Path(os.environ.get("CDK_OUTDIR", ROOT / "cdk.out"))
     try:
-        app, stack = build_app(context, outdir, with_wheels=not options.without_wheels)
+        with_wheels = not options.without_wheels
+        app, stack = build_app(context, outdir, with_wheels=with_wheels, tags=tags)
     except (ConfigurationError, RuleCheckError, PackagingError) as error:
         sys.exit(f"infra: {error}")
     try:
@@ -126,13 +164,8 @@ def main(arguments: list[str] | None = None) -> None:
     except RuntimeError as error:  # all that jsii lets through of CDK's own error
         sys.exit(f"infra: {error}")
     print(f"infra: {stack.stack_name} is in {outdir}: {_size(outdir, stack)}", file=sys.stderr)  # noqa: T201
-    print(f"infra: {_stops(stack.config)}", file=sys.stderr)  # noqa: T201
-    if stack.config.tensor_buckets:
-        names = " ".join(stack.config.tensor_buckets)
-        hint = (
-            f"these buckets must send their events: .venv/bin/python -m infra.event_buckets {names}"
-        )
-        print(f"infra: {hint}", file=sys.stderr)  # noqa: T201
+    for line in _summary(stack.config):
+        print(f"infra: {line}", file=sys.stderr)  # noqa: T201
     if not options.without_wheels:
         try:
             print(f"infra: {summary(stack.layer_folder)}", file=sys.stderr)  # noqa: T201

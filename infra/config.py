@@ -1,6 +1,6 @@
 """The settings of one deployment: CDK context, validated into a frozen dataclass.
 
-A user writes them in cdk.json or types them: `cdk deploy -c stepwatch:stop_policy=observe`. The
+A user writes them in cdk.json or types them: `cdk deploy -c stepwatch:stage=prod`. The
 prefix keeps them apart from CDK's own keys, whatever those will be. Each field of
 `StepwatchConfig` is one setting; `infra.setting_fields` says how it is read.
 """
@@ -14,14 +14,15 @@ from typing import Any
 
 from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleConfiguration, pack_of, rule_configuration_names
-from infra.setting_checks import PREFIX, contradictions, wrong
+from infra.setting_checks import PREFIX, contradictions, stack_tag_mistakes, wrong
 from infra.setting_fields import FIELDS
 from infra.settings import Reader, SettingError, SeveralMistakesError, nearest_name
+from lambdas.contracts.stopping import OBSERVE, OPT_IN, STOP_TAG
 
 __all__ = ["BOUNDARY", "PREFIX", "ConfigurationError", "RuleConfiguration", "StepwatchConfig"]
 
-RETAINING_STAGES = ("prod", "production")
-"""Stages whose data outlives their stack."""
+EPHEMERAL_STAGE = "dev"
+"""The stage whose data is deleted with its stack by default."""
 
 BOUNDARY = "@aws-cdk/core:permissionsBoundary"
 """CDK's key of a managed policy that it gives to all roles of a stack as their boundary."""
@@ -64,19 +65,24 @@ class StepwatchConfig:
             and their SHA-256. They have a queue and a function of their own.
         custom_rule_bucket: Name of the bucket that exists and holds these files; not set: the stack
             makes one if there are any.
-        stage: Name of the deployment; the stack is called `Stepwatch-<stage>`. What `prod` or
-            `production` has stored outlives its stack.
-        stop_policy: `stop`, or `observe`: judge and tell, never stop a job.
+        stage: Name of the deployment; the stack is called `Stepwatch-<stage>`.
+        data_retention: What happens to buckets, table, key and logs when the stack is deleted:
+            `retain` or `destroy`.
+        stop_policy: Which jobs may be stopped. `opt_in`: jobs whose `job.json` asks for it, or
+            whose tag `stop_tag` names a folder above their tensors. `observe`: none. `watched`:
+            jobs that write to a watched bucket, unless they opted out. `all`: any SageMaker
+            training job of the account and Region, unless it opted out.
         stop_rules: Names of the rules whose finding stops a job, SageMaker's own findings too;
             empty: all of them. Not set: with a pack those of it that are reason enough, without one
             all that `rules` names.
         stop_observed_rules: Names of rules that never stop a job.
-        stop_min_rules: Number of rules that must have found something before a job is stopped.
-        stop_any_native_job: Whether SageMaker's own events, of rules that may stop jobs, and direct
-            invocations may stop jobs that were not registered with this deployment.
+        stop_min_rules: Number of rules that must have found something before a job is stopped; at
+            most as many as may stop jobs.
         stop_confirm_s: Seconds that a job may take to end once it was asked to; then it is told.
         stop_platforms: Platforms beside SageMaker whose jobs may be stopped: `batch`, `ecs`.
-        stop_tag: Tag of a Batch job or ECS task that holds the root whose finding may stop it.
+        stop_tag: Name of the tag by which a SageMaker job, Batch job or ECS task opts in. Its value
+            is a folder, `s3://<bucket>/<folder>/`: findings on tensors below it may stop the job.
+            `never` opts out.
         alert_emails: Addresses that are told of findings and of alarms; each must confirm a mail.
         notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
         notify_not_judged: Whether it is told, too, that a rule found nothing to judge in a job that
@@ -90,8 +96,8 @@ class StepwatchConfig:
         new_tensor_buckets: Names of more tensor buckets to create.
         tensor_buckets: Names of buckets that exist, to watch too; each must send its events to
             EventBridge.
-        encryption: `managed`: keys of the services. `kms`: buckets, queues and topic with a
-            key of your own.
+        encryption: `managed`: keys of the services. `kms`: buckets, queues, table, logs and topic
+            with a key of your own.
         kms_key_arn: That key; not set: the stack makes one.
         architecture: Instruction set of the functions, `arm64` or `x86_64`.
         evaluator_timeout_s: Time limit of one evaluation in seconds; queues hide a message six
@@ -113,14 +119,14 @@ class StepwatchConfig:
     custom_rules: tuple[CustomRuleFile, ...] = ()
     custom_rule_bucket: str | None = None
     stage: str = "dev"
-    stop_policy: str = "stop"
+    data_retention: str | None = None
+    stop_policy: str = OPT_IN
     stop_rules: tuple[str, ...] = ()
     stop_observed_rules: tuple[str, ...] = ()
     stop_min_rules: int = 1
-    stop_any_native_job: bool = True
     stop_confirm_s: int = 600
     stop_platforms: tuple[str, ...] = ()
-    stop_tag: str = "stepwatch:debug-output"
+    stop_tag: str = STOP_TAG
     alert_emails: tuple[str, ...] = ()
     notify_statuses: tuple[str, ...] = ("IssuesFound", "Error")
     notify_not_judged: bool = False
@@ -153,14 +159,16 @@ class StepwatchConfig:
     @property
     def retains_data(self) -> bool:
         """Whether buckets, table, key and logs outlive the stack."""
-        return self.stage in RETAINING_STAGES
+        default = "destroy" if self.stage == EPHEMERAL_STAGE else "retain"
+        return (self.data_retention or default) == "retain"
 
     @classmethod
-    def from_context(cls, context: Mapping[str, Any]) -> StepwatchConfig:
+    def from_context(cls, context: Mapping[str, Any], tags: object = None) -> StepwatchConfig:
         """Read the settings out of CDK context.
 
         Args:
             context: All of the application's context, CDK's own keys among it.
+            tags: Tags of the stack, which CDK's command reads from the top of cdk.json.
 
         Raises:
             ConfigurationError: With every mistake, if there is any.
@@ -174,13 +182,14 @@ class StepwatchConfig:
         ]
         mistakes += [_unknown(PREFIX + key, v) for key, v in own.items() if key not in FIELDS]
         mistakes += _boundary_without_effect(context)
+        mistakes += stack_tag_mistakes([] if tags is None else tags)
         values: dict[str, Any] = {}
         for key in FIELDS.keys() & own.keys():
             mistakes += _read_into(values, key, own[key], FIELDS[key])
         if "rules" not in own:
             mistakes.append(f"{PREFIX}rules: missing; allowed: at least one rule")
-        mistakes += contradictions(values, rule_configuration_names(own.get("rules")))
         mistakes += _stops_of_pack(values, own)
+        mistakes += contradictions(values, rule_configuration_names(own.get("rules")))
         if mistakes:
             raise ConfigurationError(sorted(mistakes))
         return cls(**values)
@@ -203,9 +212,9 @@ def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
     if pack is None or "stop_rules" in own:
         return []
     values["stop_rules"] = pack.stops
-    if pack.stops or values.get("stop_policy") == "observe":
+    if pack.stops or values.get("stop_policy") == OBSERVE:
         return []
-    allowed = f"names of them, nothing for all of them, or {PREFIX}stop_policy = observe"
+    allowed = f"names of them, nothing for all of them, or {PREFIX}stop_policy = {OBSERVE}"
     question = f"missing; which rules of the pack {pack.name} may stop a job?"
     return [f"{PREFIX}stop_rules: {question} allowed: {allowed}"]
 

@@ -4,9 +4,9 @@
 * The layer asset is `python/` with `hook_layer`, `rule_runtime` and their third-party packages
   for the platform of the functions. boto3 comes with the runtime.
 
-Third-party wheels need the network once: `python -m infra.packaging` puts them into
-`.build/`, in the exact versions of constraints.txt. Synthesis afterwards only copies files, so it
-works with the network cut off. Names of folders carry the digest of what they hold.
+Third-party wheels need the network once: `python -m infra.packaging` puts them into `.build/`, with
+the digests of layer-requirements.txt. Synthesis afterwards only copies files, so it works with the
+network cut off. Names of folders carry the digest of what they hold.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,24 +28,20 @@ __all__ = [
     "PYTHON_VERSION",
     "PackagingError",
     "digest_folder",
+    "layer_pins",
     "prepare_wheels",
     "stage_function",
     "stage_layer",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-CONSTRAINTS = ROOT / "constraints.txt"
+LAYER_REQUIREMENTS = ROOT / "infra" / "layer-requirements.txt"
 
 PYTHON_VERSION = "3.14"
 """Python of the functions' runtime."""
 
 # Amazon Linux 2023, below every runtime since Python 3.12, has glibc 2.34.
 PLATFORMS = {"arm64": "aarch64-manylinux_2_28", "x86_64": "x86_64-manylinux_2_28"}
-REQUIREMENTS = (
-    *("aws-lambda-powertools", "google-crc32c", "jinja2", "numpy", "typing-extensions"),
-)
-PINNED = (*REQUIREMENTS, "jmespath", "markupsafe")
-"""All that the wheels install."""
 OWN_PACKAGES = ("hook_layer", "rule_runtime", "stepwatch")
 
 # Parts of wheels that no function imports; they are half of numpy's files.
@@ -83,6 +79,13 @@ def prepare_wheels(architecture: str) -> Path:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         publish(target, folder)
     return folder
+
+
+def layer_pins() -> dict[str, str]:
+    """Return the exact version of each package of the layer, by name."""
+    lines = LAYER_REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    pins = (line.removesuffix(" \\").partition("==") for line in lines if "==" in line)
+    return {name: version for name, _, version in pins}
 
 
 def stage_function() -> Path:
@@ -132,19 +135,15 @@ def digest_folder(folder: Path) -> str:
 
 
 def _wheels_folder(architecture: str) -> Path:
-    pins = _pinned_lines(CONSTRAINTS.read_text(encoding="utf-8").splitlines())
-    wanted = "\n".join([PYTHON_VERSION, PLATFORMS[architecture], *REQUIREMENTS, *UNUSED, *pins])
+    requirements = LAYER_REQUIREMENTS.read_text(encoding="utf-8")
+    wanted = "\n".join([PYTHON_VERSION, PLATFORMS[architecture], *UNUSED, requirements])
     return BUILD / f"wheels-{architecture}-{hashlib.sha256(wanted.encode()).hexdigest()[:16]}"
-
-
-def _pinned_lines(lines: Iterable[str]) -> list[str]:
-    return [line for line in lines if line.partition("==")[0].strip() in PINNED]
 
 
 def _install(target: Path, architecture: str) -> None:
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(target)]
     command += ["--python-platform", PLATFORMS[architecture], "--python-version", PYTHON_VERSION]
-    command += ["--only-binary", ":all:", "--constraint", str(CONSTRAINTS), *REQUIREMENTS]
+    command += ["--only-binary", ":all:", "--require-hashes", "-r", str(LAYER_REQUIREMENTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         raise PackagingError(

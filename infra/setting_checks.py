@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.custom_rule_settings import as_json
+from infra.setting_fields import TAG_NAME, TAG_VALUE
 from infra.settings import SettingError, nearest_name
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+from lambdas.contracts.stopping import OBSERVE
 
-__all__ = ["PREFIX", "contradictions", "wrong"]
+__all__ = ["PREFIX", "contradictions", "stack_tag_mistakes", "wrong"]
 
 PREFIX = "stepwatch:"
 
@@ -52,12 +55,37 @@ def contradictions(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> li
     """
     return [
         *_unknown_rules(values, rule_names),
+        *_unreachable_agreement(values, rule_names),
         *_batching(values),
         *_buckets(values),
         *_too_many_rules(values, rule_names),
         *_too_many_buckets(values),
         *_custom_rules(values),
     ]
+
+
+def stack_tag_mistakes(tags: object) -> list[str]:
+    """Return a line for each tag of the stack, at the top of cdk.json, that AWS would refuse.
+
+    Args:
+        tags: What cdk.json says.
+    """
+    if not isinstance(tags, list) or not all(_is_tag(tag) for tag in tags):
+        return [f'tags = {tags!r}: allowed: a list of {{"Key": "<name>", "Value": "<text>"}}']
+    return [
+        f"tags: {member} = {tag[member]!r}: allowed: {allowed}"
+        for tag in tags
+        for member, (pattern, allowed) in (("Key", TAG_NAME), ("Value", TAG_VALUE))
+        if not re.fullmatch(pattern, tag[member])
+    ]
+
+
+def _is_tag(tag: object) -> bool:
+    return (
+        isinstance(tag, Mapping)
+        and tag.keys() == {"Key", "Value"}
+        and all(isinstance(text, str) for text in tag.values())
+    )
 
 
 def _unknown_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
@@ -67,6 +95,18 @@ def _unknown_rules(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> It
                 nearest = nearest_name(name, rule_names)
                 allowed = f"the configured rules {', '.join(rule_names)}"
                 yield wrong(key, name, SettingError(allowed, nearest=nearest))
+
+
+def _unreachable_agreement(values: Mapping[str, Any], rule_names: tuple[str, ...]) -> Iterator[str]:
+    needed, observed = values.get("stop_min_rules", 1), values.get("stop_observed_rules", ())
+    stopping = set(values.get("stop_rules") or rule_names) - set(observed)
+    if rule_names and values.get("stop_policy") != OBSERVE and needed > max(len(stopping), 1):
+        names = ", ".join(sorted(stopping)) or "none"
+        allowed = (
+            f"at most the number of rules that may stop jobs, {len(stopping)} ({names}); or more "
+            f"rules in {PREFIX}stop_rules"
+        )
+        yield wrong("stop_min_rules", needed, SettingError(allowed))
 
 
 def _batching(values: Mapping[str, Any]) -> Iterator[str]:

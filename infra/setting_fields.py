@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from infra.custom_rule_settings import read_custom_rules
 from infra.rule_settings import read_rules
 from infra.settings import (
@@ -13,8 +15,9 @@ from infra.settings import (
     read_number,
     read_text,
 )
+from lambdas.contracts.stopping import STOP_POLICIES
 
-__all__ = ["FIELDS"]
+__all__ = ["FIELDS", "TAG_NAME", "TAG_VALUE"]
 
 LOG_RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096),
@@ -25,13 +28,24 @@ LOG_RETENTION_DAYS = (
 STATUSES = "IssuesFound|NoIssuesFound|Error|Stopped"
 """Statuses that an evaluation can end with."""
 
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+RESERVED_BEGINNINGS = ("xn--", "sthree-", "amzn-s3-demo-")
+RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
+NOT_RESERVED = (
+    rf"(?!{'|'.join(RESERVED_BEGINNINGS)})(?!.*({'|'.join(map(re.escape, RESERVED_ENDS))})$)"
+)
+NO_RESERVED = (
+    f"that do not begin with {', '.join(RESERVED_BEGINNINGS)} or end with "
+    f"{', '.join(RESERVED_ENDS)}"
+)
 BUCKET_NAME = (
-    "[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
-    "3 to 63 lower-case letters, digits and '-'",
+    NOT_RESERVED + "[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+    f"3 to 63 lower-case letters, digits and '-', {NO_RESERVED}",
 )
 EXISTING_BUCKET_NAME = (
-    "[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
-    "names of buckets: 3 to 63 lower-case letters, digits, '-' and '.'",
+    NOT_RESERVED + r"(?![0-9]+(\.[0-9]+){3}$)(?!.*(\.\.|\.-|-\.))[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]",
+    "names of buckets: 3 to 63 lower-case letters, digits, '-' and single '.', no IP address, "
+    + NO_RESERVED,
 )
 EMAIL = (r"[^@\s,]{1,64}@[^@\s,]+\.[^@\s,]+", "addresses such as name@example.com")
 KEY_ARN = (
@@ -39,7 +53,14 @@ KEY_ARN = (
     "the ARN of a key, arn:aws:kms:<region>:<account>:key/<id>",
 )
 STAGE = ("[a-z][a-z0-9-]{0,19}", "at most 20 lower-case letters, digits and '-', a letter first")
-TAG_NAME = (r"[A-Za-z0-9 +=._:/@-]{1,128}", "the name of a tag")
+TAG_VALUE = (
+    r"[A-Za-z0-9 +=._:/@-]{0,256}",
+    "at most 256 letters, digits, spaces and + = . _ : / @ -",
+)
+TAG_NAME = (
+    r"(?!(?i:aws):)(?! )[A-Za-z0-9 +=._:/@-]{1,128}(?<! )",
+    "1 to 128 letters, digits, spaces and + = . _ : / @ -, no prefix aws:, no space at either end",
+)
 
 FIELDS: dict[str, Reader] = {
     "rules": read_rules,
@@ -47,11 +68,11 @@ FIELDS: dict[str, Reader] = {
     "custom_rules": read_custom_rules,
     "custom_rule_bucket": read_text(*EXISTING_BUCKET_NAME),
     "stage": read_text(*STAGE),
-    "stop_policy": read_choice("stop", "observe"),
+    "data_retention": read_choice("retain", "destroy"),
+    "stop_policy": read_choice(*STOP_POLICIES),
     "stop_rules": read_names,
     "stop_observed_rules": read_names,
     "stop_min_rules": read_number(1, 100),
-    "stop_any_native_job": read_flag,
     "stop_confirm_s": read_number(60, 86400),
     "stop_platforms": read_list("batch|ecs", "batch, ecs"),
     "stop_tag": read_text(*TAG_NAME),

@@ -68,9 +68,9 @@ def told_rules() -> str:
     """Return which rules judge here, and why these."""
     others = ", ".join(name for name in RULES if name not in STOP_RULES)
     return (
-        f"rules: {', '.join(STOP_RULES)}, whose finding stops a job, and {others}: few, as all "
-        "rules share this machine; a deployment has the pack recommended, unless configured "
-        "otherwise"
+        f"rules: {', '.join(STOP_RULES)}, whose finding stops a job that opts in, and {others}: "
+        "few, as all rules share this machine; a deployment has the pack recommended, unless "
+        "configured otherwise"
     )
 
 
@@ -94,7 +94,8 @@ def run_jobs(target: LocalTarget, console: Console) -> tuple[list[RuleResult], l
 def run(job: Job, target: LocalTarget, console: Console) -> str:
     """Run one job to its end and return the training job's status."""
     out_dir = f"s3://{target.tensor_bucket}/{job.name}/debug-output"
-    arn = target.start_training_job(job.name, out_dir)
+    # A deployment stops only jobs that opt in; here both do, by a tag.
+    arn = target.start_training_job(job.name, out_dir, may_be_stopped=True)
     job.start(out_dir, target.environment() | {"TRAINING_JOB_ARN": arn})
     console.print(f"\n[bold]{job.name}[/bold]: learning rate {job.learning_rate}")
     deadline = time.monotonic() + _RUN_TIMEOUT_S

@@ -34,8 +34,7 @@ class _Teller:
         except OSError:  # another one has told it
             return
         sys.stderr.write(
-            f"stepwatch: {sys.executable} is a Python in which stepwatch is not installed: "
-            "the training goes on unwatched\n"
+            f"stepwatch: {sys.executable} has no stepwatch installed: the run continues unwatched\n"
         )
 
 

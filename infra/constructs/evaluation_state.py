@@ -7,6 +7,7 @@ from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
 from infra.config import StepwatchConfig
+from infra.constructs.encryption import Encryption
 from lambdas.contracts.events import (
     ACTIVE_ATTRIBUTE,
     ACTIVE_INDEX,
@@ -27,13 +28,16 @@ class EvaluationState(Construct):
         table: The table.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, config: StepwatchConfig) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, config: StepwatchConfig, encryption: Encryption
+    ) -> None:
         """Create the table and its index of active evaluations.
 
         Args:
             scope: Parent construct.
             id_: Id of this construct.
             config: Settings of the deployment.
+            encryption: Keys.
         """
         super().__init__(scope, id_)
         text, number = dynamodb.AttributeType.STRING, dynamodb.AttributeType.NUMBER
@@ -43,8 +47,8 @@ class EvaluationState(Construct):
             partition_key=dynamodb.Attribute(name=STATE_PARTITION_KEY, type=text),
             sort_key=dynamodb.Attribute(name=STATE_SORT_KEY, type=text),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            # Under a key of one's own every function that uses the table may create grants of it.
-            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            encryption=encryption.of_table,
+            encryption_key=encryption.data_key,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),

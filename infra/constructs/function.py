@@ -14,7 +14,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import StepwatchConfig
-from infra.constructs.encryption import KEY_ACTIONS, Encryption
+from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS, Encryption
 from infra.constructs.removal import removal_of
 from infra.nag import acknowledge
 from infra.packaging import PYTHON_VERSION, digest_folder
@@ -124,10 +124,9 @@ class StepwatchFunction(Construct):
         """
         super().__init__(scope, id_)
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
-        self.log_group = _log_group(self, source.config)
+        self.log_group = _log_group(self, source)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
-        if source.encryption.data_key:
-            self.allow(KEY_ACTIONS, [source.encryption.data_key.key_arn])
+        self._allow_key(source.encryption)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -166,6 +165,17 @@ class StepwatchFunction(Construct):
             )
         )
 
+    def _allow_key(self, encryption: Encryption) -> None:
+        """Allow the function to use the key of what is stored; the table only through DynamoDB."""
+        if encryption.data_key is None:
+            return
+        stack, key = cdk.Stack.of(self), encryption.data_key.key_arn
+        dynamodb = f"dynamodb.{stack.region}.{stack.url_suffix}"
+        self.allow(KEY_ACTIONS, [key])
+        self.allow(
+            TABLE_KEY_ACTIONS, [key], conditions={"StringEquals": {"kms:ViaService": dynamodb}}
+        )
+
 
 def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queue:
     """Create a queue for messages that could not be handled."""
@@ -179,13 +189,18 @@ def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queu
     )
 
 
-def _log_group(scope: Construct, config: StepwatchConfig) -> logs.LogGroup:
-    log_group = logs.LogGroup(scope, "Logs", removal_policy=removal_of(config))
+def _log_group(scope: Construct, source: FunctionSource) -> logs.LogGroup:
+    log_group = logs.LogGroup(
+        scope,
+        "Logs",
+        removal_policy=removal_of(source.config),
+        encryption_key=source.encryption.data_key,
+    )
     resource = log_group.node.default_child
     if not isinstance(resource, logs.CfnLogGroup):  # pragma: no cover - a change in CDK
         raise TypeError(f"the log group's resource is {resource!r}, not a CfnLogGroup")
     # The L2 takes an enumeration with names such as ONE_MONTH; the setting is a number of days.
-    resource.retention_in_days = config.retention_days
+    resource.retention_in_days = source.config.retention_days
     return log_group
 
 

@@ -10,7 +10,7 @@ __all__ = ["removal_of"]
 
 
 def removal_of(config: StepwatchConfig) -> cdk.RemovalPolicy:
-    """Return what the stage asks for: its data outlives the stack, or goes with it.
+    """Return the policy of stored data, as the setting `data_retention` says.
 
     What a first deployment made that did not succeed goes in any case: it is empty, and the next
     attempt could not make a bucket whose name is taken.

@@ -21,16 +21,15 @@ from infra.constructs.function import (
     dead_letters,
 )
 from infra.constructs.queue_target import QueueTarget
+from infra.constructs.status_bus import STATUS_BUS, allow_status_events
 from infra.constructs.watched_state import WatchedState
 from infra.rule_settings import RuleConfiguration
 from lambdas.contracts import environment
-from lambdas.contracts.events import tensor_object_pattern
+from lambdas.contracts.events import STATUS_DETAIL_TYPE, tensor_object_pattern
 
 __all__ = ["Evaluated", "RuleEvaluation", "RuleQueues"]
 
 HANDLER = "lambdas.evaluate_rule.handler.lambda_handler"
-STATUS_BUS = "default"  # the only one that native events arrive on
-
 MAX_RECEIVE_COUNT = 10  # several evaluators may lose the race for one state a few times
 VISIBILITY_TIMEOUTS = 6  # of the function: room for the retries of a throttled evaluator
 
@@ -180,8 +179,7 @@ class RuleEvaluation(Construct):
             ["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"],
             partitions=OWN_PARTITIONS,
         )
-        bus = events.EventBus.from_event_bus_name(self, "StatusBus", STATUS_BUS)
-        function.allow(["events:PutEvents"], [bus.event_bus_arn])
+        allow_status_events(function, STATUS_DETAIL_TYPE)
         function.allow(
             [
                 "sqs:DeleteMessage",

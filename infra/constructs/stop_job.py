@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import aws_cdk as cdk
-from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -11,11 +10,12 @@ from constructs import Construct
 from infra.config import StepwatchConfig
 from infra.constructs.event_function import EventFunction
 from infra.constructs.function import FunctionSettings, FunctionSource
-from infra.constructs.rule_evaluation import STATUS_BUS
+from infra.constructs.status_bus import STATUS_BUS, allow_status_events
 from infra.constructs.watched_state import WatchedState
 from infra.nag import acknowledge
 from lambdas.contracts import environment
-from lambdas.contracts.events import STATUS_SOURCE, issues_found_pattern
+from lambdas.contracts.events import STOP_OVERDUE_DETAIL_TYPE, issues_found_pattern
+from lambdas.contracts.stopping import NEVER, OBSERVE, OPT_IN
 
 __all__ = ["StopJob"]
 
@@ -62,11 +62,9 @@ class StopJob(Construct):
             environment=_environment(source.config, watched),
         )
         self._allow_state(stop, watched)
-        self._allow_training_jobs(stop)
-        if "batch" in source.config.stop_platforms:
-            self._allow_batch(stop, source.config.stop_tag)
-        if "ecs" in source.config.stop_platforms:
-            self._allow_ecs(stop, source.config.stop_tag)
+        self._allow_reading_jobs(stop, source.config)
+        if source.config.stop_policy != OBSERVE:
+            self._allow_stopping(stop, source.config, watched)
         stop.on_event(
             "IssuesFound",
             issues_found_pattern(),
@@ -89,63 +87,63 @@ class StopJob(Construct):
                 reason=f"{what} beside the tensors of a job, whose name is not known at "
                 f"deployment; only objects called {keys[2:]} are meant.",
             )
-        stop.allow(["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in watched.buckets])
         watched.allow_listing(stop)
         watched.allow_items(stop, ["dynamodb:GetItem", "dynamodb:Query"])
         watched.allow_items(
             stop, ["dynamodb:PutItem", "dynamodb:UpdateItem"], partitions=["stop#*"]
         )
         watched.allow_active_index(stop)
-        bus = events.EventBus.from_event_bus_name(self, "StatusBus", STATUS_BUS)
+        allow_status_events(stop, STOP_OVERDUE_DETAIL_TYPE)
+
+    def _allow_reading_jobs(self, stop: EventFunction, config: StepwatchConfig) -> None:
+        """Allow reading descriptions and tags of the jobs of each platform."""
         stop.allow(
-            ["events:PutEvents"],
-            [bus.event_bus_arn],
-            conditions={"StringEquals": {"events:source": STATUS_SOURCE}},
+            ["sagemaker:DescribeTrainingJob", "sagemaker:ListTags"],
+            [self._accept_any("sagemaker", "training-job", stop)],
         )
+        if "batch" in config.stop_platforms:
+            stop.allow(["batch:DescribeJobs"], ["*"])
+            acknowledge(
+                stop,
+                "IAM5[Resource::*]",
+                reason="AWS Batch has no resources for the action that describes jobs; it reads.",
+            )
+        if "ecs" in config.stop_platforms:
+            stop.allow(["ecs:DescribeTasks"], [self._accept_any("ecs", "task", stop)])
 
-    def _allow_training_jobs(self, stop: EventFunction) -> None:
-        jobs = self._arn("sagemaker", "training-job")
-        stop.allow(["sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob"], [jobs])
-        acknowledge(
-            stop,
-            "IAM5[Resource::arn:<AWS::Partition>:sagemaker:<AWS::Region>:<AWS::AccountId>:"
-            "training-job/*]",
-            reason="Any training job of the account may be watched, and jobs are created after "
-            "the deployment; they can be described and stopped, and nothing else.",
+    def _allow_stopping(
+        self, stop: EventFunction, config: StepwatchConfig, watched: WatchedState
+    ) -> None:
+        """Allow stopping the jobs that the stop policy names, and no other."""
+        stop.allow(["s3:PutObject"], [b.arn_for_objects("*/stop.json") for b in watched.buckets])
+        tag = f"aws:ResourceTag/{config.stop_tag}"
+        consent = {"StringLike": {tag: [f"s3://{name}/*" for name in watched.bucket_names()]}}
+        no_refusal = {"StringNotEquals": {tag: NEVER}}
+        stop.allow(
+            ["sagemaker:StopTrainingJob"],
+            [self._arn("sagemaker", "training-job")],
+            conditions=consent if config.stop_policy == OPT_IN else no_refusal,
         )
+        # Only the tag binds a root to a job of these platforms, whatever the policy is.
+        if "batch" in config.stop_platforms:
+            jobs = self._accept_any("batch", "job", stop)
+            stop.allow(["batch:TerminateJob"], [jobs], conditions=consent)
+        if "ecs" in config.stop_platforms:
+            stop.allow(["ecs:StopTask"], [self._arn("ecs", "task")], conditions=consent)
 
-    def _allow_batch(self, stop: EventFunction, tag: str) -> None:
-        stop.allow(["batch:DescribeJobs"], ["*"])
-        stop.allow(["batch:TerminateJob"], [self._arn("batch", "job")], conditions=_with_tag(tag))
+    def _accept_any(self, service: str, resource: str, stop: EventFunction) -> str:
+        """Return the ARN of any job of a platform, accepted by cdk-nag."""
         acknowledge(
             stop,
-            "IAM5[Resource::*]",
-            reason="AWS Batch knows no resources for the action that describes jobs; it reads.",
+            f"IAM5[Resource::arn:<AWS::Partition>:{service}:<AWS::Region>:<AWS::AccountId>:"
+            f"{resource}/*]",
+            reason=f"A {resource} is created after the deployment, so its name is not known here; "
+            "any may be described, and a condition on its tag says which may be stopped.",
         )
-        acknowledge(
-            stop,
-            "IAM5[Resource::arn:<AWS::Partition>:batch:<AWS::Region>:<AWS::AccountId>:job/*]",
-            reason="Ids of jobs are not known at deployment; only those that carry the tag which "
-            "their owner set for this purpose can be ended.",
-        )
-
-    def _allow_ecs(self, stop: EventFunction, tag: str) -> None:
-        tasks = self._arn("ecs", "task")
-        stop.allow(["ecs:DescribeTasks"], [tasks])
-        stop.allow(["ecs:StopTask"], [tasks], conditions=_with_tag(tag))
-        acknowledge(
-            stop,
-            "IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/*]",
-            reason="Ids of tasks are not known at deployment; only those that carry the tag which "
-            "their owner set for this purpose can be stopped.",
-        )
+        return self._arn(service, resource)
 
     def _arn(self, service: str, resource: str) -> str:
         return cdk.Stack.of(self).format_arn(service=service, resource=resource, resource_name="*")
-
-
-def _with_tag(tag: str) -> dict[str, dict[str, object]]:
-    return {"Null": {f"aws:ResourceTag/{tag}": "false"}}
 
 
 def _environment(config: StepwatchConfig, watched: WatchedState) -> dict[str, str]:
@@ -156,7 +154,6 @@ def _environment(config: StepwatchConfig, watched: WatchedState) -> dict[str, st
         environment.STOP_RULES: ",".join(config.stop_rules),
         environment.STOP_OBSERVED_RULES: ",".join(config.stop_observed_rules),
         environment.STOP_MIN_RULES: str(config.stop_min_rules),
-        environment.STOP_ANY_NATIVE_JOB: str(config.stop_any_native_job).lower(),
         environment.STOP_CONFIRM_S: str(config.stop_confirm_s),
         environment.STOP_PLATFORMS: ",".join(config.stop_platforms),
         environment.STOP_TAG: config.stop_tag,

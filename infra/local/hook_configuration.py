@@ -49,7 +49,9 @@ def write_hook_configuration(client: ClientFactory, output_path: str, path: Path
             "S3OutputPath": output_path,
             "HookParameters": {"save_interval": str(SAVE_INTERVAL), "stop_poll_s": "0.5"},
             "CollectionConfigurations": collections,
-        }
+        },
+        # A deployment stops only jobs that ask for it, and here all jobs are the user's own.
+        "Actions": [{"name": "stoptraining"}],
     }
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
 

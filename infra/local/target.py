@@ -27,6 +27,7 @@ from infra.local.service_environment import (
     client_factory,
     service_environment,
 )
+from lambdas.contracts.stopping import STOP_TAG
 
 __all__ = ["LocalTarget"]
 
@@ -112,12 +113,15 @@ class LocalTarget:
         """Return a boto3 client of the emulator."""
         return self._client(service)
 
-    def start_training_job(self, name: str, s3_output_path: str) -> str:
+    def start_training_job(
+        self, name: str, s3_output_path: str, *, may_be_stopped: bool = False
+    ) -> str:
         """Create a training job, as the platform does before it starts a training process.
 
         Args:
             name: Name of the job.
             s3_output_path: Where its hook writes, e.g. `s3://bucket/job/debug-output`.
+            may_be_stopped: Whether the job opts in by the tag: its findings may stop it.
 
         Returns:
             The job's ARN.
@@ -134,6 +138,7 @@ class LocalTarget:
             },
             StoppingCondition={"MaxRuntimeInSeconds": 3600},
             DebugHookConfig={"S3OutputPath": s3_output_path},
+            Tags=[{"Key": STOP_TAG, "Value": s3_output_path}] if may_be_stopped else [],
         )
         return str(created["TrainingJobArn"])
 

@@ -71,7 +71,9 @@ class StepwatchStack(cdk.Stack):
         self.storage = TensorStorage(
             self, "TensorStorage", config=config, encryption=self._encryption
         )
-        self.state = EvaluationState(self, "EvaluationState", config=config)
+        self.state = EvaluationState(
+            self, "EvaluationState", config=config, encryption=self._encryption
+        )
         self.alerts = AlertTopic(
             self, "Alerts", encryption=self._encryption, emails=config.alert_emails
         )
@@ -156,7 +158,7 @@ class StepwatchStack(cdk.Stack):
             "DashboardUrl": (self.monitoring.dashboard.url, "Dashboard of this deployment"),
             "KeyArn": (
                 self._encryption.key.key_arn,
-                "Key of the topic, and with stepwatch:encryption = kms of buckets and queues",
+                "Key of the topic, and with stepwatch:encryption = kms of all that is stored",
             ),
         }
         outputs |= self._outputs_of_functions()

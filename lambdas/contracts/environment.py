@@ -19,7 +19,6 @@ __all__ = [
     "RULE_PARAMETERS",
     "RULE_QUEUE_URLS",
     "STATE_TABLE_NAME",
-    "STOP_ANY_NATIVE_JOB",
     "STOP_CONFIRM_S",
     "STOP_MIN_RULES",
     "STOP_OBSERVED_RULES",
@@ -73,15 +72,11 @@ EVENT_BUS_NAME: Final = "STEPWATCH_EVENT_BUS_NAME"
 """evaluate_rule: the bus that status events go to; native events only arrive at `default`."""
 
 STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
-"""stop_job: `stop`, or `observe` (judge and tell, never stop)."""
+"""stop_job: which jobs may be stopped, a policy of `lambdas.contracts.stopping`; `opt_in`."""
 
 STOP_RULES: Final = "STEPWATCH_STOP_RULES"
 """stop_job: comma-separated names of the rules, SageMaker's own too, whose finding stops a job;
 empty: all."""
-
-STOP_ANY_NATIVE_JOB: Final = "STEPWATCH_STOP_ANY_NATIVE_JOB"
-"""stop_job: `true` lets native events, of rules that may stop jobs, and direct invocations stop
-jobs that are not registered here."""
 
 STOP_CONFIRM_S: Final = "STEPWATCH_STOP_CONFIRM_S"
 """stop_job: seconds that a job may take to end once it was asked to; more raises an alarm."""
@@ -118,7 +113,8 @@ STOP_PLATFORMS: Final = "STEPWATCH_STOP_PLATFORMS"
 too. Empty: there the stop signal beside the tensors is all."""
 
 STOP_TAG: Final = "STEPWATCH_STOP_TAG"
-"""stop_job: the tag by which a job of Batch or a task of ECS names the root that may stop it."""
+"""stop_job: the tag by which a job of SageMaker, Batch or ECS names the folder whose findings may
+stop it."""
 
 NOTIFY_STATUSES: Final = "STEPWATCH_NOTIFY_STATUSES"
 """notify: comma-separated statuses of rules that are worth a message."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
+from lambdas.contracts.stopping import OPT_IN, STOP_POLICIES, STOP_TAG
 from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
 from rule_runtime.evaluation.outcome import RuleStatus
 
@@ -24,10 +25,8 @@ __all__ = [
 ]
 
 DEFAULT_NOTIFY_STATUSES: Final = frozenset({"IssuesFound", "Error"})
-DEFAULT_STOP_TAG: Final = "stepwatch:debug-output"
 STOP_PLATFORMS: Final = ("batch", "ecs")
 """Platforms beside SageMaker whose jobs an API can stop."""
-_POLICIES: Final = ("stop", "observe")
 _REGION: Final = "AWS_REGION"  # set by Lambda
 _DEFAULT_REGION: Final = "AWS_DEFAULT_REGION"
 _MAX_SILENCE_S: Final = 24 * 3600.0
@@ -99,29 +98,26 @@ class StopJobSettings:
     Attributes:
         state_table_name: The table of evaluation states and registrations.
         tensor_bucket_names: Buckets in which a stop signal may be written.
-        observe_only: True when findings are told but no job is stopped.
+        policy: Which jobs may be stopped, a policy of `lambdas.contracts.stopping`.
         stop_rules: Rules whose finding stops a job; empty means every rule.
-        stop_any_native_job: True when a native event or a direct invocation may stop a job that
-            is not registered here.
         observed_rules: Rules whose finding never stops a job.
         deployed_rules: Rules that have functions of their own; empty where jobs have no others.
         min_rules: How many different rules must have found an issue before a job is stopped.
         platforms: Platforms beside SageMaker whose API may be called, of `batch` and `ecs`.
-        tag: The tag by which a job of such a platform names the root that may stop it.
+        tag: The tag by which a job names the folder whose findings may stop it.
         confirm_s: Time in seconds that a job has to end before it is asked again.
         event_bus_name: The bus that is told of jobs that do not end.
     """
 
     state_table_name: str
     tensor_bucket_names: frozenset[str]
-    observe_only: bool = False
+    policy: str = OPT_IN
     stop_rules: frozenset[str] = frozenset()
-    stop_any_native_job: bool = True
     observed_rules: frozenset[str] = frozenset()
     deployed_rules: frozenset[str] = frozenset()
     min_rules: int = 1
     platforms: frozenset[str] = frozenset()
-    tag: str = DEFAULT_STOP_TAG
+    tag: str = STOP_TAG
     confirm_s: float = 600.0
     event_bus_name: str = "default"
 
@@ -136,14 +132,13 @@ class StopJobSettings:
         settings = cls(
             state_table_name=reader.text(environment.STATE_TABLE_NAME),
             tensor_bucket_names=reader.bucket_names(environment.TENSOR_BUCKET_NAMES),
-            observe_only=reader.choice(environment.STOP_POLICY, _POLICIES) == "observe",
+            policy=reader.choice(environment.STOP_POLICY, STOP_POLICIES),
             stop_rules=reader.names(environment.STOP_RULES),
-            stop_any_native_job=reader.flag(environment.STOP_ANY_NATIVE_JOB, default=True),
             observed_rules=reader.names(environment.STOP_OBSERVED_RULES),
             deployed_rules=reader.names(environment.DEPLOYED_RULES),
             min_rules=int(reader.number(environment.STOP_MIN_RULES, default=1)),
             platforms=reader.choices(environment.STOP_PLATFORMS, STOP_PLATFORMS),
-            tag=reader.text(environment.STOP_TAG, default=DEFAULT_STOP_TAG),
+            tag=reader.text(environment.STOP_TAG, default=STOP_TAG),
             confirm_s=reader.number(environment.STOP_CONFIRM_S, default=600.0),
             event_bus_name=reader.text(environment.EVENT_BUS_NAME, default="default"),
         )

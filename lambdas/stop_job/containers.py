@@ -1,10 +1,4 @@
-"""Jobs of AWS Batch and tasks of ECS, which only the job itself can give leave to stop.
-
-A `job.json` may name any job, so its word is worth nothing here. What counts is a tag of the job:
-it names the root, or a folder above it, whose findings may stop the job. The training process that
-writes below some other root cannot put it there, unless its role may tag jobs; the IAM policy of
-the function holds the same line, for it allows no request about a job without the tag.
-"""
+"""Jobs of AWS Batch and tasks of ECS, which are stopped only with the consent of their tag."""
 
 from __future__ import annotations
 
@@ -24,7 +18,6 @@ _ECS_ARN: Final = re.compile(
     r"arn:[a-z-]+:ecs:[a-z0-9-]+:[0-9]{12}:task/"
     r"(?P<cluster>[0-9A-Za-z_-]{1,255})/(?P<id>[0-9A-Za-z-]{1,64})"
 )
-_SCHEME: Final = "s3://"
 _MAX_REASON: Final = 255
 _NO_SUCH_JOB: Final = frozenset(
     {"ClientException", "ClusterNotFoundException", "InvalidParameterException"}
@@ -44,17 +37,6 @@ class ContainerJob:
     arn: str
     tags: Mapping[str, str]
     has_ended: bool
-
-    def may_be_stopped_by(self, root_uri: str, tag: str) -> bool:
-        """Tell whether the job gave findings below a root leave to stop it.
-
-        Args:
-            root_uri: The trial's root, ending in "/".
-            tag: Name of the tag that says so.
-        """
-        place = self.tags.get(tag, "").rstrip("/") + "/"
-        has_bucket = place.startswith(_SCHEME) and len(place) > len(_SCHEME) + 1
-        return has_bucket and root_uri.startswith(place)
 
 
 class ContainerJobs(Protocol):

@@ -52,11 +52,10 @@ def _service() -> _Services:
     table_name, telemetry = settings.state_table_name, _telemetry()
     registrations = RegistrationTable(clients.dynamodb(), table_name)
     stops = StopTable(clients.dynamodb(), table_name)
-    sagemaker = SageMakerJobs(clients.sagemaker, telemetry)
     stopper = JobStopper(
         settings,
         StopperDependencies(
-            sagemaker=sagemaker,
+            sagemaker=SageMakerJobs(clients.sagemaker, telemetry),
             containers={"batch": BatchJobs(clients.batch), "ecs": EcsTasks(clients.ecs)},
             registrations=registrations,
             open_store=lambda uri: S3Store(uri, client=clients.s3()),
@@ -68,7 +67,6 @@ def _service() -> _Services:
         verdicts=Verdicts(clients.dynamodb(), table_name),
         registrations=registrations,
         stops=stops,
-        sagemaker=sagemaker,
         stopper=stopper,
         telemetry=telemetry,
     )

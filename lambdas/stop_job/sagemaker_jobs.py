@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -70,6 +70,24 @@ class SageMakerJobs:
             return True
         places = (output, _member(description, "CheckpointConfig", "S3Uri"))
         return any(root_uri.startswith(place.rstrip("/") + "/") for place in places if place)
+
+    def tags(self, name: str) -> Mapping[str, str]:
+        """Return the tags of a job; none for a job that does not exist or may not be looked at.
+
+        Raises:
+            ClientError: SageMaker cannot answer now.
+        """
+        arn = (self._describe(name) or {}).get("TrainingJobArn")
+        if not arn:
+            return {}
+        try:
+            pages = self._client().get_paginator("list_tags").paginate(ResourceArn=arn)
+            return {tag["Key"]: tag["Value"] for page in pages for tag in page["Tags"]}
+        except ClientError as error:
+            if error.response["Error"].get("Code") != _DENIED:
+                raise
+            self._telemetry.info("the function may not list tags of training jobs")
+            return {}
 
     def life(self, name: str) -> Life | None:
         """Return how far a job is on its way to its end; None when the function may not ask."""

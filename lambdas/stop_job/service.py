@@ -6,9 +6,10 @@ one, never one that an event names. SageMaker's own events and direct invocation
 word; what they name by the job's name alone are the registrations that lie below a folder of that
 name, so that nobody else's registration can opt a job out or draw its stop signal to itself.
 
-What a job's own `job.json` asks for, and how many rules must agree, counts whoever tells of the
-findings. Which rules stop jobs counts for events, SageMaker's own among them; whoever calls the
-function has chosen already.
+The stop policy says which jobs may be stopped. By default those are jobs that opted in: by their
+`job.json` or by a tag. The policy, the actions in `job.json` and the number of rules that must
+agree apply to every request. The list of rules that stop jobs applies to events only: a direct
+invocation has chosen its rule.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lambdas.contracts.stopping import OBSERVE, OPT_IN, WATCHED
 from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
-from lambdas.shared.stop_table import ON_SAGEMAKER, StopReason, StopTarget
+from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
 from rule_runtime.evaluation.outcome import RuleStatus
 
@@ -28,9 +30,8 @@ if TYPE_CHECKING:
     from lambdas.shared.registration import Registration, RegistrationTable
     from lambdas.shared.settings import StopJobSettings
     from lambdas.shared.state_table import StateTable
-    from lambdas.shared.stop_table import StopTable
+    from lambdas.shared.stop_table import StopTable, StopTarget
     from lambdas.stop_job.request import Finding, StopRequest
-    from lambdas.stop_job.sagemaker_jobs import SageMakerJobs
     from lambdas.stop_job.stopper import JobStopper
     from lambdas.stop_job.verdicts import Verdicts
 
@@ -50,7 +51,6 @@ class StopJobDependencies:
         verdicts: The same by run.
         registrations: The registered jobs.
         stops: The requests to stop jobs.
-        sagemaker: SageMaker's jobs.
         stopper: Asks jobs to end.
         telemetry: Logs and metrics.
     """
@@ -59,17 +59,17 @@ class StopJobDependencies:
     verdicts: Verdicts
     registrations: RegistrationTable
     stops: StopTable
-    sagemaker: SageMakerJobs
     stopper: JobStopper
     telemetry: Telemetry
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A registered run that is meant, and what its `job.json` says now."""
+    """A run that is meant, and what its `job.json` says now."""
 
     registration: Registration
     file: JobFile | None
+    target: StopTarget
 
     @property
     def actions(self) -> JobActions:
@@ -104,7 +104,7 @@ class StopJobService:
         findings = [found for found in request.findings if self._counts(found.rule, request)]
         if not findings:
             return False
-        if self._settings.observe_only:
+        if self._settings.policy == OBSERVE:
             self._telemetry.info(
                 "issues found, and the policy is to observe: the job goes on",
                 rules=[finding.rule for finding in findings],
@@ -125,23 +125,32 @@ class StopJobService:
     def _stop_if_asked(
         self, request: StopRequest, registrations: list[Registration], reasons: list[StopReason]
     ) -> bool:
-        """Stop a job unless its own actions, or too few rules, are against it."""
-        stopper = self._use.stopper
-        jobs = [_Job(job, stopper.job_file(job)) for job in registrations]
-        is_wanted = _is_wanted if request.origin is Origin.DIRECT else self._stops
+        """Stop a job unless its owner did not agree, or too few rules agree."""
+        stopper, jobs, targets = self._use.stopper, [], []
+        for registration in registrations:
+            file = stopper.job_file(registration)
+            if (target := stopper.target(registration, file)) is not None:
+                jobs.append(_Job(registration, file, target))
+                targets.append(target)
+        if not registrations and (unregistered := stopper.unregistered(request.training_job_name)):
+            targets.append(unregistered)
+        if len(targets) < max(1, len(registrations)):
+            return self._refuse("its tag does not let it be stopped", request)
+        is_wanted = self._is_wanted if request.origin is Origin.DIRECT else self._stops
         wanted = [reason for reason in reasons if is_wanted(reason.rule, jobs)]
         rules = self._agreeing(jobs, wanted)
         if not wanted or len(rules) < self._settings.min_rules:
             self._telemetry.info(
-                "the job goes on: its actions do not ask to stop it, or too few rules found issues",
+                "the job goes on: it did not opt in, its actions do not ask to stop it, or too few "
+                "rules found issues",
+                stop_policy=self._settings.policy,
                 rules=sorted(reason.rule for reason in reasons),
                 agreeing_rules=sorted(rules),
                 min_rules=self._settings.min_rules,
             )
             return False
-        targets = [stopper.target(job.registration, job.file) for job in jobs]
         # Kept before anybody is asked: whatever becomes of this call, it is followed up.
-        for target in targets or [StopTarget(request.training_job_name, ON_SAGEMAKER)]:
+        for target in targets:
             self._use.stops.note(target, wanted[0])
             stopper.stop(target, wanted[0])
         self._telemetry.count("JobsStopped")
@@ -160,9 +169,23 @@ class StopJobService:
         stops it where the job says so, too.
         """
         if self._settings.stops(rule):
-            return _is_wanted(rule, jobs)
+            return self._is_wanted(rule, jobs)
         asked = [job.actions.asks_to_stop(rule) is True for job in jobs]
         return self._settings.is_jobs_own(rule) and bool(asked) and all(asked)
+
+    def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
+        """Tell whether every job that is meant lets a finding of this rule stop it.
+
+        A job without actions leaves that to the stop policy. Only a tag that gives consent lets a
+        platform be asked to stop jobs under the policy `opt_in`, so the target tells of the tag.
+        """
+        is_opted_in_only = self._settings.policy == OPT_IN
+        asked = [job.actions.asks_to_stop(rule) for job in jobs]
+        return all(
+            answer is True
+            or (answer is None and not (is_opted_in_only and job.target.platform == LOOP))
+            for answer, job in zip(asked, jobs, strict=True)
+        )
 
     def _agreeing(self, jobs: list[_Job], wanted: list[StopReason]) -> set[str]:
         """Return the rules that found issues in the job, and would have it stopped."""
@@ -202,12 +225,11 @@ class StopJobService:
         return found
 
     def _is_place_of_job(self, registration: Registration) -> bool:
-        name, root_uri = registration.training_job_name, registration.root_uri
-        if self._use.sagemaker.can_write(name, root_uri):
+        if self._use.stopper.speaks_for_job(registration):
             return True
         self._telemetry.warning(
             "a registration does not speak for SageMaker's job of its name, which writes elsewhere",
-            debug_output_uri=root_uri,
+            debug_output_uri=registration.root_uri,
         )
         return False
 
@@ -218,7 +240,7 @@ class StopJobService:
         if request.origin is Origin.EVENT_BUS:
             return self._confirmed(registrations, findings)
         # Only our own events name a root, and they are about registered runs.
-        is_any_job = self._settings.stop_any_native_job and request.root_uri is None
+        is_any_job = self._settings.policy != WATCHED and request.root_uri is None
         if not (registrations or is_any_job):
             return []
         return [
@@ -256,11 +278,6 @@ class StopJobService:
             event_run_id=request.run_id,
         )
         return False
-
-
-def _is_wanted(rule: str, jobs: list[_Job]) -> bool:
-    """Tell whether no job that is meant has actions that leave a stop on this rule out."""
-    return all(job.actions.asks_to_stop(rule) is not False for job in jobs)
 
 
 def _is_meant(registration: Registration, request: StopRequest) -> bool:

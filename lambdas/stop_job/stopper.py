@@ -1,5 +1,6 @@
 """Asks one run to end, in the way of its platform, and tells later whether it has.
 
+The platform is asked only with the consent of the job's tag, as the stop policy says.
 SageMaker is asked before the stop signal is written: the other order would let the training loop
 end first, and the job become Failed. Batch and ECS know no such difference, so there the loop hears
 of it first, which needs no permission. Everywhere else the signal beside the tensors is all.
@@ -8,7 +9,7 @@ of it first, which needs no permission. Everywhere else the signal beside the te
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,10 @@ from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, JobFile, StopFile, pa
 from hook_layer.format.paths import END_MARKER, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError, StorageError, Store
 from hook_layer.storage.small_files import read_small
+from lambdas.contracts.stopping import ALL, OBSERVE, OPT_IN
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER, StopReason, StopTarget
 from lambdas.shared.watched_job_file import bucket_of, watched_job_file
+from lambdas.stop_job.consent import Consent, consent_of
 from lambdas.stop_job.containers import platform_of
 from lambdas.stop_job.life import Life
 
@@ -75,21 +78,51 @@ class JobStopper:
         root_uri, buckets = registration.root_uri, self._settings.tensor_bucket_names
         return watched_job_file(root_uri, buckets, self._use.open_store, self._telemetry)
 
-    def target(self, registration: Registration, job: JobFile | None) -> StopTarget:
-        """Return how a registered run is to be stopped.
+    def speaks_for_job(self, registration: Registration) -> bool:
+        """Tell whether a registered root may be where SageMaker's job of its name writes.
 
         Args:
             registration: The run.
-            job: Its `job.json`, whose word about another platform's job is checked with that job.
         """
         name, root_uri = registration.training_job_name, registration.root_uri
+        consent = self._consent(StopTarget(name, ON_SAGEMAKER, root_uri))
+        is_elsewhere = consent is Consent.ELSEWHERE
+        return not is_elsewhere and self._use.sagemaker.can_write(name, root_uri)
+
+    def target(self, registration: Registration, job: JobFile | None) -> StopTarget | None:
+        """Return how a registered run is to be stopped; None if its tag says `never`.
+
+        Only the training loop is asked where the tag of the job does not let its platform be asked.
+
+        Args:
+            registration: The run.
+            job: Its `job.json`, which may name a job of Batch or a task of ECS.
+        """
+        run_id = registration.run_id
+        loop = StopTarget(registration.training_job_name, LOOP, registration.root_uri, run_id)
         if registration.is_sagemaker_job:
-            return StopTarget(name, ON_SAGEMAKER, root_uri, registration.run_id)
-        arn = job.training_job_arn if job and job.run_id == registration.run_id else None
-        platform = platform_of(arn)
-        if arn is None or platform is None or not self._may_stop(platform, arn, root_uri):
-            return StopTarget(name, LOOP, root_uri, registration.run_id)
-        return StopTarget(name, platform, root_uri, registration.run_id, arn)
+            on_platform = replace(loop, platform=ON_SAGEMAKER)
+        else:
+            arn = job.training_job_arn if job and job.run_id == run_id else None
+            platform = platform_of(arn)
+            if platform not in self._settings.platforms:
+                return loop
+            on_platform = replace(loop, platform=platform, arn=arn)
+        consent = self._consent(on_platform)
+        if consent is Consent.NEVER:
+            return None
+        return on_platform if self._may_ask(on_platform, consent) else loop
+
+    def unregistered(self, name: str) -> StopTarget | None:
+        """Return how to stop a SageMaker job without registration; None if it may not be stopped.
+
+        Args:
+            name: Name of the job.
+        """
+        target = StopTarget(name, ON_SAGEMAKER)
+        consent = self._consent(target)
+        is_any_job = self._settings.policy == ALL and consent is Consent.ABSENT
+        return target if is_any_job or consent is Consent.GIVEN else None
 
     def stop(self, target: StopTarget, reason: StopReason) -> None:
         """Ask a run to end; nothing changes when it was asked before.
@@ -99,12 +132,14 @@ class JobStopper:
                 job ends.
             StorageError: The stop signal could not be written.
         """
+        if self._settings.policy == OBSERVE:
+            return  # a request of an earlier policy
         if target.platform == ON_SAGEMAKER:
             self._use.sagemaker.stop(target.training_job_name)
         if target.root_uri:
             self._signal(target, reason)
-        # Asked once more, because a second request comes minutes after the first.
-        if target.arn is not None and self._may_stop(target.platform, target.arn, target.root_uri):
+        # Checked again, because a second request comes minutes after the first.
+        if target.arn is not None and self._may_ask(target, self._consent(target)):
             self._use.containers[target.platform].stop(target.arn, f"{reason.rule}: {reason.text}")
 
     def life(self, target: StopTarget) -> Life:
@@ -125,17 +160,30 @@ class JobStopper:
         has_ended = has_root and (self._is_followed(target) or self._is_marked(target))
         return Life.ENDED if has_ended else Life.RUNNING
 
-    def _may_stop(self, platform: str, arn: str, root_uri: str) -> bool:
-        if platform not in self._settings.platforms:
-            return False
-        job = self._use.containers[platform].find(arn)
-        if job is not None and job.may_be_stopped_by(root_uri, self._settings.tag):
-            return not job.has_ended
+    def _consent(self, target: StopTarget) -> Consent:
+        """Return what the tag of the platform's job says; `ABSENT` for a job that has ended."""
+        if target.arn is None:
+            tags = self._use.sagemaker.tags(target.training_job_name)
+        else:
+            job = self._use.containers[target.platform].find(target.arn)
+            tags = {} if job is None or job.has_ended else job.tags
+        buckets = self._settings.tensor_bucket_names
+        return consent_of(tags.get(self._settings.tag), target.root_uri, buckets)
+
+    def _may_ask(self, target: StopTarget, consent: Consent) -> bool:
+        """Tell whether the platform may be asked to stop a registered run."""
+        if consent is Consent.GIVEN:
+            return True
+        # A registration is bound to a SageMaker job by its name; an ARN in job.json is not.
+        is_bound, is_opted_in_only = target.arn is None, self._settings.policy == OPT_IN
+        if consent is Consent.ABSENT and is_bound and not is_opted_in_only:
+            return True
         self._telemetry.warning(
-            "only the training loop is asked to stop: the job that job.json names has no tag "
-            "that says that findings below this root may stop it",
-            platform_arn=arn,
-            debug_output_uri=root_uri,
+            "only the training loop can be stopped: the tag of the job does not name this root or "
+            "a folder above it",
+            platform=target.platform,
+            platform_arn=target.arn,
+            debug_output_uri=target.root_uri,
             tag=self._settings.tag,
         )
         return False

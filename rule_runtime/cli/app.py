@@ -25,22 +25,21 @@ from rule_runtime.cli.watching import watch
 __all__ = ["app"]
 
 _EPILOGUE: Final = (
-    "Exit status of all commands: 0: done, and nothing is wrong; 1: an issue or a difference was "
-    "found; 2: a mistake, or what was asked for could not be done; 70: an error of Stepwatch; 141: "
-    "nobody read what it printed to a pipe. "
-    "`run` has 4 and 129 to 143, too."
+    "Exit status of all commands: 0: success; 1: an issue or a difference was found; 2: wrong "
+    "usage, or the command could not do its work; 70: an internal error of Stepwatch; 141: the "
+    "reader of a pipe closed it. `run` also uses 4, 129, 130 and 143."
 )
 
 app = typer.Typer(
     name="stepwatch",
-    help="Watches every step of a training job.",
+    help="Watch every step of a training job, and stop it when it goes wrong.",
     epilog=_EPILOGUE,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
-class _ToldMistakes(logging.Handler):
+class _RuleMistakes(logging.Handler):
     """Prints what is wrong with a rule, on one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -57,10 +56,10 @@ _OF_RULES: Final = (
     "rule_runtime.evaluation.evaluator",
 )
 """Loggers of mistakes in rules."""
-_told_mistakes: Final = _ToldMistakes(logging.WARNING)
+_rule_mistakes: Final = _RuleMistakes(logging.WARNING)
 
 
-def _tell_version(is_asked: bool) -> None:
+def _show_version(is_asked: bool) -> None:
     if is_asked:
         from importlib import metadata  # noqa: PLC0415 - every start would wait for it
 
@@ -73,13 +72,13 @@ def _stepwatch(
     version: Annotated[  # noqa: ARG001 - its callback does the work
         bool,
         typer.Option(
-            "--version", callback=_tell_version, is_eager=True, help="Tell the version, and end."
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
     """Hold the options of the command itself."""
     for name in _OF_RULES:
-        logging.getLogger(name).addHandler(_told_mistakes)
+        logging.getLogger(name).addHandler(_rule_mistakes)
 
 
 app.command(context_settings={"allow_interspersed_args": False})(run)

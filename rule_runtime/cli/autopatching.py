@@ -22,13 +22,15 @@ class AutopatchState(str, Enum):
 
 
 def autopatch(
-    state: Annotated[AutopatchState, typer.Argument(help="Whether scripts are watched.")],
+    state: Annotated[
+        AutopatchState, typer.Argument(help="Switch it on or off, or show the state.")
+    ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Let every Python of this environment watch unchanged scripts, or no more.
+    """Attach hooks to unchanged scripts in every Python process of this environment.
 
-    It installs a start-up file, which does nothing unless STEPWATCH_CONFIG, STEPWATCH_OUT_DIR or
-    SMDEBUG_CONFIG_FILE_PATH is set, or SageMaker has put a configuration into the container.
+    It installs a start-up file. The file does nothing unless STEPWATCH_CONFIG, STEPWATCH_OUT_DIR or
+    SMDEBUG_CONFIG_FILE_PATH is set, or SageMaker put a configuration into the container.
     """
     with mistakes():
         from hook_layer.autopatch.startup_file import (  # noqa: PLC0415 - loads the hook

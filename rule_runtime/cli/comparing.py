@@ -39,14 +39,15 @@ def compare(
     second: RunArgument,
     regex: RegexOption = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Relative difference that is none.")
+        float, typer.Option(min=0, help="Largest relative difference that counts as equal.")
     ] = 1e-6,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Tell where two runs part: of each tensor the first step whose statistics differ.
+    """Compare two runs: for each tensor, the first step at which its statistics differ.
 
-    A statistic that one run did not save is no difference.
-    Exit status 0: they do not differ, 1: they do, 2: they could not be compared.
+    Statistics that only one run saved are ignored.
+
+    Exit status 0: no difference; 1: differences; 2: not comparable.
     """
     with mistakes():
         from rule_runtime.trial.comparison import compare_trials  # noqa: PLC0415 - loads numpy

@@ -28,20 +28,22 @@ _COLOURS = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.PROBLEM: "red"}
 def doctor(
     path: Annotated[
         str | None,
-        typer.Argument(help="Where trainings write: a small object is written there, and removed."),
+        typer.Argument(
+            help="Folder or URI that runs write to. A small object is written there and removed."
+        ),
     ] = None,
     stack: Annotated[
         str | None,
         typer.Option(
-            help="Name of the deployed stack, e.g. Stepwatch-dev: what stops jobs in it, which "
-            "events were not handled, who is told, which alarms are on."
+            help="Name of a deployed stack, such as Stepwatch-dev: checks what stops jobs, failed "
+            "events, subscriptions and alarms."
         ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Look for what keeps hooks, a bucket or the deployed stack from working, and say what to do.
+    """Check the installation, a bucket or a deployed stack, and say how to fix problems.
 
-    Exit status 0: no problem, 1: a problem, 2: a mistake in the command line.
+    Exit status 0: no problem; 1: a problem; 2: wrong usage.
     """
     with mistakes():
         findings = list(_findings(path, stack))

@@ -25,14 +25,14 @@ __all__ = ["download"]
 
 def download(
     path: RunArgument,
-    folder: Annotated[Path, typer.Argument(help="Where the copy goes.")],
-    first_step: Annotated[int, typer.Option(min=0, help="Global step to begin with.")] = 0,
+    folder: Annotated[Path, typer.Argument(help="Folder for the copy.")],
+    first_step: Annotated[int, typer.Option(min=0, help="First global step to copy.")] = 0,
     last_step: Annotated[
-        int | None, typer.Option(min=0, help="Global step to end with. Default: all.")
+        int | None, typer.Option(min=0, help="Last global step to copy. Default: all.")
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Copy what a run has saved so far; once more copies only what came since."""
+    """Copy a run to a folder. Running it again copies only new files."""
     with mistakes(), progress() as bar:
         from rule_runtime.trial.snapshot import copy_run  # noqa: PLC0415 - loads numpy
 
@@ -47,7 +47,7 @@ def download(
     if output is OutputFormat.JSON:
         typer.echo(json.dumps(asdict(snapshot), indent=2))
         return
-    state = "has ended" if snapshot.has_ended else "goes on"
+    state = "has ended" if snapshot.has_ended else "continues"
     typer.echo(
         f"{folder}: {snapshot.num_files} files of steps, {snapshot.num_new} of them new; "
         f"the training {state}"

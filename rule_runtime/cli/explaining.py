@@ -35,13 +35,13 @@ rules_app = typer.Typer(name="rules", help="List the rules, explain one, or begi
 def rules(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="With their parameters and defaults.")
+        bool, typer.Option("--all", help="Show parameters and defaults, too.")
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the rules and what they find.
 
-    `rules explain NAME` tells more of one, `rules new NAME` begins a rule of your own.
+    `rules explain NAME` explains one, `rules new NAME` writes a rule of your own.
     """
     if context.invoked_subcommand is not None:
         return
@@ -62,7 +62,7 @@ def explain(
     ],
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Tell what a rule finds, how it decides, what to try, and what it asks the hook to save."""
+    """Explain a rule: what it finds, how it decides, what to try, what the hook saves for it."""
     with mistakes():
         rule = _find(name)
     described = _described(rule)

@@ -1,4 +1,4 @@
-"""The commands that judge a run: `run` and `evaluate`."""
+"""The commands that evaluate rules: `run` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from rule_runtime.cli.options import (
     PackOption,
     RuleOption,
     SessionArgument,
+    VerboseOption,
     mistakes,
     progress,
 )
-from rule_runtime.cli.output import verdicts_table
+from rule_runtime.cli.output import FEW_RULES, verdicts_table
+from rule_runtime.cli.summary import Summary
 from rule_runtime.cli.tables import harmless
 from rule_runtime.evaluation.loss_advice import OF_BOOSTING
 from rule_runtime.evaluation.outcome import RuleStatus
@@ -72,30 +74,30 @@ _OF_NETWORKS: Final = frozenset(
     | {f"{kind}_{end}" for kind in ("relu", "tanh", "sigmoid") for end in ("input", "output")}
 )
 _OF_TREES: Final = frozenset({"trees", "feature_importance", "hyperparameters"})
-_NO_STEPS: Final = "{}: the script saved no step, so there is nothing to judge: {}"
-_FILE: Final = typer.Option("--output-file", help="Where to write them; default: to the terminal.")
+_NO_STEPS: Final = "{}: the script saved no step, so nothing was evaluated: {}"
+_FILE: Final = typer.Option("--output-file", help="File for the verdicts. Default: the terminal.")
 _Command = Annotated[
-    list[str], typer.Argument(help="The training, unchanged: `-- python train.py ...`, any other.")
+    list[str], typer.Argument(help="The command that trains: `-- python train.py ...`.")
 ]
 _OutDir = Annotated[
     str | None,
-    typer.Option(help="Folder of the session. Default: a new one, runs/SCRIPT-TIME-RANDOM."),
+    typer.Option(help="Folder of the session. Default: a new folder runs/SCRIPT-TIME-RANDOM."),
 ]
-_MaxRuns = Annotated[int, typer.Option(min=1, help="How many trainings of the command to watch.")]
-_Interval = Annotated[int, typer.Option(min=1, help="Steps between two that are saved and judged.")]
+_MaxRuns = Annotated[int, typer.Option(min=1, help="Maximum number of runs to watch.")]
+_Interval = Annotated[int, typer.Option(min=1, help="Save and evaluate every N-th step.")]
 _Ranks = Annotated[
     RanksOption,
     typer.Option(
-        help="Which ranks of a distributed run write. auto: statistics of up to 16 ranks, values "
-        "of the first; all: all of both; chief: the first rank alone."
+        help="Ranks of a distributed run that write. auto: statistics of up to 16 ranks, values of "
+        "rank 0; all: statistics and values of every rank; chief: rank 0 only."
     ),
 ]
 _Stop = Annotated[
     StopAt,
-    typer.Option(help="Whose findings stop it: see above, or those of any rule, or of none."),
+    typer.Option(help="Findings that stop the command: serious ones, any, or none."),
 ]
 _Patience = Annotated[
-    float, typer.Option(min=0, help="Seconds before SIGTERM for a command that is to stop.")
+    float, typer.Option(min=0, help="Seconds a stopped command gets before SIGTERM.")
 ]
 _Notify = Annotated[
     str | None,
@@ -103,8 +105,8 @@ _Notify = Annotated[
         metavar="URL",
         envvar="STEPWATCH_NOTIFY_URL",
         show_default=False,
-        help="Post a message there at the first finding of each rule, and at the end: to a webhook "
-        "of Slack, Mattermost, Discord (its /slack). Better by the variable, for it is a secret.",
+        help="Webhook of Slack, Mattermost or Discord (its /slack URL) that gets each rule's first "
+        "finding and the end of the run. It is a secret: prefer the environment variable.",
     ),
 ]
 
@@ -122,18 +124,23 @@ def run(  # noqa: PLR0917 - each is an option of the command
     notify: _Notify = None,
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Run a command, unchanged, judge every training in it and stop it at an issue.
+    """Run a command, evaluate each training run in it, and stop it at a serious finding.
 
-    The command may be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
-    session. Each training that begins in it is a run with a folder and verdicts of its own: the
-    next fold, a trial of a search, a restart. A finding of a rule that is named stops the session;
-    of the rules of a pack all findings are reported, and the serious ones stop it: of
-    `recommended` numbers that are not finite, a loss that diverges, and silence. After a stop no
-    further run trains. With `--output json` what the script prints goes to standard error, unless
-    there is an --output-file.
-    Exit status 0: no issue, 1: an issue found, 2: could not judge, 4: the script failed by itself,
-    130: Ctrl-C, 129 and 143: SIGHUP and SIGTERM, after which it is judged as far as it came.
+    The command can be anything that starts Python: a script, `bash train.sh`, `torchrun`. It is a
+    session. Each training run in it has its own folder and verdicts: every fold, every trial of a
+    search, every restart.
+
+    Every finding is reported. Findings of the rules that you name with --rule stop the session. Of
+    the pack `recommended`, only serious findings stop it: values that are not finite, a diverging
+    loss, a stalled run. After a stop no further run trains.
+
+    With `--output json` the script's standard output goes to standard error, unless you give
+    --output-file.
+
+    Exit status 0: no issue; 1: issue found; 2: not evaluated; 4: the script failed; 130: Ctrl-C;
+    129 and 143: SIGHUP and SIGTERM. After a signal, the saved steps are evaluated.
     """
     with mistakes():
         from rule_runtime.cli.running import (  # noqa: PLC0415 - loads numpy
@@ -161,7 +168,7 @@ def run(  # noqa: PLR0917 - each is an option of the command
             watched = WatchedSession(command, chosen.all, options, Console(stderr=True))
             status = watched.run()
         try:
-            _print_session(watched, chosen, output, output_file)
+            _print_session(watched, chosen, output, output_file, is_verbose=verbose)
         except OSError:
             if status <= BY_SIGNAL:  # a closed terminal sends SIGHUP, and takes no output
                 raise
@@ -169,7 +176,12 @@ def run(  # noqa: PLR0917 - each is an option of the command
 
 
 def _print_session(
-    watched: WatchedSession, chosen: ChosenRules, output: OutputFormat, file: Path | None
+    watched: WatchedSession,
+    chosen: ChosenRules,
+    output: OutputFormat,
+    file: Path | None,
+    *,
+    is_verbose: bool,
 ) -> None:
     """Print what came out of a session, and where its tensors are."""
     is_table = output is OutputFormat.TABLE
@@ -177,7 +189,8 @@ def _print_session(
     has_steps = any(run.has_steps for run in watched.runs)
     if has_steps or not is_table or file:
         verdicts = runs or [RunVerdicts("", watched.path, watched.empty_states())]
-        _print_verdicts(verdicts, chosen, VerdictFormat(output.value), file)
+        format_ = VerdictFormat(output.value)
+        _print_verdicts(verdicts, chosen, format_, file, is_verbose=is_verbose)
     if watched.num_not_watched:
         _tell(f"{counted(watched.num_not_watched, 'more run')} began: --max-runs watches more")
     if not has_steps:
@@ -186,23 +199,21 @@ def _print_session(
         typer.echo(f"tensors: {watched.path}")
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0917 - each is an option of the command
     path: SessionArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
-    output: Annotated[
-        VerdictFormat, typer.Option(help="How to tell the verdicts.")
-    ] = VerdictFormat.TABLE,
+    output: Annotated[VerdictFormat, typer.Option(help="Output format.")] = VerdictFormat.TABLE,
     output_file: Annotated[Path | None, _FILE] = None,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Judge a stored run, or all runs of a session.
+    """Evaluate rules on a stored run, or on all runs of a session.
 
-    Exit status 0: no issue, 1: an issue found, 2: could not judge.
+    Without --rule and --pack, the rules are those that the run configures, otherwise the pack
+    `recommended`. Rules of a pack that do not apply to the run are skipped; `-v` shows why, and
+    JUnit output lists them as skipped. A rule that you name with --rule must apply.
 
-    Without --rule and --pack the rules are those that the run itself asks for, or else the pack
-    `recommended`. Of these, and of a pack, it is enough that some rule could judge: not every rule
-    fits every training. Those that did not are told with the reason, in JUnit's format as skipped.
-    A rule that is named must be able to judge, and no rule may fail.
+    Exit status 0: no issue; 1: issue found; 2: not evaluated, or a rule failed.
     """
     with mistakes():
         with printed_aside(output):
@@ -213,7 +224,7 @@ def evaluate(
             for problem in chosen.problems:
                 _tell(problem)
             verdicts = [_judged(run, chosen) for run in runs]
-        _print_verdicts(verdicts, chosen, output, output_file)
+        _print_verdicts(verdicts, chosen, output, output_file, is_verbose=verbose)
     status = exit_status_of_runs([run.states for run in verdicts], required=chosen.names)
     raise typer.Exit(status)
 
@@ -251,7 +262,7 @@ def _tell_damage(states: Mapping[str, EvaluationState]) -> None:
     """Tell of index files that could not be parsed: verdicts are given without them."""
     counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
     if counts is not None and counts.unreadable:
-        told = f"{counted(counts.unreadable, 'index file')} damaged, judged without"
+        told = f"{counted(counts.unreadable, 'index file')} damaged and ignored"
         is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a worker given up since
         _tell(harmless(f"{told}: {counts.last_problem}" if is_of_file else told))
 
@@ -272,11 +283,19 @@ def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:
 
 
 def _print_verdicts(
-    runs: Sequence[RunVerdicts], chosen: ChosenRules, output: VerdictFormat, file: Path | None
+    runs: Sequence[RunVerdicts],
+    chosen: ChosenRules,
+    output: VerdictFormat,
+    file: Path | None,
+    *,
+    is_verbose: bool,
 ) -> None:
     for run in runs:
         _tell_damage(run.states)
     if output is VerdictFormat.TABLE:
+        if file is None and not is_verbose and len(chosen.all) > FEW_RULES:
+            Console().print(Summary(runs, chosen.names))
+            return
         tables = [_table(run, chosen, is_alone=len(runs) == 1) for run in runs]
         if file is None:
             Console().print(*tables, sep="\n")

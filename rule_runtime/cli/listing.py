@@ -54,7 +54,7 @@ class _Summary:
     def state(self) -> str:
         status = self.session.exit_status
         if self.session.ended_at is None:
-            return "training, or ended without a record"
+            return "running, or ended without a record"
         stopped = f", stopped by {self.session.stopped_by}" if self.session.stopped_by else ""
         return f"ended with status {status}{stopped}"
 
@@ -78,9 +78,7 @@ class _Summary:
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Folder whose sessions are listed.")] = Path(
-        "runs"
-    ),
+    folder: Annotated[Path, typer.Argument(help="Folder that holds the sessions.")] = Path("runs"),
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the sessions in a folder: verdict, when and how long they trained, last loss.

@@ -15,7 +15,7 @@ from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 __all__ = ["local_app"]
 
 local_app = typer.Typer(
-    name="local", help="The deployed stack on this machine, to play with.", no_args_is_help=True
+    name="local", help="Run the deployed stack on this machine.", no_args_is_help=True
 )
 
 
@@ -28,21 +28,22 @@ def _group() -> None:
 def up(
     context: Annotated[
         list[str] | None,
-        typer.Option("--context", "-c", help="KEY=VALUE of the CDK context; may be repeated."),
+        typer.Option(
+            "--context", "-c", help="KEY=VALUE of the CDK context. Repeat it for several."
+        ),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Deploy what `cdk deploy` deploys into an emulator here, and keep it running until Ctrl-C.
+    """Deploy the stack into an emulator on this machine, and run it until Ctrl-C.
 
-    It prints the variables that a training needs to be judged by it. Needs a checkout of the
-    repository, as a deployment does.
+    It prints the environment variables for training scripts. It needs a checkout of the repository.
     """
     with mistakes():
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` has it
         if importlib.util.find_spec("infra") is None:
             raise ValueError(
                 "the stack is part of the repository, not of the installed package: run this in a "
-                "checkout, behind `make setup`"
+                "checkout, after `make setup`"
             )
         importlib.import_module("infra")  # says what is missing here
         options = [part for each in context or () for part in ("--context", each)]

@@ -43,10 +43,10 @@ def tensors(
     every: Annotated[bool, typer.Option("--all", help="List every tensor.")] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List what a run saved: a line for each collection, or one for each tensor.
+    """List what a run saved: its collections, or its tensors.
 
-    Tensors are listed, with their steps, newest shape and type, and collections, by --all, --regex,
-    --collection, and as JSON.
+    With --all, --regex, --collection or JSON output it lists tensors with their steps, newest shape
+    and type, and collections.
     """
     with mistakes():
         trial = open_run(path)

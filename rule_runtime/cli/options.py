@@ -40,6 +40,7 @@ __all__ = [
     "RuleOption",
     "RunArgument",
     "SessionArgument",
+    "VerboseOption",
     "judged_or_stored",
     "mistakes",
     "newest_run",
@@ -51,16 +52,20 @@ __all__ = [
 _PACKS: Final = ", ".join(PACKS)
 
 RunArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session: its newest run.")
+    str, typer.Argument(help="Folder or s3:// URI of a run, or of a session (then its newest run).")
 ]
 SessionArgument = Annotated[
-    str, typer.Argument(help="Folder or s3:// URI of a session, or of one run.")
+    str, typer.Argument(help="Folder or s3:// URI of a session or of a run.")
+]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show every rule, also those that were not evaluated."),
 ]
 RuleOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rule",
-        help="NAME[:key=value,...] or FILE.py:NAME[:...]; may be repeated.",
+        help="A rule: NAME[:key=value,...] or FILE.py:NAME[:...]. Repeat it for several rules.",
         autocompletion=complete_rule,
     ),
 ]
@@ -68,14 +73,17 @@ PackOption = Annotated[
     str | None,
     typer.Option(
         "--pack",
-        help=f"Rules that belong together: {_PACKS}. Default without --rule: those that a stored "
-        "run asks for, else recommended.",
+        help=f"A pack of rules: {_PACKS}. Default without --rule: the rules that a stored run "
+        "configures, otherwise recommended.",
         autocompletion=complete_pack,
     ),
 ]
 RegexOption = Annotated[
     list[str] | None,
-    typer.Option("--regex", help="Only tensors whose name has this; may be repeated."),
+    typer.Option(
+        "--regex",
+        help="Regular expression that names of tensors must match. Repeat it for several.",
+    ),
 ]
 
 
@@ -86,7 +94,7 @@ class OutputFormat(str, Enum):
     JSON = "json"
 
 
-OutputOption = Annotated[OutputFormat, typer.Option("--output", help="How to print.")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", help="Output format.")]
 
 
 @dataclass(frozen=True)
@@ -259,7 +267,7 @@ def nothing_chosen(
     """
     said = [f"--regex {each!r}" for each in regex or ()]
     said += [] if collection is None else [f"--collection {collection!r}"]
-    asked = " and ".join(said) or "what was asked for"
+    asked = " and ".join(said) or "your selection"
     return ValueError(f"{path}: no tensor fits {asked}; `stepwatch tensors {path}` lists them all")
 
 

@@ -9,13 +9,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rule_runtime.cli.evaluation import told_status
+from rule_runtime.cli.summary import has_problem
 from rule_runtime.cli.tables import Records, harmless
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["STATUS_COLOURS", "rules_table", "told_parameters", "verdicts_table"]
+__all__ = ["FEW_RULES", "STATUS_COLOURS", "rules_table", "told_parameters", "verdicts_table"]
 
 STATUS_COLOURS = {
     RuleStatus.ISSUES_FOUND: "red",
@@ -23,7 +24,7 @@ STATUS_COLOURS = {
     RuleStatus.ERROR: "yellow",
 }
 """How each status is coloured; one that is not here is not."""
-_FEW: Final = 5
+FEW_RULES: Final = 5
 """Rules up to which each has a row of its own, whatever it says."""
 
 
@@ -64,9 +65,9 @@ def verdicts_table(
         unfit: Names of rules that are for trainings of another kind; where they had nothing to
             judge, only their names are told.
     """
-    if len(states) <= _FEW:
+    if len(states) <= FEW_RULES:
         return Group(_verdicts(states))
-    loud = {name: state for name, state in states.items() if _is_loud(state)}
+    loud = {name: state for name, state in states.items() if has_problem(state)}
     silent = {n: s for n, s in states.items() if s.has_found_nothing_to_judge}
     passed = [name for name in states if name not in loud and name not in silent]
     parts: list[RenderableType] = [_verdicts(loud)] if loud else []
@@ -80,11 +81,6 @@ def verdicts_table(
         heading = f"not evaluated, as no neural network was trained ({len(others)})"
         parts.append(_listed(heading, ", ".join(others)))
     return Group(*parts)
-
-
-def _is_loud(state: EvaluationState) -> bool:
-    is_issue = state.status is RuleStatus.ISSUES_FOUND
-    return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
 
 
 def _listed(heading: str, told: str) -> Text:

@@ -38,15 +38,16 @@ def report(
     output: OutputOption = OutputFormat.TABLE,
     output_file: Annotated[
         str,
-        typer.Option(help="File, or s3:// URI of one; its numbers if the name ends in .json."),
+        typer.Option(
+            help="File or s3:// URI of the page. A name that ends in .json gets the numbers only."
+        ),
     ] = "report.html",
 ) -> None:
-    """Write a page about a run: what rules found, losses, gradients, how it was configured.
+    """Write an HTML report of a run: findings, losses, gradients, configuration.
 
-    Without --rule and --pack the verdicts are those in `rule-output/` beside the tensors; other
-    rules that the job asks for are judged now, and where it asks for none and none are stored,
-    those of the pack `recommended`. What is told is where the page is; as JSON also what rules
-    found.
+    Without --rule and --pack, the report shows the stored verdicts in `rule-output/`, and evaluates
+    the other rules that the run configures, otherwise the pack `recommended`. It prints the path of
+    the page; with `--output json` also the verdicts.
     """
     with mistakes():
         path = newest_run(path)
@@ -54,7 +55,7 @@ def report(
             made = _made(path, rule, pack, bar)
         if not made.parts.reading.num_steps:
             raise ValueError(
-                f"{path}: no step of a run is stored here; give the folder that the hook writes to"
+                f"{path}: no saved step found; give the folder that the hook writes to"
             )
         written = made.save(output_file)
     if output is OutputFormat.JSON:

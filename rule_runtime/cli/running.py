@@ -18,7 +18,7 @@ from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
-from rule_runtime.cli.run_telling import RunTelling
+from rule_runtime.cli.session_messages import SessionMessages
 from rule_runtime.configuration.packs import find_pack
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
@@ -104,12 +104,12 @@ class WatchedSession:
         self._options = options
         session = SessionFile(tuple(command), str(Path.cwd()), now_text())
         asked = options.out_dir or default_folder(script_name(command))
-        self._telling = RunTelling(Path(asked).name, options.stops, told, options.notify_url)
+        self._messages = SessionMessages(Path(asked).name, options.stops, told, options.notify_url)
         self.path, self._store = make_session_folder(asked, session)
         self._session = session
         self._judge: SessionJudge | None = None
         if self.path != asked:
-            self._telling.line(f"{asked} holds another run: this session is in {self.path}")
+            self._messages.line(f"{asked} holds another run: this session is in {self.path}")
 
     @property
     def runs(self) -> Sequence[JudgedRun]:
@@ -131,22 +131,22 @@ class WatchedSession:
         """
         try:
             end = self._watch()
-            self._telling.end(end)
+            self._messages.end(end)
             for run in self.runs:
                 if cut := str(run.cut):
-                    self._telling.line(f"{run.run.name}: {cut}" if len(self.runs) > 1 else cut)
+                    self._messages.line(f"{run.run.name}: {cut}" if len(self.runs) > 1 else cut)
         except BaseException as error:
-            self._telling.broke_off(error)
+            self._messages.broke_off(error)
             raise
         finally:
-            self._telling.close()
+            self._messages.close()
         if end.failure is not None:
-            self._telling.line(f"not judged to the end: {end.failure}")
+            self._messages.line(f"not evaluated to the end: {end.failure}")
         if end.passed_on is not None:
-            self._telling.line(f"{end.passed_on.name} ended the command")
+            self._messages.line(f"{end.passed_on.name} ended the command")
             return BY_SIGNAL + end.passed_on
         if end.was_interrupted:
-            self._telling.line("the script was interrupted")
+            self._messages.line("the script was interrupted")
             return INTERRUPTED
         verdict = exit_status_of_runs(
             [run.states for run in self.runs], required=self._options.required
@@ -155,7 +155,7 @@ class WatchedSession:
             verdict = ExitStatus.NOT_JUDGED
         if verdict is ExitStatus.ISSUE_FOUND or end.status == 0:
             return verdict
-        self._telling.line(f"the script ended with status {end.status}")
+        self._messages.line(f"the script ended with status {end.status}")
         return SCRIPT_FAILED
 
     def empty_states(self) -> Mapping[str, EvaluationState]:
@@ -184,11 +184,11 @@ class WatchedSession:
                     self._command,
                     judge,
                     patience_s=self._options.patience_s,
-                    on_news=lambda: self._telling.changes(judge.runs, judge.stopped_by),
+                    on_news=lambda: self._messages.changes(judge.runs, judge.stopped_by),
                     stdout=self._options.stdout,
                     environment=hooked_environment(config, notes_folder),
                     trainings=lambda: notes.trainings,
-                    on_turn=NothingCaptured(notes, self._telling.line).look,
+                    on_turn=NothingCaptured(notes, self._messages.line).look,
                 )
                 status = end.status
             finally:

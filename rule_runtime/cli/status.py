@@ -1,4 +1,4 @@
-"""The command `status`: a job from its submission on."""
+"""The command `status`: the state of a job and of its rules."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from hook_layer.format.paths import JOB_FILE, job_name_of
 from hook_layer.format.session_file import SESSION_FILE
 from rule_runtime.cli.destinations import printed_aside
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
-from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
+from rule_runtime.cli.options import OutputFormat, OutputOption, VerboseOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus, is_insufficient
+from rule_runtime.evaluation.outcome import (
+    NOT_EVALUATED,
+    STATUS_ORDER,
+    RuleStatus,
+    is_insufficient,
+    without_api_prefix,
+)
+from rule_runtime.evaluation.wording import counted
 from rule_runtime.jobs.places import absolute_output_path
 from rule_runtime.trial.sessions import runs_at
 
@@ -45,18 +52,21 @@ def status(  # noqa: PLR0917 - each is an option of the command
     job: _Job,
     output_path: Annotated[
         str | None,
-        typer.Option(help="Where the job of a name writes. Default: what SageMaker says."),
+        typer.Option(help="Output path of a job that is given by name. Default: ask SageMaker."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until every rule has ended.")] = False,
-    logs: Annotated[bool, typer.Option("--logs", help="Tell where the rules' logs are.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="Ask the job to stop first.")] = False,
-    stage: Annotated[str, typer.Option(help="Stage of the deployment that judges it.")] = "dev",
+    logs: Annotated[bool, typer.Option("--logs", help="Show the URLs of the rules' logs.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Request a stop of the job first.")] = False,
+    stage: Annotated[
+        str, typer.Option(help="Stage of the deployment that evaluates the job.")
+    ] = "dev",
     output: OutputOption = OutputFormat.TABLE,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Show the state of a job and its rules; of a session that of each run.
+    """Show the state of a job and its rules, or of each run of a session.
 
-    Exit status 0: no issue so far, 1: a rule found one, 2: a rule failed, none could judge, or
-    nothing is known of the job.
+    Exit status 0: no issue so far; 1: issue found; 2: a rule failed, no rule was evaluated, or the
+    job is unknown.
     """
     with mistakes(), printed_aside(output):
         place = job if output_path is None else f"{output_path.rstrip('/')}/{job}"
@@ -78,7 +88,7 @@ def status(  # noqa: PLR0917 - each is an option of the command
         typer.echo(json.dumps(told if is_session else told[0], indent=2, default=str))
     else:
         for of, urls, cut in described:
-            _print(of["TrainingJobName"] if runs else job, of, of[_STATUSES], urls)
+            _print(of["TrainingJobName"] if runs else job, of, urls, is_verbose=verbose)
             if cut:
                 typer.echo(harmless(cut))
     exit_status = exit_status_of_told(
@@ -144,9 +154,14 @@ def _told_status(rule: dict[str, Any]) -> str:
     return NOT_EVALUATED if is_insufficient(details) else str(rule["RuleEvaluationStatus"])
 
 
-def _print(
-    job: str, described: dict[str, Any], rules: list[dict[str, Any]], urls: dict[str, str]
-) -> None:
+def _place(rule: dict[str, Any]) -> int:
+    """Return where a rule is listed: findings first, rules that were not evaluated last."""
+    if _told_status(rule) == NOT_EVALUATED:
+        return len(STATUS_ORDER)
+    return STATUS_ORDER.index(RuleStatus(rule["RuleEvaluationStatus"]))
+
+
+def _print(job: str, described: dict[str, Any], urls: dict[str, str], *, is_verbose: bool) -> None:
     console = Console()
     secondary = described.get("SecondaryStatus")
     told = described["TrainingJobStatus"]
@@ -154,16 +169,22 @@ def _print(
     reason = described.get("FailureReason")
     told += f": {reason}" if reason else ""
     console.print(Text(harmless(f"{job}: {told}"), style="bold"), soft_wrap=True)
+    rules = described[_STATUSES]
+    silent = [rule for rule in rules if _told_status(rule) == NOT_EVALUATED]
+    shown = rules if is_verbose else [rule for rule in rules if rule not in silent]
     table = Records("rule", "status", "since", "details", whole=("status", "since"))
-    for rule in rules:
+    for rule in sorted(shown, key=_place):
         colour = STATUS_COLOURS.get(RuleStatus(rule["RuleEvaluationStatus"]), "")
         table.add_row(
             Text(rule["RuleConfigurationName"]),
             Text(_told_status(rule), style=colour),
             Text(f"{rule['LastModifiedTime']:%Y-%m-%d %H:%M:%S}"),
-            Text((rule.get("StatusDetails") or "").strip().rpartition("\n")[2]),
+            Text(without_api_prefix(rule.get("StatusDetails") or "")),
         )
     console.print(table)
+    if silent and not is_verbose:
+        told = f"{counted(len(silent), 'rule')} not evaluated; `-v` shows why"
+        console.print(told, markup=False, highlight=False)
     for name, url in urls.items():
         line = harmless(f"{name}: {url}")
         console.print(line, markup=False, highlight=False, soft_wrap=True)

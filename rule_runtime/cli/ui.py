@@ -26,11 +26,17 @@ __all__ = ["ui"]
 _REMOTE_INTERVAL_S = 5.0
 _LOCAL_INTERVAL_S = 1.0
 
-_Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any that is free.")]
-_Host = Annotated[str, typer.Option(help="Where to listen; other machines need --expose.")]
+_Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+_Host = Annotated[
+    str,
+    typer.Option(help="Address to listen on. An address that other machines reach needs --expose."),
+]
 _Expose = Annotated[
     bool,
-    typer.Option("--expose", help="Allow a host that others reach: whoever does sees the run."),
+    typer.Option(
+        "--expose",
+        help="Allow an address that other machines reach. Anyone who reaches it sees the run.",
+    ),
 ]
 
 
@@ -43,12 +49,11 @@ def ui(  # noqa: PLR0917 - each is an option of the command
     expose: _Expose = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show a run in the browser while it trains: verdicts, losses, gradients; ends with Ctrl-C.
+    """Show a run in the browser while it trains: verdicts, losses, gradients. Ctrl-C ends it.
 
-    Without --rule and --pack the rules are those that the job asks for, or else the pack
-    `recommended`; verdicts that are in `rule-output/` beside the tensors are shown as they are, the
-    others are made here. Nothing is written or stopped.
-    As JSON the address is told, in a line of its own, as soon as the page can be opened.
+    Without --rule and --pack, the rules are those that the run configures, otherwise the pack
+    `recommended`. Stored verdicts in `rule-output/` are shown; the other rules are evaluated here.
+    It writes and stops nothing. With `--output json` it prints the address as one line of JSON.
     """
     stdout = sys.stdout
 
@@ -63,8 +68,8 @@ def ui(  # noqa: PLR0917 - each is an option of the command
 
         if not (expose or server.is_loopback(host)):
             raise ValueError(
-                f"{host} is reached by other machines, and whoever reaches the page sees the run: "
-                "say --expose if that is meant"
+                f"other machines reach {host}, and anyone who opens the page sees the run; add "
+                "--expose to allow it"
             )
         store = open_store(newest_run(path))
         follower = RunFollower(store, judged_or_stored(store, rule, pack))

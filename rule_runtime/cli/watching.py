@@ -1,4 +1,4 @@
-"""The command `watch`: a run on the terminal while it trains."""
+"""The command `watch`: a live view of a run on the terminal."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ def watch(  # noqa: PLR0917 - each is an option of the command
     path: RunArgument,
     rule: RuleOption = None,
     pack: PackOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Show how it stands, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds to wait for a run that has not begun. Default: no end."),
+        typer.Option(min=0, help="Seconds to wait for a run to begin. Default: no limit."),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show verdicts and losses of a run until its training ends, or Ctrl-C; nothing is stopped.
+    """Show verdicts and losses of a run until it ends or you press Ctrl-C.
 
-    Of a session each run is shown from its newest one on.
+    For a session, it shows the newest run and then each later one. It stops nothing.
 
-    Without --rule and --pack the rules are those that the job asks for, or else the pack
-    `recommended`; verdicts that are in `rule-output/` beside the tensors are shown as they are, the
-    others are made here. Exit status 0: no issue so far, 1: an issue found, 2: a rule failed, none
-    could judge, or nothing could be read.
+    Without --rule and --pack, the rules are those that the run configures, otherwise the pack
+    `recommended`. Stored verdicts in `rule-output/` are shown; the other rules are evaluated here.
+
+    Exit status 0: no issue so far; 1: issue found; 2: a rule failed, or no rule was evaluated.
     """
     with mistakes(), printed_aside(output):
         from rule_runtime.live_page.follower import RunFollower  # noqa: PLC0415 - few need it

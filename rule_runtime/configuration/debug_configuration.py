@@ -142,7 +142,7 @@ def _with_actions(rules: Sequence[Rule], actions: object) -> tuple[Rule, ...]:
     if default is not None and own:
         logger.warning(
             "the job's actions, %s, are not those of %s: these have actions of their own, which "
-            "have to say all that is to be done",
+            "have to list every action",
             default,
             ", ".join(own),
         )

@@ -62,6 +62,6 @@ def plain(request: Any, what: str) -> dict[str, Any]:
     except TypeError as error:
         raise ValueError(
             f"{what} has a value that is not known before the job starts ({error}): give the "
-            "value itself in place of a pipeline variable"
+            "value itself instead of a pipeline variable"
         ) from error
     return copy

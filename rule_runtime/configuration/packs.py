@@ -142,7 +142,7 @@ _ORIGINAL: Final = Pack(
 
 _RECOMMENDED: Final = Pack(
     name="recommended",
-    summary="Rules and thresholds that leave healthy trainings alone.",
+    summary="Rules and thresholds that are silent on healthy runs.",
     parameters={
         "NonFinite": {},
         "LossDiverging": {},

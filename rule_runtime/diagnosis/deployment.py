@@ -87,8 +87,8 @@ def _state(name: str, status: str) -> Finding:
 def _version(deployed: str, here: str) -> Finding:
     if deployed == here:
         return Finding("deployed version", Verdict.OK, f"{deployed}, as here")
-    told = f"{deployed or 'one that does not tell its version'}; here it is {here}"
-    remedy = "deploy the version that trainings use, or install the deployed one"
+    told = f"{deployed or 'an unknown version'}; here it is {here}"
+    remedy = "deploy the version that your jobs use, or install the deployed one"
     return Finding("deployed version", Verdict.NOTE, told, remedy)
 
 
@@ -110,7 +110,7 @@ def _notifications(aws: Aws, bucket: str) -> Finding:
         if error.code == _NO_BUCKET:
             told, remedy = "there is no such bucket", "create it, or write to one that is watched"
             return Finding(subject, Verdict.PROBLEM, told, remedy)
-        remedy = "s3:GetBucketNotification is needed to tell" if error.is_forbidden else ""
+        remedy = "s3:GetBucketNotification is needed to check this" if error.is_forbidden else ""
         return Finding(subject, Verdict.NOTE, str(error), remedy)
     if "EventBridgeConfiguration" in found:
         return Finding(subject, Verdict.OK, "go to EventBridge")

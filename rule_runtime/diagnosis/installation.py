@@ -87,7 +87,7 @@ def _frameworks() -> Finding:
     return Finding(
         "frameworks",
         Verdict.NOTE,
-        "none is installed: nothing can be captured here, stored runs can be judged",
+        "none is installed: nothing can be captured here, but stored runs can be evaluated",
         f"{install_hint('torch')}, or another framework's extra, where you train",
     )
 

@@ -19,6 +19,12 @@ _STOP_POLICY: Final = "STEPWATCH_STOP_POLICY"
 _STOP_RULES: Final = "STEPWATCH_STOP_RULES"
 _STOP_OBSERVED_RULES: Final = "STEPWATCH_STOP_OBSERVED_RULES"
 _RULE_QUEUE_URLS: Final = "STEPWATCH_RULE_QUEUE_URLS"
+_STOPPED: Final = {
+    "opt_in": "a job that opted in",
+    "watched": "a job that writes to a watched bucket",
+    "all": "any training job",
+}
+"""Which jobs are stopped, by stop policy; an older stack has another."""
 _PENDING: Final = "PendingConfirmation"
 _WAITING: Final = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
 
@@ -46,14 +52,16 @@ def _stops(aws: Aws, function: str) -> Finding:
     if error is not None:
         return _untold(subject, error, "lambda:GetFunctionConfiguration")
     variables = found["Environment"]["Variables"]
-    if variables.get(_STOP_POLICY) == "observe":
+    policy = variables.get(_STOP_POLICY, "")
+    if policy == "observe":
         return Finding(subject, Verdict.OK, "no finding stops a job: the policy is to observe")
+    whom = _STOPPED.get(policy, "a job")
     observed = _names(variables.get(_STOP_OBSERVED_RULES))
     stopping = [name for name in _names(variables.get(_STOP_RULES)) if name not in observed]
     if not _names(variables.get(_STOP_RULES)):
         but = f" but {', '.join(observed)}" if observed else ""
-        return Finding(subject, Verdict.OK, f"a finding of any rule{but} stops a job")
-    told = f"findings of these rules stop a job: {', '.join(stopping) or 'none'}"
+        return Finding(subject, Verdict.OK, f"a finding of any rule{but} stops {whom}")
+    told = f"findings of these rules stop {whom}: {', '.join(stopping) or 'none'}"
     return Finding(subject, Verdict.OK, told)
 
 
@@ -109,11 +117,11 @@ def _subscriptions(aws: Aws, topic: str) -> Finding:
     subscriptions = found["Subscriptions"]
     pending = [each["Endpoint"] for each in subscriptions if each["SubscriptionArn"] == _PENDING]
     if pending:
-        told = f"not confirmed, and so told of nothing: {', '.join(pending)}"
+        told = f"not confirmed, so they receive nothing: {', '.join(pending)}"
         return Finding(subject, Verdict.NOTE, told, "confirm the mail that AWS sent there")
     if not subscriptions:
         remedy = "deploy with stepwatch:alert_emails, or subscribe to the topic"
-        return Finding(subject, Verdict.NOTE, "nobody is told of findings and alarms", remedy)
+        return Finding(subject, Verdict.NOTE, "nobody receives findings and alarms", remedy)
     return Finding(
         subject, Verdict.OK, f"subscriptions of the topic, confirmed: {len(subscriptions)}"
     )
@@ -139,4 +147,4 @@ def _names(text: str | None) -> list[str]:
 
 
 def _untold(subject: str, error: Exception, permission: str) -> Finding:
-    return Finding(subject, Verdict.NOTE, str(error), f"{permission} is needed to tell")
+    return Finding(subject, Verdict.NOTE, str(error), f"{permission} is needed to check this")

@@ -148,6 +148,6 @@ def _check_python(program: str) -> None:
     look = "import importlib.util as u, sys; sys.exit(u.find_spec('hook_layer') is None)"
     if subprocess.run([program, "-c", look], check=False).returncode != 0:  # noqa: S603 - see above
         raise ValueError(
-            f"{program!r} is a Python in which stepwatch is not installed: install it there, or "
+            f"{program!r} has no stepwatch installed: install it in that Python, or "
             f"give the one that has it, {sys.executable}"
         )

@@ -16,7 +16,7 @@ _PATIENCE_S: Final = 60.0
 """Seconds after the first import of a framework."""
 _NOTHING_TRAINED: Final = "{} was imported, and nothing was trained with it that a hook saw"
 _OF_BOOSTING: Final = (
-    "; of XGBoost `xgboost.train` alone is watched, also behind the interface of scikit-learn: not "
+    "; of XGBoost, only `xgboost.train` is watched, also through its scikit-learn interface: not "
     "`Booster.update`, and `xgboost.cv` only with a hook among its callbacks (hook_layer.xgboost)"
 )
 _NOTHING_IMPORTED: Final = (
@@ -56,7 +56,7 @@ class NothingCaptured:
         elif self._is_late():
             self._say_why(
                 f"nothing is captured so far, {_PATIENCE_S:.0f} s after the first import of a "
-                "framework; Stepwatch goes on looking"
+                "framework; Stepwatch keeps looking"
             )
 
     def _say_why(self, what: str) -> None:
@@ -75,9 +75,9 @@ def why_nothing(notes: SessionNotes) -> str:
         notes: What its Pythons noted.
     """
     if notes.lacking is not None:
-        return f"{notes.lacking} is a Python in which stepwatch is not installed: install it there"
+        return f"{notes.lacking} has no stepwatch installed: install it in that Python"
     if notes.runs:
-        return "a training began; see what it printed, and what its hook told"
+        return "a run began; see the output of the script and the log of its hook"
     if notes.reason is not None:
         return notes.reason
     imported = notes.frameworks

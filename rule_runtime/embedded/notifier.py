@@ -69,7 +69,7 @@ class Notifier:
     ) -> None:
         if not _is_web_address(url):
             raise ValueError(
-                "the address of --notify is none that can be posted to: give https://HOST/... (it "
+                "--notify needs a URL such as https://HOST/... (it "
                 "is not repeated here, for it may be a secret)"
             )
         self._url = url
@@ -112,8 +112,8 @@ class Notifier:
             problem = self._problem_of(json.dumps(content).encode())
             if problem is not None:
                 self._tell(
-                    f"a message was not taken by the address of --notify ({problem}); the training "
-                    "goes on, and no more of this is told"
+                    f"the --notify URL did not accept a message ({problem}); the run continues, "
+                    "and this is reported once"
                 )
 
     def _problem_of(self, body: bytes) -> str | None:

@@ -280,7 +280,7 @@ class _Looks:
             return self._judge.look()
         except StorageError as error:
             if not self._has_failed:
-                logger.warning("the run is not judged for now, the training continues: %s", error)
+                logger.warning("the run is not evaluated for now and continues: %s", error)
             self._has_failed = True
             return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_STATUS_DETAILS_LENGTH",
     "NOT_EVALUATED",
+    "STATUS_ORDER",
     "Evidence",
     "Failed",
     "IssueFound",
@@ -29,6 +31,7 @@ __all__ = [
     "is_insufficient",
     "json_number",
     "status_details",
+    "without_api_prefix",
 ]
 
 MAX_STATUS_DETAILS_LENGTH: Final = 1024
@@ -38,6 +41,7 @@ NOT_EVALUATED: Final = "not evaluated"
 """What people are told of a rule that had nothing to judge, whose status is an Error to the API."""
 
 _INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
+_API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
 _ELLIPSIS: Final = "..."
 
 
@@ -55,6 +59,13 @@ class RuleStatus(str, Enum):
     def is_final(self) -> bool:
         """True once the status is a verdict that only a stronger finding may replace."""
         return self in _FINAL
+
+
+STATUS_ORDER: Final = (
+    *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
+    *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
+)
+"""The order in which people read verdicts."""
 
 
 _FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
@@ -221,3 +232,13 @@ def is_insufficient(details: str) -> bool:
         details: The text.
     """
     return details.startswith(_INSUFFICIENT)
+
+
+def without_api_prefix(details: str) -> str:
+    """Return the last line of `StatusDetails`, without the name of the API's error in front.
+
+    Args:
+        details: The text.
+    """
+    line = details.strip().rpartition("\n")[2]
+    return _API_PREFIX.sub("", line)

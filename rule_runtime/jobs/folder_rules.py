@@ -69,7 +69,7 @@ class FolderRules:
         ResultWriter(self._files.root, self._clock).write(job.run_id, {}, refused)
         self._check_written([*made, *refused], job)
         others = [
-            f"the rule {name} is not judged: {why.reason}"
+            f"the rule {name} is not evaluated: {why.reason}"
             for name, why in unmade.items()
             if not why.is_final
         ]
@@ -97,7 +97,7 @@ class FolderRules:
             return _Unmade(asked.problem, is_final=True)
         if source not in (None, *self._sources):
             return _Unmade(
-                f"{source} is run only where it is known to be wanted; ask the job that "
+                f"{source} runs only where its owner allowed it; ask the job that "
                 "prepare(...).job() returns, give DebugJob(..., "
                 f"rule_sources=[{source!r}]), or run `stepwatch evaluate {self._files.root.uri} "
                 f"--rule {source}:{invoked}`",

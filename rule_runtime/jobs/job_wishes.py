@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rule_runtime.configuration.actions import StopTraining, as_actions, listed_actions
 from rule_runtime.configuration.debug_configuration import DebugConfiguration
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.jobs.pack_rules import PackRule, deployed_collections, with_packs
@@ -51,6 +52,15 @@ class JobWishes:
         if rules is None and hook_config is None:
             hook_config = DebuggerHookConfig(collection_configs=deployed_collections())
         return cls(listed, of_packs, hook_config, actions, rules is None)
+
+    @property
+    def asks_to_stop(self) -> bool:
+        """Whether an action, of a rule or for the whole job, stops the job."""
+        return any(
+            isinstance(action, StopTraining)
+            for given in (self.actions, *(rule.actions for rule in self.rules))
+            for action in listed_actions(as_actions(given))
+        )
 
     def configuration(self, output: str, tensorboard: object) -> DebugConfiguration:
         """Return what the hook is asked for, without what rules need beyond it.

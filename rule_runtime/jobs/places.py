@@ -66,6 +66,11 @@ class JobPlaces:
         """Where the hook's configuration lies."""
         return self.folder + CONFIGURATION_FILE
 
+    @property
+    def parent(self) -> str:
+        """The folder that holds the job's folder, ending in "/"."""
+        return self.folder.rstrip("/").rpartition("/")[0] + "/"
+
 
 def tensorboard_root(output_path: str, job_name: str) -> str:
     """Return where TensorBoard's files of a job lie, ending in "/".

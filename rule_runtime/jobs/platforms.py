@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from rule_runtime.jobs.prepared_job import PreparedJob
 
-__all__ = ["batch_overrides", "ecs_overrides", "kubernetes_env", "shell"]
+__all__ = ["batch_overrides", "ecs_overrides", "kubernetes_env", "shell", "stop_tags"]
 
+# As `lambdas.contracts.stopping` has it, which is not part of the installed package.
 STOP_TAG: Final = "stepwatch:debug-output"
-"""Tag by which a job of Batch or a task of ECS names the tensors whose finding may stop it."""
+"""Tag by which a job names the tensors whose finding may stop it."""
+
+
+def stop_tags(job: PreparedJob, place: str | None = None) -> dict[str, str]:
+    """Return the tags by which a job that asks for `StopTraining` lets a deployment stop it.
+
+    Args:
+        job: The job.
+        place: Folder whose findings may stop it; None for the root of its trial.
+    """
+    return {STOP_TAG: place or job.debug_output} if job.asks_to_stop else {}
 
 
 def ecs_overrides(job: PreparedJob, container_name: str) -> dict[str, Any]:
@@ -22,10 +33,8 @@ def ecs_overrides(job: PreparedJob, container_name: str) -> dict[str, Any]:
         container_name: Name of the container in the task definition that trains.
     """
     container = {"name": container_name, "environment": _pairs(job)}
-    return {
-        "overrides": {"containerOverrides": [container]},
-        "tags": [{"key": STOP_TAG, "value": job.debug_output}],
-    }
+    tags = [{"key": key, "value": value} for key, value in stop_tags(job).items()]
+    return {"overrides": {"containerOverrides": [container]}, **({"tags": tags} if tags else {})}
 
 
 def batch_overrides(job: PreparedJob) -> dict[str, Any]:
@@ -34,10 +43,11 @@ def batch_overrides(job: PreparedJob) -> dict[str, Any]:
     Args:
         job: The job.
     """
+    tags = stop_tags(job)
     return {
         "jobName": job.job_name,
         "containerOverrides": {"environment": _pairs(job)},
-        "tags": {STOP_TAG: job.debug_output},
+        **({"tags": tags} if tags else {}),
     }
 
 

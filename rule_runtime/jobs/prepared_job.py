@@ -62,6 +62,8 @@ class PreparedJob:
         warnings: What rules cannot have as the hook is configured, names of collections that are
             probably slips of the pen, and what else is other than somebody may expect. Each was
             logged, too.
+        asks_to_stop: Whether an action of the job is `StopTraining`. Such a job carries a tag that
+            lets a deployment stop it.
     """
 
     job_name: str
@@ -75,6 +77,7 @@ class PreparedJob:
     session: Session | None = field(default=None, repr=False, compare=False)
     earlier_run: str | None = None
     warnings: tuple[str, ...] = ()
+    asks_to_stop: bool = False
 
     @property
     def debug_output(self) -> str:

@@ -158,7 +158,7 @@ def _stored(
     said_by = collections_said_by(wishes.hook_config, wishes.rules)
     job = _with_needs(_with_sources(job, aws), needs, said_by)
     job = _with_warnings(job, document, is_for_deployed=wishes.is_for_deployed)
-    job = replace(job, session=aws.session)
+    job = replace(job, session=aws.session, asks_to_stop=wishes.asks_to_stop)
     store_document(job, checked_document(job, wishes), aws)
     return replace(
         job,

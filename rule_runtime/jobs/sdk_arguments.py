@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rule_runtime.configuration.api_values import given
+from rule_runtime.jobs.platforms import stop_tags
 from rule_runtime.jobs.source_folder import REQUIREMENTS_FILE, staged_source
 from rule_runtime.jobs.training_job_request import check_for_sagemaker
 
@@ -41,6 +42,7 @@ def estimator_arguments(
             checkpoint_s3_uri=checkpoint and checkpoint.s3_uri,
             checkpoint_local_path=checkpoint and checkpoint.local_path,
             source_dir=source_dir and str(staged_source(source_dir)),
+            tags=[{"Key": key, "Value": value} for key, value in stop_tags(job).items()],
         ),
     }
 
@@ -71,5 +73,10 @@ def model_trainer_arguments(
             checkpoint_config=checkpoint
             and given(s3_uri=checkpoint.s3_uri, local_path=checkpoint.local_path),
             source_code=source,
+            # The SDK puts a time behind the name, and so behind the name of the job's folder.
+            tags=[
+                {"key": key, "value": value}
+                for key, value in stop_tags(job, job.places.parent).items()
+            ],
         ),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rule_runtime.jobs.places import is_in_s3
+from rule_runtime.jobs.platforms import stop_tags
 
 if TYPE_CHECKING:
     from rule_runtime.jobs.prepared_job import PreparedJob
@@ -17,10 +19,11 @@ _OF_DEBUGGER: Final = ("DebugHookConfig", "DebugRuleConfigurations", "TensorBoar
 _MAX_VARIABLES: Final = 100
 _MAX_VALUE: Final = 512
 """Most variables, and longest value of one, in `Environment` of CreateTrainingJob."""
+_TAG_VALUE: Final = re.compile(r"[A-Za-z0-9 _.:/=+@-]{0,256}")
 
 
 def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request with the job's name, environment, output path and checkpoints.
+    """Return a request with the job's name, environment, output path, checkpoints and tag.
 
     Args:
         job: The job.
@@ -49,6 +52,9 @@ def merged_request(job: PreparedJob, request: Mapping[str, Any]) -> dict[str, An
     merged.setdefault("OutputDataConfig", {}).setdefault("S3OutputPath", job.output_path)
     if job.checkpoint is not None:
         _put(merged, "CheckpointConfig", job.checkpoint.to_json())
+    if own := stop_tags(job):
+        others = [tag for tag in merged.get("Tags") or () if tag["Key"] not in own]
+        merged["Tags"] = others + [{"Key": key, "Value": value} for key, value in own.items()]
     return merged
 
 
@@ -76,6 +82,12 @@ def check_for_sagemaker(job: PreparedJob) -> None:
             raise ValueError(
                 f"Environment.{name} has {len(value)} characters, {value!r:.60}; the API takes at "
                 f"most {_MAX_VALUE}: give a shorter output_path"
+            )
+    for value in stop_tags(job).values():
+        if not _TAG_VALUE.fullmatch(value):
+            raise ValueError(
+                f"a job that asks for StopTraining has a tag, and a tag cannot hold {value!r}: "
+                "give an output_path of at most 150 letters, digits and _ . : / = + @ -"
             )
 
 

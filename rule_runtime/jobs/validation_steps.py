@@ -46,7 +46,7 @@ def without_validation(
         return []
     remedy = "; ".join(f"give {name} eval.save_interval={each}" for name, each in remedies.items())
     told = "; ".join(
-        f"{', '.join(names)} probably cannot judge: {why}" for why, names in found.items()
+        f"{', '.join(names)} probably cannot be evaluated: {why}" for why, names in found.items()
     )
     text = (
         f"{told} of mode EVAL, and they compare with validation; {remedy} (XGBoost has no such "

@@ -14,7 +14,14 @@ from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from hook_layer.storage.small_files import read_small
 from rule_runtime.configuration.packs import find_pack
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus, status_details
+from rule_runtime.evaluation.outcome import (
+    STATUS_ORDER,
+    Evidence,
+    RuleStatus,
+    is_insufficient,
+    status_details,
+    without_api_prefix,
+)
 from rule_runtime.evaluation.registry import available_rules
 from rule_runtime.evaluation.result_file import (
     MAX_RESULT_BYTES,
@@ -36,13 +43,6 @@ _logger: Final = logging.getLogger(__name__)
 
 _RESULT: Final = "/status.json"
 _MAX_FILES: Final = 200
-_ORDER: Final = (
-    *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
-    *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
-)
-_NOTHING_TO_JUDGE: Final = re.compile(
-    "^InsufficientInformationForRuleInvocation: Insufficient information to invoke rule .*?: "
-)
 _HEADING: Final = re.compile(r"^(\S[^\n]*):$", re.MULTILINE)
 
 
@@ -104,14 +104,13 @@ class JobVerdict:
             evidence = data.get("Evidence")
             found = None if evidence is None else Evidence.from_json(evidence)
             details = str(data.get("StatusDetails") or "")
-            told, replaced = _NOTHING_TO_JUDGE.subn("", details.rpartition("\n")[2])
             summary, advice = _documentation(name)
             return cls(
                 name=name,
                 status=RuleStatus(status),
-                details=told,
+                details=without_api_prefix(details),
                 evidence=found,
-                is_not_judged=bool(replaced),
+                is_not_judged=is_insufficient(details),
                 summary=summary,
                 advice=advice,
             )
@@ -190,7 +189,7 @@ def _read(store: Store, key: str, run: str) -> JobVerdict | None:
 def _rank(verdict: JobVerdict) -> tuple[int, bool, int, str]:
     # The pack begins with what makes all else pointless, such as numbers that are not finite.
     place = _places().get(verdict.name, len(_places()))
-    return _ORDER.index(verdict.status), verdict.is_not_judged, place, verdict.name
+    return STATUS_ORDER.index(verdict.status), verdict.is_not_judged, place, verdict.name
 
 
 @cache

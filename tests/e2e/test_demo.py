@@ -35,7 +35,7 @@ def test_the_demo_ends_well() -> None:
 
 def test_it_is_said_which_rules_judge_and_that_a_deployment_has_others() -> None:
     told = told_rules()
-    assert told.startswith("rules: ExplodingTensor, whose finding stops a job, and ")
+    assert told.startswith("rules: ExplodingTensor, whose finding stops a job that opts in, and ")
     assert all(told.count(rule) == 1 for rule in RULES)
     assert "a deployment has the pack recommended" in told
 

@@ -31,7 +31,11 @@ WAIT_S = 90
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
     """The deployment; what a killed poller had taken comes back to its queue soon."""
-    context = {"stepwatch:rules": RULES, "stepwatch:stop_rules": []}
+    context = {
+        "stepwatch:rules": RULES,
+        "stepwatch:stop_rules": [],
+        "stepwatch:stop_policy": "watched",
+    }
     with LocalTarget(context, workdir=tmp_path_factory.mktemp("local")) as local_target:
         for url in evaluator_queues(local_target):
             local_target.client("sqs").set_queue_attributes(

@@ -57,7 +57,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
 ) -> None:
     name = "keras-mnist"
     uri = f"s3://{target.tensor_bucket}/{name}/debug-output/"
-    arn = target.start_training_job(name, uri)
+    arn = target.start_training_job(name, uri, may_be_stopped=True)
     job = {
         "STEPWATCH_CONFIG": str(configuration(tmp_path, target.tensor_bucket)),
         "TRAINING_JOB_NAME": name,

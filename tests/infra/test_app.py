@@ -18,7 +18,7 @@ from cfnlint.api import ManualArgs, lint
 
 from infra import app as application
 from infra import packaging
-from infra.config import BOUNDARY
+from infra.config import BOUNDARY, StepwatchConfig
 from infra.nag import acknowledge, attach_checks
 from lambdas.contracts.environment import RULE_CONFIGURATION_NAME, STOP_RULES
 from lambdas.contracts.events import JOB_RULES
@@ -59,7 +59,16 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
     (stopping,) = [told[STOP_RULES] for told in variables if STOP_RULES in told]
     assert set(stopping.split(",")) == recommended.stops
     stops = ", ".join(sorted(recommended.stops))
-    assert f"infra: findings of these rules stop a job: {stops}\n" in done.stderr
+    told = done.stderr.splitlines()
+    assert (
+        "infra: who can be stopped: only jobs that opted in, by StopTraining in job.json or by the "
+        "tag stepwatch:debug-output (stepwatch:stop_policy = opt_in)"
+    ) in told
+    assert (
+        f"infra: findings of these rules stop them: {stops}; a job may ask for a stop by rules of "
+        "its own"
+    ) in told
+    assert any(line.startswith("infra: nobody is notified yet: ") for line in told)
     assert re.search(
         r"infra: layer \d+\.\d MiB of 250 \(\d+\.\d MiB zipped\), import of an evaluator \d",
         done.stderr,
@@ -81,9 +90,40 @@ def test_buckets_of_others_are_pointed_at(tmp_path: Path) -> None:
     roles = sum(resource["Type"] == "AWS::IAM::Role" for resource in resources.values())
     assert f"{tmp_path}: {len(resources)} resources of at most 500, among them" in done.stderr
     assert f", {roles} roles, " in done.stderr
-    assert (
-        "infra: a finding of any rule stops a job: stepwatch:stop_rules names none" in done.stderr
-    )
+    assert "infra: a finding of any rule stops them: stepwatch:stop_rules names none" in done.stderr
+
+
+ANY_RULE = "a finding of any rule stops them: stepwatch:stop_rules names none"
+
+
+@pytest.mark.parametrize(
+    ("settings", "who", "why"),
+    [
+        (
+            {"stop_policy": "all"},
+            "ALL SageMaker training jobs of the account and Region, unless they opted out",
+            [f"{ANY_RULE}; a job may ask for a stop by rules of its own"],
+        ),
+        (
+            {"stop_policy": "watched", "stop_min_rules": 2, "per_job_rules": False},
+            "all jobs that write to a watched bucket, unless they opted out",
+            [f"{ANY_RULE}; 2 rules must agree"],
+        ),
+        (
+            {"stop_policy": "opt_in", "stop_tag": "mine", "per_job_rules": False},
+            "only jobs that opted in, by StopTraining in job.json or by the tag mine",
+            [ANY_RULE],
+        ),
+        ({"stop_policy": "observe"}, "no job", []),
+    ],
+)
+def test_it_is_said_who_can_be_stopped(settings: dict[str, Any], who: str, why: list[str]) -> None:
+    given = {"rules": ["NonFinite", "LossSpike"], "stage": "prod", "alert_emails": "a@example.com"}
+    context = {f"stepwatch:{key}": value for key, value in {**given, **settings}.items()}
+    lines = application._summary(StepwatchConfig.from_context(context))
+    setting = f"stepwatch:stop_policy = {settings['stop_policy']}"
+    assert lines[:-1] == [f"who can be stopped: {who} ({setting})", *why]
+    assert lines[-1] == "the data of the stack outlives its deletion: stepwatch:data_retention"
 
 
 def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role(tmp_path: Path) -> None:
@@ -120,6 +160,17 @@ def test_a_broken_cdk_json_is_told_in_one_line(
     with pytest.raises(SystemExit) as ended:
         application.main([])
     assert str(ended.value).startswith(f"infra: {tmp_path / 'cdk.json'} {told}")
+
+
+def test_tags_of_the_stack_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = {
+        "tags": [{"Key": "aws:team", "Value": "ml"}],
+        "context": {"stepwatch:rules": ["NonFinite"]},
+    }
+    (tmp_path / "cdk.json").write_text(json.dumps(project))
+    monkeypatch.setattr(application, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match="tags: Key = 'aws:team': allowed: "):
+        application.main(["-o", str(tmp_path / "out"), "--without-wheels"])
 
 
 @pytest.mark.parametrize("module", ["app", "redrive", "event_buckets", "local", "packaging"])

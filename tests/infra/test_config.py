@@ -73,7 +73,7 @@ def test_a_boundary_that_cdk_would_leave_out_is_a_mistake(boundary: Any) -> None
 def test_defaults() -> None:
     config = read()
     assert config.stack_name == "Stepwatch-dev"
-    assert (config.architecture, config.stop_policy, config.stop_rules) == ("arm64", "stop", ())
+    assert (config.architecture, config.stop_policy, config.stop_rules) == ("arm64", "opt_in", ())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_files_of_rules_are_read_from_each_form(given: Any) -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (False, False)])
 def test_flags_are_read_from_text(text: Any, value: bool) -> None:
-    assert read(stop_any_native_job=text).stop_any_native_job is value
+    assert read(per_job_rules=text).per_job_rules is value
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
             "each rule configuration name once",
         ),
         ({"stop_rules": ["VanishingGradeint"]}, "nearest: VanishingGradient"),
-        ({"stop_policy": "Stop"}, "nearest: stop"),
+        ({"stop_policy": "Observe"}, "nearest: observe"),
+        ({"stop_policy": "stop"}, "= 'stop': allowed: opt_in, observe, watched, all"),
+        ({"data_retention": "keep"}, "= 'keep': allowed: retain, destroy"),
         ({"batch_size": "11", "batching_window_s": "0"}, "at least 1 with a stepwatch:batch_size"),
         ({"evaluator_timeout_s": True}, "a whole number from 1 to 900"),
         ({"evaluator_timeout_s": 1.5}, "a whole number from 1 to 900"),
@@ -183,7 +185,7 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ({"max_silence_s": 10}, "a whole number from 300 to"),
         ({"alarms": "none"}, "all, essential"),
         ({"event_schema": "yes"}, "true or false"),
-        ({"stop_any_native_job": "maybe"}, "true or false"),
+        ({"stop_any_native_job": "true"}, "unknown key"),
         ({"architecture": "host"}, "arm64, x86_64"),
     ],
 )
@@ -340,6 +342,23 @@ def test_buckets_and_rules_share_a_functions_environment() -> None:
     assert mistake.startswith("stepwatch:rules = '33 rules': allowed: fewer rules")
 
 
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [
+        ([{"Key": "aws:team", "Value": "ml"}], "tags: Key = 'aws:team': allowed: 1 to 128 letters"),
+        ([{"Key": "team", "Value": "a*"}], "tags: Value = 'a*': allowed: at most 256 letters"),
+        ({"team": "ml"}, "tags = {'team': 'ml'}: allowed: a list of "),
+        ([{"Key": "team"}], "tags = [{'Key': 'team'}]: allowed: a list of "),
+    ],
+)
+def test_tags_of_the_stack_that_aws_refuses_are_a_mistake(tags: Any, told: str) -> None:
+    context = {"stepwatch:rules": ["VanishingGradient"]}
+    with pytest.raises(ConfigurationError) as caught:
+        StepwatchConfig.from_context(context, tags)
+    assert caught.value.mistakes[0].startswith(told)
+    assert StepwatchConfig.from_context(context, [{"Key": "team", "Value": "ml"}])
+
+
 def test_lists_are_read_from_json_and_from_text() -> None:
     for given in (["a@example.com", "b@example.org"], "a@example.com, b@example.org"):
         assert read(alert_emails=given).alert_emails == ("a@example.com", "b@example.org")
@@ -347,10 +366,80 @@ def test_lists_are_read_from_json_and_from_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "retains"), [("prod", True), ("production", True), ("dev", False), ("prod-2", False)]
+    ("settings", "retains"),
+    [
+        ({}, False),
+        ({"stage": "dev"}, False),
+        ({"stage": "prod"}, True),
+        ({"stage": "team-b"}, True),
+        ({"stage": "dev", "data_retention": "retain"}, True),
+        ({"stage": "prod", "data_retention": "destroy"}, False),
+    ],
 )
-def test_production_keeps_what_it_stored(stage: str, retains: bool) -> None:
-    assert read(stage=stage).retains_data is retains
+def test_data_outlives_the_stack_unless_the_stage_is_dev(
+    settings: dict[str, Any], retains: bool
+) -> None:
+    assert read(**settings).retains_data is retains
+
+
+class TestAgreementThatCannotBeReached:
+    RULES = ("NonFinite", "LossSpike", "VanishingGradient")
+
+    @pytest.mark.parametrize(
+        ("settings", "stopping"),
+        [
+            ({}, "3 (LossSpike, NonFinite, VanishingGradient)"),
+            ({"stop_rules": ["NonFinite", "LossSpike"]}, "2 (LossSpike, NonFinite)"),
+            ({"stop_observed_rules": ["NonFinite"]}, "2 (LossSpike, VanishingGradient)"),
+            (
+                {"stop_rules": ["NonFinite"], "stop_observed_rules": ["NonFinite"]},
+                "0 (none)",
+            ),
+        ],
+    )
+    def test_is_a_mistake(self, settings: dict[str, Any], stopping: str) -> None:
+        (mistake,) = mistakes(rules=list(self.RULES), stop_min_rules=4, **settings)
+        assert mistake == (
+            "stepwatch:stop_min_rules = 4: allowed: at most the number of rules that may stop "
+            f"jobs, {stopping}; or more rules in stepwatch:stop_rules"
+        )
+
+    def test_counts_the_rules_of_a_pack_that_stop_jobs(self) -> None:
+        stops = len(PACKS["recommended"].stops)
+        assert read(rules="recommended", stop_min_rules=stops).stop_min_rules == stops
+        (mistake,) = mistakes(rules="recommended", stop_min_rules=stops + 1)
+        assert f"jobs, {stops} (" in mistake
+
+    def test_does_not_matter_where_no_job_is_stopped(self) -> None:
+        assert read(stop_min_rules=5, stop_policy="observe").stop_min_rules == 5
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("xn--bucket", "sthree-bucket", "amzn-s3-demo-bucket"),
+        *("bucket-s3alias", "bucket--ol-s3", "bucket--x-s3", "bucket--table-s3"),
+    ],
+)
+@pytest.mark.parametrize("key", ["tensor_bucket_name", "new_tensor_buckets", "tensor_buckets"])
+def test_names_that_s3_keeps_for_itself_are_a_mistake(key: str, name: str) -> None:
+    (mistake,) = mistakes(**{key: name if key == "tensor_bucket_name" else [name]})
+    assert mistake.startswith(f"stepwatch:{key} = '{name}': allowed: ")
+    assert "that do not begin with xn--, sthree-, amzn-s3-demo- or end with -s3alias" in mistake
+
+
+@pytest.mark.parametrize("name", ["a..bucket", "a.-bucket", "a-.bucket", "192.168.5.4", "a.mrap"])
+def test_names_with_dots_that_s3_refuses_are_a_mistake(name: str) -> None:
+    (mistake,) = mistakes(tensor_buckets=[name])
+    assert f"= '{name}': allowed: names of buckets" in mistake
+    assert read(tensor_buckets=["a.b-c.d", "1.2.3"]).tensor_buckets == ("a.b-c.d", "1.2.3")
+
+
+@pytest.mark.parametrize("tag", ["aws:mine", "AWS:mine", "", " mine", "mine ", "a*", "x" * 129])
+def test_tags_that_aws_refuses_are_a_mistake(tag: str) -> None:
+    (mistake,) = mistakes(stop_tag=tag)
+    assert mistake.startswith(f"stepwatch:stop_tag = {tag!r}: allowed: 1 to 128 letters")
+    assert read(stop_tag="team/watched by").stop_tag == "team/watched by"
 
 
 def test_an_empty_value_lets_every_rule_stop() -> None:

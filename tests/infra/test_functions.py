@@ -142,11 +142,10 @@ def test_settings_reach_the_function_that_stops_jobs(
     template: Template, full_template: Template
 ) -> None:
     told = variables(template, "StopJob")
-    assert told[environment.STOP_POLICY] == "stop"
+    assert told[environment.STOP_POLICY] == "opt_in"
     assert told[environment.STOP_RULES] == "explosion"
     assert told[environment.STOP_OBSERVED_RULES] == ""
     assert told[environment.DEPLOYED_RULES] == "VanishingGradient,explosion,LossNotDecreasing"
-    assert told[environment.STOP_ANY_NATIVE_JOB] == "true"
     assert told[environment.STOP_CONFIRM_S] == "600"
     assert told[environment.STOP_MIN_RULES] == "1"
     assert told[environment.STOP_PLATFORMS] == ""

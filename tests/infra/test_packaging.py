@@ -121,12 +121,16 @@ def test_wheels_are_for_the_functions_platform() -> None:
     assert total < 60 * 2**20, "unzipped functions and layers may not exceed 250 MiB together"
 
 
-def test_pins_are_those_of_the_constraints_file() -> None:
+def test_the_layer_has_the_versions_of_the_constraints_each_with_digests() -> None:
     wheels = packaging.prepare_wheels("arm64")
-    pins = packaging.CONSTRAINTS.read_text().splitlines()
-    for name in ("aws-lambda-powertools", "google-crc32c", "typing-extensions"):
-        (version,) = [pin.split("==")[1] for pin in pins if pin.startswith(f"{name}==")]
+    constraints = (packaging.ROOT / "constraints.txt").read_text().splitlines()
+    pins = packaging.layer_pins()
+    assert len(pins) == 7
+    for name, version in pins.items():
         assert (wheels / f"{name.replace('-', '_')}-{version}.dist-info").exists()
+        assert any(line.startswith(f"{name}=={version}") for line in constraints)
+    entries = packaging.LAYER_REQUIREMENTS.read_text().split("==")[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
 
 
 def imported_by_the_handlers() -> dict[str, str]:

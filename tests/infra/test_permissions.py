@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
 
+from infra.constructs.encryption import KEY_ACTIONS, TABLE_KEY_ACTIONS
+from infra.local.deployment import synthesise
+from tests.infra.conftest import FRUGAL, load
 from tests.infra.queries import Template, actions, as_list, resources, statements, text_of
 
 TABLE = "${EvaluationStateStates.Arn}"
@@ -28,6 +33,20 @@ def logs(part: str) -> set[Grant]:
     return {("logs:CreateLogStream", own, ""), ("logs:PutLogEvents", own, "")}
 
 
+def events_of(detail_type: str) -> str:
+    """Return the condition on source and type of the events that a function may put."""
+    return (
+        "StringEquals events:source stepwatch.debugger, "
+        f"StringEquals events:detail-type {detail_type}"
+    )
+
+
+def opted_in(*buckets: str) -> str:
+    """Return the condition on jobs whose tag names a folder of one of these buckets."""
+    places = ",".join(f"s3://{bucket}/*" for bucket in buckets)
+    return f"StringLike aws:ResourceTag/stepwatch:debug-output {places}"
+
+
 OWN = "ForAllValues:StringLike dynamodb:LeadingKeys s3://*,job#*,attempts#*"
 EVALUATOR: set[Grant] = {
     ("s3:GetObject", f"{TENSORS}/*", ""),
@@ -38,7 +57,7 @@ EVALUATOR: set[Grant] = {
     ("dynamodb:GetItem", TABLE, OWN),
     ("dynamodb:PutItem", TABLE, OWN),
     ("dynamodb:UpdateItem", TABLE, OWN),
-    ("events:PutEvents", BUS, ""),
+    ("events:PutEvents", BUS, events_of("SageMaker Training Job State Change")),
     ("sqs:DeleteMessage", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:GetQueueAttributes", "${RuleexplosionQueue.Arn}", ""),
     ("sqs:ReceiveMessage", "${RuleexplosionQueue.Arn}", ""),
@@ -81,9 +100,10 @@ STOP_JOB: set[Grant] = {
     ("dynamodb:PutItem", TABLE, STOPS),
     ("dynamodb:UpdateItem", TABLE, STOPS),
     ("dynamodb:Query", f"{TABLE}/index/active-updated_at", ""),
-    ("events:PutEvents", BUS, "StringEquals events:source stepwatch.debugger"),
+    ("events:PutEvents", BUS, events_of("Stepwatch Stop Overdue")),
     ("sagemaker:DescribeTrainingJob", JOBS, ""),
-    ("sagemaker:StopTrainingJob", JOBS, ""),
+    ("sagemaker:ListTags", JOBS, ""),
+    ("sagemaker:StopTrainingJob", JOBS, opted_in("${TensorStorageTensors}")),
     ("sqs:SendMessage", "${StopJobStopTrainingJobFailures.Arn}", ""),
 }
 NOTICES = "ForAllValues:StringLike dynamodb:LeadingKeys notice#*"
@@ -100,6 +120,11 @@ NOTIFY: set[Grant] = {
     ("sqs:SendMessage", "${NotifyNotifierFailures.Arn}", ""),
 }
 TRACES = {"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+ALL_BUCKETS = (
+    "${TensorStorageTensors}",
+    "${TensorStorageTensorssecondbucket}",
+    "another.team",
+)
 WITHOUT_RESOURCES = {"batch:DescribeJobs", *TRACES}
 """Actions for which the services know no resources."""
 ALLOWED = {
@@ -113,17 +138,21 @@ ALLOWED = {
 
 
 def condition_of(statement: dict[str, Any]) -> str:
-    return " ".join(
-        f"{operator} {key} {','.join(as_list(value))}"
+    return ", ".join(
+        f"{operator} {key} {text_of(value)}"
         for operator, keys in statement.get("Condition", {}).items()
         for key, value in keys.items()
     )
 
 
+def without_digests(text: str) -> str:
+    return re.sub(r"[0-9A-F]{8}(?=[.}])", "", text)
+
+
 def granted(template: Template, part: str) -> set[Grant]:
     """Return what a role grants, with logical ids as they were before CDK's digests."""
     return {
-        (action, re.sub(r"[0-9A-F]{8}(?=[.}])", "", text_of(resource)), condition_of(statement))
+        (action, without_digests(text_of(resource)), without_digests(condition_of(statement)))
         for statement in statements(template, f"{part}Role")
         for action in actions(statement)
         for resource in as_list(statement["Resource"])
@@ -182,7 +211,7 @@ def test_no_wildcard_in_actions_and_no_managed_policies(
 
 
 def test_jobs_of_other_platforms_are_stopped_only_with_their_tag(full_template: Template) -> None:
-    tagged = "Null aws:ResourceTag/stepwatch:debug-output false"
+    tagged = opted_in(*ALL_BUCKETS)
     tasks = f"arn:${{AWS::Partition}}:ecs:{HERE}:task/*"
     expected = {
         ("batch:DescribeJobs", "*", ""),
@@ -197,9 +226,14 @@ def test_jobs_of_other_platforms_are_stopped_only_with_their_tag(full_template: 
 def test_with_a_key_of_ones_own_every_function_may_use_it_and_no_other(
     full_template: Template,
 ) -> None:
+    """Without a condition for objects and messages, and through DynamoDB for items."""
+    table = "StringEquals kms:ViaService dynamodb.${AWS::Region}.${AWS::URLSuffix}"
+    expected = {(action, KEY, "") for action in KEY_ACTIONS}
+    expected |= {(action, KEY, table) for action in TABLE_KEY_ACTIONS}
     for part in ALLOWED:
         keys = {grant for grant in granted(full_template, part) if grant[0].startswith("kms:")}
-        assert keys == {("kms:Decrypt", KEY, ""), ("kms:GenerateDataKey", KEY, "")}
+        assert keys == expected
+    assert not {action for action in TABLE_KEY_ACTIONS if "Grant" in action or "*" in action}
 
 
 @pytest.mark.parametrize("part", sorted(ALLOWED))
@@ -219,3 +253,136 @@ def test_every_watched_bucket_is_covered_alike(full_template: Template, part: st
     for other in others:
         assert {(a, r.replace(first, other), c) for a, r, c in of_first} <= found
     assert len([g for g in found if g[0].startswith("s3:")]) == 3 * len(of_first)
+
+
+class TestWhoCanBeStopped:
+    """Which jobs a stack may stop, by whom, as IAM enforces it."""
+
+    STOPPERS = ("sagemaker:StopTrainingJob", "batch:TerminateJob", "ecs:StopTask")
+    GUARDED = (*STOPPERS, "events:PutEvents")
+
+    def test_without_settings_only_jobs_whose_tag_names_the_tensor_bucket_by_one_function(
+        self, default_template: Template
+    ) -> None:
+        found = {
+            (part, *grant)
+            for part in roles(default_template)
+            for grant in granted(default_template, part)
+            if grant[0] in self.STOPPERS
+        }
+        condition = opted_in("${TensorStorageTensors}")
+        assert found == {("StopJobStopTrainingJob", "sagemaker:StopTrainingJob", JOBS, condition)}
+
+    @pytest.mark.parametrize(
+        ("policy", "condition"),
+        [
+            ("opt_in", opted_in("${TensorStorageTensors}")),
+            ("watched", "StringNotEquals aws:ResourceTag/stepwatch:debug-output never"),
+            ("all", "StringNotEquals aws:ResourceTag/stepwatch:debug-output never"),
+            ("observe", None),
+        ],
+    )
+    def test_another_policy_is_one_setting(self, policy: str, condition: str | None) -> None:
+        template = load(synthesise({**FRUGAL, "stepwatch:stop_policy": policy}))
+        grants = granted(template, "StopJobStopTrainingJob")
+        stops = {grant for grant in grants if grant[0] in self.STOPPERS}
+        expected = {("sagemaker:StopTrainingJob", JOBS, condition)} if condition else set()
+        assert stops == expected
+        signals = {grant for grant in grants if grant[0] == "s3:PutObject"}
+        assert bool(signals) is (condition is not None), "no stop signal under `observe`"
+        assert_guarded(template, self.GUARDED)
+
+    def test_no_statement_stops_jobs_or_puts_events_without_a_condition(
+        self,
+        template: Template,
+        full_template: Template,
+        default_template: Template,
+        frugal_template: Template,
+    ) -> None:
+        for found in (template, full_template, default_template, frugal_template):
+            assert_guarded(found, self.GUARDED)
+
+    @pytest.mark.parametrize("action", GUARDED)
+    @pytest.mark.parametrize("pattern", ["{action}", "{service}:*", "*", "{prefix}*"])
+    def test_a_statement_without_its_condition_would_be_found(
+        self, action: str, pattern: str
+    ) -> None:
+        service, prefix = action.partition(":")[0], action[:-5]
+        name = pattern.format(action=action, service=service, prefix=prefix)
+        statement = {"Effect": "Allow", "Action": ["s3:GetObject", name], "Resource": "*"}
+        policy = {"PolicyDocument": {"Statement": [statement]}}
+        template = {"Resources": {"P": {"Type": "AWS::IAM::Policy", "Properties": policy}}}
+        with pytest.raises(AssertionError, match="without its condition"):
+            assert_guarded(template, self.GUARDED)
+
+    def test_policies_fit_into_a_role_with_the_most_buckets_of_the_longest_names(self) -> None:
+        names = [f"{number:063}" for number in range(15)]
+        settings = {
+            "stepwatch:rules": ["NonFinite"],
+            "stepwatch:tensor_buckets": names,
+            "stepwatch:stop_platforms": ["batch", "ecs"],
+            "stepwatch:encryption": "kms",
+        }
+        template = load(synthesise(settings))
+        for part in roles(template):
+            document = {"Statement": statements(template, f"{part}Role")}
+            text = re.sub(r"\s", "", text_of_policy(document))
+            assert len(text) < MAX_POLICY_CHARACTERS, part
+
+
+MAX_POLICY_CHARACTERS = 10_240
+"""Of the inline policies of a role, white space not counted."""
+NEEDED_KEYS = {"events:PutEvents": "events:source"}
+"""Condition keys that are needed by action; on those that stop jobs the tag of the job."""
+
+
+def roles(template: Template) -> list[str]:
+    """Return the parts of the logical ids of all functions that have a policy."""
+    policies = resources(template, "AWS::IAM::Policy")
+    return [name.partition("RoleDefaultPolicy")[0] for name in policies]
+
+
+def assert_guarded(template: Template, guarded: tuple[str, ...]) -> None:
+    """Every statement that covers a guarded action has the condition that belongs to it."""
+    for resource in template["Resources"].values():
+        for document in policy_documents(resource):
+            for statement in document["Statement"]:
+                assert "NotAction" not in statement
+                covered = [
+                    action
+                    for action in guarded
+                    for pattern in as_list(statement.get("Action", []))
+                    if fnmatchcase(action.lower(), pattern.lower())
+                ]
+                for action in covered if statement["Effect"] == "Allow" else ():
+                    key = NEEDED_KEYS.get(action, "aws:ResourceTag/stepwatch:debug-output")
+                    keys = {
+                        key for found in statement.get("Condition", {}).values() for key in found
+                    }
+                    assert key in keys, f"{action} is allowed without its condition on {key}"
+
+
+def policy_documents(resource: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the policies of a resource, those that stand in a role too."""
+    properties = resource.get("Properties", {})
+    inline = [policy["PolicyDocument"] for policy in properties.get("Policies", [])]
+    return [properties["PolicyDocument"], *inline] if "PolicyDocument" in properties else inline
+
+
+def text_of_policy(value: Any) -> str:
+    """Return JSON with references as long as what they stand for can be."""
+    if (
+        isinstance(value, dict)
+        and len(value) == 1
+        and ({"Ref", "Fn::GetAtt", "Fn::Join"} & value.keys())
+    ):
+        named = re.sub(r"\$\{AWS::Partition\}", "aws-us-gov", text_of(value))
+        named = named.replace("${AWS::Region}", "ap-southeast-1").replace(
+            "${AWS::AccountId}", "1" * 12
+        )
+        return json.dumps(re.sub(r"\$\{[^}]*\}", "x" * 100, named))
+    if isinstance(value, dict):
+        return "{" + ",".join(f'"{k}":{text_of_policy(v)}' for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(text_of_policy, value)) + "]"
+    return json.dumps(value)

@@ -23,14 +23,17 @@ def key_of(template: Template) -> tuple[str, Any]:
     return only(resources(template, "AWS::KMS::Key"), "EncryptionKey")
 
 
+LOGS = "logs.${AWS::Region}.${AWS::URLSuffix}"
+
+
 def senders(template: Template) -> dict[str, set[str]]:
-    """Return what the key's policy lets services do."""
+    """Return what the key's policy lets services do that send messages."""
     _, key = key_of(template)
     found: dict[str, set[str]] = {}
     for statement in key["KeyPolicy"]["Statement"]:
-        if "Service" in statement["Principal"]:
-            assert "Condition" not in statement, "EventBridge does not tell its source to a key"
-            for service in as_list(statement["Principal"]["Service"]):
+        for service in as_list(statement["Principal"].get("Service", [])):
+            if text_of(service) != LOGS:
+                assert "Condition" not in statement, "EventBridge does not tell its source to a key"
                 found.setdefault(service, set()).update(as_list(statement["Action"]))
     return found
 
@@ -123,6 +126,43 @@ def test_a_key_of_ones_own_encrypts_buckets_queues_and_topic(full_template: Temp
         "cloudwatch.amazonaws.com": SENDS,
         "events.amazonaws.com": SENDS,
     }
+
+
+def test_it_encrypts_the_table_and_the_logs(full_template: Template) -> None:
+    name, _ = key_of(full_template)
+    key = {"Fn::GetAtt": [name, "Arn"]}
+    _, table = only(resources(full_template, "AWS::DynamoDB::Table"), "States")
+    assert table["SSESpecification"] == {
+        "KMSMasterKeyId": key,
+        "SSEEnabled": True,
+        "SSEType": "KMS",
+    }
+    groups = resources(full_template, "AWS::Logs::LogGroup")
+    assert len(groups) == len(resources(full_template, "AWS::Lambda::Function"))
+    assert all(group["KmsKeyId"] == key for group in groups.values())
+
+
+def test_logs_of_this_stack_only_can_use_the_key(full_template: Template) -> None:
+    _, key = key_of(full_template)
+    (statement,) = [
+        statement
+        for statement in key["KeyPolicy"]["Statement"]
+        if text_of(statement["Principal"].get("Service", "")) == LOGS
+    ]
+    ((operator, keys),) = statement["Condition"].items()
+    ((context, groups),) = keys.items()
+    assert (operator, context) == ("ArnLike", "kms:EncryptionContext:aws:logs:arn")
+    assert text_of(groups) == (
+        "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:Stepwatch-prod-*"
+    )
+    assert not [action for action in statement["Action"] if "*" in action]
+
+
+def test_without_it_table_and_logs_have_keys_of_the_services(template: Template) -> None:
+    _, table = only(resources(template, "AWS::DynamoDB::Table"), "States")
+    assert table["SSESpecification"] == {"SSEEnabled": True}
+    for group in resources(template, "AWS::Logs::LogGroup").values():
+        assert "KmsKeyId" not in group
 
 
 def test_without_it_queues_and_buckets_have_keys_of_the_services(template: Template) -> None:

@@ -60,7 +60,7 @@ class Settings:
         """Return the deployment's settings: every rule stops jobs."""
         return {
             "stepwatch:rules": {name: dict(parameters) for name, parameters in self.rules.items()},
-            "stepwatch:stop_policy": "stop",
+            "stepwatch:stop_policy": "watched",
             "stepwatch:stop_rules": "",
             "stepwatch:evaluator_timeout_s": EVALUATOR_TIMEOUT_S,
             "stepwatch:batch_size": BATCH_SIZE,

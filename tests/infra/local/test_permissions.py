@@ -163,9 +163,12 @@ def write_job(
 ) -> S3Store:
     """Start a training job and write one step of it, and its end."""
     uri = f"s3://{target.tensor_bucket}/{name}/debug-output"
-    arn = target.start_training_job(name, uri) if platform == "sagemaker" else None
+    arn = None
+    if platform == "sagemaker":
+        arn = target.start_training_job(name, uri, may_be_stopped=True)
     store = S3Store(uri, client=target.client("s3"))
-    job = JobFile(name, RUN, platform, "", arn, debug_rule_configurations=rules)
+    actions = () if arn else ({"name": "stoptraining"},)
+    job = JobFile(name, RUN, platform, "", arn, rules, actions)
     store.put(JOB_FILE, job.encode())
     builder = TrialBuilder(store, run=RUN)
     values = np.array([np.nan] * num_nan + [1.0] * 4, dtype=np.float32)

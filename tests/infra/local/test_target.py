@@ -42,7 +42,7 @@ class Job:
         self.name = name
         self.root = f"{name}/debug-output/"
         uri = f"s3://{target.tensor_bucket}/{self.root}"
-        self.arn = target.start_training_job(name, uri)
+        self.arn = target.start_training_job(name, uri, may_be_stopped=True)
         job = JobFile(name, RUN, "sagemaker", "2026-11-20T10:00:00Z", training_job_arn=self.arn)
         self.put(JOB_FILE, job.encode())
 

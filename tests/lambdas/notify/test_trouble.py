@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.contracts import environment
+from lambdas.contracts.stopping import WATCHED
 from lambdas.shared import clients
 from lambdas.shared.settings import NotifySettings, SettingsError
 from tests.lambdas.stop_job.test_handler import (
@@ -26,6 +27,11 @@ CONSOLE = "https://eu-west-1.console.aws.amazon.com"
 LOG_GROUP = "#logsV2:log-groups/log-group/$252Faws$252Flambda$252Fstepwatch-explosion"
 NEXT_RUN = "01JD0000000000000000000002"
 LOCAL: dict[str, Any] = {"platform": "local", "training_job_arn": None}
+
+
+@pytest.fixture(autouse=True)
+def findings_stop_every_watched_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(environment.STOP_POLICY, WATCHED)
 
 
 class TestOverdueStops:

@@ -9,6 +9,8 @@ import pytest
 from botocore.client import BaseClient
 
 from infra.local.moto_patches.training_jobs import patch_training_job_life
+from lambdas.contracts import environment
+from lambdas.contracts.stopping import ALL
 from tests.lambdas.stop_job.test_handler import (
     NOTHING_TO_DO,
     create_training_job,
@@ -27,8 +29,9 @@ MOST = 60
 
 
 @pytest.fixture(autouse=True)
-def training_job_life() -> None:
+def a_job_that_any_finding_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     patch_training_job_life()
+    monkeypatch.setenv(environment.STOP_POLICY, ALL)
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from hook_layer.format.end_marker import MAX_END_MARKER_BYTES
 from hook_layer.format.index import MAX_INDEX_BYTES
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE, collections_key, index_key
+from lambdas.contracts import environment
+from lambdas.contracts.stopping import WATCHED
 from tests.lambdas.conftest import RUN, index_bytes, job_bytes
 from tests.lambdas.stop_job.test_handler import finding_of, own_event, stop_file
 
@@ -76,8 +78,9 @@ def test_no_small_file_is_read_beyond_its_limit(
 
 
 def test_stop_job_reads_no_file_beyond_its_limit(
-    pipeline: Pipeline, reads: list[tuple[str, int | None]]
+    pipeline: Pipeline, reads: list[tuple[str, int | None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(environment.STOP_POLICY, WATCHED)
     detail = finding_of(pipeline, platform="local", training_job_arn=None)
     reads.clear()
     pipeline.put(JOB_FILE, b"x" * (2 << 20))

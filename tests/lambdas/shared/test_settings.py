@@ -114,12 +114,11 @@ def test_what_is_invalid_is_named(name: str, value: str) -> None:
         EvaluateRuleSettings.from_environment(EVALUATE | {name: value})
 
 
-def test_stop_job_has_defaults_that_stop() -> None:
+def test_stop_job_stops_only_jobs_that_opted_in_by_default() -> None:
     settings = StopJobSettings.from_environment(
         {environment.STATE_TABLE_NAME: "states", environment.TENSOR_BUCKET_NAMES: "tensors"}
     )
-    assert not settings.observe_only
-    assert settings.stop_any_native_job
+    assert settings.policy == "opt_in"
     assert settings.stops("any rule")
 
 
@@ -130,11 +129,9 @@ def test_stop_job() -> None:
             environment.TENSOR_BUCKET_NAMES: "tensors",
             environment.STOP_POLICY: "Observe",
             environment.STOP_RULES: "VanishingGradient, ExplodingTensor",
-            environment.STOP_ANY_NATIVE_JOB: "False",
         }
     )
-    assert settings.observe_only
-    assert not settings.stop_any_native_job
+    assert settings.policy == "observe"
     assert settings.stops("ExplodingTensor")
     assert not settings.stops("LossNotDecreasing")
 
@@ -142,12 +139,12 @@ def test_stop_job() -> None:
 def test_stop_job_names_all_mistakes() -> None:
     with pytest.raises(SettingsError) as caught:
         StopJobSettings.from_environment(
-            {environment.STOP_POLICY: "maybe", environment.STOP_ANY_NATIVE_JOB: "yes"}
+            {environment.STOP_POLICY: "maybe", environment.STOP_CONFIRM_S: "soon"}
         )
     for name in (
         environment.STATE_TABLE_NAME,
         environment.TENSOR_BUCKET_NAMES,
-        f"{environment.STOP_POLICY} is 'maybe': one of stop, observe expected",
-        f"{environment.STOP_ANY_NATIVE_JOB} is 'yes'",
+        f"{environment.STOP_POLICY} is 'maybe': one of opt_in, observe, watched, all expected",
+        f"{environment.STOP_CONFIRM_S} is 'soon'",
     ):
         assert name in str(caught.value)

@@ -1,4 +1,4 @@
-"""Jobs of AWS Batch and tasks of ECS: only the tag of the job itself gives leave to stop it."""
+"""Jobs of AWS Batch and tasks of ECS: only the tag of the job gives consent."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def finding(pipeline: Pipeline, arn: str = BATCH_ARN, platform: str = "batch") -
     return own_event(finding_of(pipeline, platform=platform, training_job_arn=arn))
 
 
-@pytest.mark.parametrize("place", [ROOT_URI, ROOT_URI[:-1], "s3://tensors/mnist-7", "s3://tensors"])
+@pytest.mark.parametrize(
+    "place", [ROOT_URI, ROOT_URI[:-1], "s3://tensors/mnist-7", "s3://tensors/"]
+)
 def test_a_job_whose_tag_names_the_root_is_terminated(
     pipeline: Pipeline, batch: Stubber, place: str
 ) -> None:
@@ -90,6 +92,7 @@ def test_a_job_whose_tag_names_the_root_is_terminated(
         {TAG: "s3://tensors/another-job/"},
         {TAG: "s3://tensors/another-job/../mnist-7/"},
         {TAG: "s3://tensor"},
+        {TAG: "s3://tensors"},
     ],
 )
 def test_any_other_job_is_left_alone_whatever_job_json_says(

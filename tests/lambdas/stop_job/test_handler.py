@@ -252,7 +252,7 @@ class TestNativeEvents:
     def test_only_registered_jobs_when_the_operator_says_so(
         self, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("STEPWATCH_STOP_ANY_NATIVE_JOB", "false")
+        monkeypatch.setenv("STEPWATCH_STOP_POLICY", "watched")
         create_training_job(pipeline)
         assert pipeline.stop(native_finding()) == NOTHING_TO_DO
         assert job_status(pipeline) == "InProgress"

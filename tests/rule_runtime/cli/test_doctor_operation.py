@@ -95,8 +95,9 @@ def test_what_is_in_order(stack: Stack) -> None:
 def test_which_findings_stop_jobs(stack: Stack) -> None:
     policy, rules = environment.STOP_POLICY, environment.STOP_RULES
     assert stack.stops(**{policy: "observe"}).startswith("no finding stops a job")
-    told = stack.stops(**{policy: "stop", rules: "NonFinite,Flat"})
-    assert told == "findings of these rules stop a job: NonFinite, Flat"
+    told = stack.stops(**{policy: "opt_in", rules: "NonFinite,Flat"})
+    assert told == "findings of these rules stop a job that opted in: NonFinite, Flat"
+    assert stack.stops(**{policy: "all"}) == "a finding of any rule stops any training job"
     observed = environment.STOP_OBSERVED_RULES
     assert stack.stops(**{observed: "Flat"}) == "a finding of any rule but Flat stops a job"
     told = stack.stops(**{rules: "NonFinite,Flat", observed: "Flat"})
@@ -111,7 +112,7 @@ def test_what_waits_for_somebody_is_a_problem(stack: Stack) -> None:
 
 
 def test_who_would_not_hear_of_anything(stack: Stack) -> None:
-    assert stack.found()["mails"] == ("note", "nobody is told of findings and alarms")
+    assert stack.found()["mails"] == ("note", "nobody receives findings and alarms")
     sns: Any = boto3.client("sns")
     with Stubber(sns) as stubber:  # moto confirms mails by itself
         pending = {"SubscriptionArn": "PendingConfirmation", "Endpoint": "ops@example.org"}
@@ -119,7 +120,7 @@ def test_who_would_not_hear_of_anything(stack: Stack) -> None:
         aws = Aws()
         aws._clients["sns"] = sns
         found = {each.subject: each for each in operation_findings(aws, STACK, stack.outputs)}
-    assert found["mails"].told == "not confirmed, and so told of nothing: ops@example.org"
+    assert found["mails"].told == "not confirmed, so they receive nothing: ops@example.org"
 
 
 def test_an_alarm_that_is_on(stack: Stack) -> None:
@@ -139,8 +140,8 @@ def test_what_may_not_be_asked_is_a_note_that_names_the_right(
     monkeypatch.setitem(stack.outputs, "NotifyFailuresUrl", f"{stack.letters}-gone")
     found = {each.subject: each for each in operation_findings(Aws(), STACK, stack.outputs)}
     assert found["stops"].verdict.value == found["events not handled"].verdict.value == "note"
-    assert found["stops"].remedy == "lambda:GetFunctionConfiguration is needed to tell"
-    assert "sqs:GetQueueAttributes is needed to tell" in found["events not handled"].remedy
+    assert found["stops"].remedy == "lambda:GetFunctionConfiguration is needed to check this"
+    assert "sqs:GetQueueAttributes is needed to check this" in found["events not handled"].remedy
 
 
 def test_it_asks_for_the_documented_rights_and_no_others(

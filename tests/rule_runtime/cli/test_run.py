@@ -58,7 +58,7 @@ def test_an_unchanged_script_is_stopped_and_judged_again_alike(tmp_path: Path) -
     )
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stderr
-    assert "the training is asked to stop because of vanishing_gradient" in done.stderr
+    assert "stop requested by vanishing_gradient" in done.stderr
     assert done.stderr.count("LossNotDecreasing: with its defaults it compares") == 1
     vanishing, _ = json.loads(done.stdout)
     assert vanishing["RuleEvaluationStatus"] == "IssuesFound"
@@ -88,7 +88,7 @@ def test_who_observes_lets_it_train_to_the_end(tmp_path: Path) -> None:
 def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     tmp_path: Path,
 ) -> None:
-    told = "the training goes on: serious issues alone stop it; `--stop any` stops at any"
+    told = "the run continues: only serious findings stop it; `--stop any` stops at any"
     pack = ["--pack", "original", "--save-interval", "1"]
     done = stepwatch(tmp_path, "--pack", "recommended", "--save-interval", "1", "--", SCRIPT, "300")
     assert done.returncode == 1, done.stderr
@@ -97,7 +97,7 @@ def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     done = stepwatch(tmp_path, *pack, "--stop", "any", "--", SCRIPT, ENDLESS)
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stdout
-    assert "the training is asked to stop because of " in done.stderr
+    assert "stop requested by " in done.stderr
     assert told not in done.stderr
 
 
@@ -151,7 +151,7 @@ def test_a_script_that_trains_nothing_is_told_in_a_line(
     done = stepwatch(tmp_path, "--out-dir", "out", "--output-file", "told.txt", "--", "idle.py")
     assert done.returncode == status
     assert message in done.stderr
-    assert "out: the script saved no step, so there is nothing to judge" in done.stderr
+    assert "out: the script saved no step, so nothing was evaluated" in done.stderr
     assert "Gradient" not in done.stdout
     assert "of the run before" not in (tmp_path / "told.txt").read_text()
 
@@ -191,6 +191,7 @@ def test_an_interrupted_script_is_judged_as_far_as_it_came(tmp_path: Path, sent_
     )
     assert process.stderr is not None
     try:
+        assert process.stderr.readline() == "\n"  # a progress bar may stand there
         assert "vanishing_gradient:" in process.stderr.readline()  # it has begun to train
         if sent_by == "terminal":
             os.write(terminal, b"\x03")
@@ -282,7 +283,7 @@ class TestMessages:
             )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert [each["status"] for each in receiver.messages] == ["Completed"]
-        assert done.stderr.count("not taken by the address of --notify (HTTP status 404)") == 1
+        assert done.stderr.count("did not accept a message (HTTP status 404)") == 1
         assert SECRET not in done.stdout + done.stderr
         assert not [
             file for file in (tmp_path / "job").rglob("*.json") if SECRET in file.read_text()
@@ -291,5 +292,5 @@ class TestMessages:
     def test_what_is_no_address_is_a_mistake_ahead_of_the_training(self, tmp_path: Path) -> None:
         done = stepwatch(tmp_path, "--notify", f"ftp://host/{SECRET}", "--", SCRIPT, ENDLESS)
         assert done.returncode == 2
-        assert "give https://HOST/" in done.stderr
+        assert "--notify needs a URL such as https://HOST/" in done.stderr
         assert SECRET not in done.stderr

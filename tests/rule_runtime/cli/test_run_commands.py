@@ -185,8 +185,8 @@ def test_a_python_without_this_package_is_told_once_and_goes_on(tmp_path: Path) 
     done = stepwatch(tmp_path, *FINE, "--", "bash", shell(tmp_path, line, line, f"{python} -V"))
     assert done.returncode == 2, done.stderr
     assert done.stdout.count("a torch\n") == 2
-    assert done.stderr.count(f"{python} is a Python in which stepwatch is not installed") == 2
-    assert done.stderr.count("the training goes on unwatched") == 1
+    assert done.stderr.count(f"{python} has no stepwatch installed") == 2
+    assert done.stderr.count("the run continues unwatched") == 1
     assert "Traceback" not in done.stderr
 
 
@@ -204,7 +204,7 @@ def test_a_command_of_which_nothing_is_captured_is_told_why(
 ) -> None:
     done = stepwatch(tmp_path, *FINE, "--", "bash", shell(tmp_path, *lines))
     assert done.returncode == 2
-    assert "out: the script saved no step, so there is nothing to judge" in done.stderr
+    assert "out: the script saved no step, so nothing was evaluated" in done.stderr
     assert message in done.stderr
 
 

@@ -79,7 +79,7 @@ def test_after_a_stop_no_run_of_the_session_trains(tmp_path: Path) -> None:
     done = stepwatch(tmp_path, "--patience", "5", "--", "bash", "-c", again)
     assert done.returncode == 1, done.stderr
     assert "trained with 0.2" not in done.stderr
-    assert "the training is asked to stop because of non_finite" in done.stderr
+    assert "stop requested by non_finite" in done.stderr
     assert done.stderr.count("trained with 0.1") == 1
     assert set(verdicts(done.stdout)) == {"run-1", "run-2"}
 

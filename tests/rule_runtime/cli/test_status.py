@@ -76,6 +76,13 @@ def test_what_others_wrote_is_no_command_to_the_terminal(root: LocalStore, tmp_p
         assert output.replace("\n", "").isprintable()
 
 
+def test_findings_are_listed_first(root: LocalStore, tmp_path: Path) -> None:
+    tell(root, "NonFinite", RuleStatus.NO_ISSUES_FOUND, "5 steps evaluated")
+    tell(root, "LossSpike", RuleStatus.ISSUES_FOUND, "Condition met\nloss: is 12")
+    _, output = invoke("status", "mnist-7", "--output-path", tmp_path)
+    assert output.index("LossSpike") < output.index("NonFinite")
+
+
 def test_a_rule_that_failed_is_no_success(root: LocalStore, tmp_path: Path) -> None:
     tell(root, "LossSpike", RuleStatus.ERROR, "no loss was saved")
     assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
@@ -90,7 +97,11 @@ def test_a_rule_that_had_nothing_to_judge_is_told_so(root: LocalStore, tmp_path:
     tell(root, "NonFinite", RuleStatus.NO_ISSUES_FOUND, "5 steps evaluated")
     status, output = invoke("status", "mnist-7", "--output-path", tmp_path)
     assert status == 0
-    assert "not evaluated" in output
+    assert "1 rule not evaluated; `-v` shows why" in output
+    assert "no loss was saved" not in output
+    _, output = invoke("status", "mnist-7", "--output-path", tmp_path, "-v")
+    assert "no loss was saved" in " ".join(output.split())
+    assert "Insufficient" not in output
     tell(root, "NonFinite", RuleStatus.ERROR, insufficient)
     assert invoke("status", "mnist-7", "--output-path", tmp_path)[0] == 2
 

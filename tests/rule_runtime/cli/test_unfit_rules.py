@@ -26,7 +26,7 @@ def run_in(folder: Path, *, is_of_xgboost: bool) -> Path:
 @pytest.mark.parametrize("file", [None, "told.txt"])
 def test_rules_for_networks_are_named_in_one_line(tmp_path: Path, file: str | None) -> None:
     run = run_in(tmp_path / "run", is_of_xgboost=True)
-    given = () if file is None else ("--output-file", tmp_path / file)
+    given = ("-v",) if file is None else ("--output-file", tmp_path / file)
     _, told = invoke("evaluate", run, "--pack", "recommended", *given)
     told = told if file is None else (tmp_path / file).read_text()
     words = " ".join(told.split())
@@ -46,6 +46,6 @@ def test_a_rule_that_is_named_is_told_with_what_it_lacks(tmp_path: Path) -> None
 
 def test_of_other_runs_all_reasons_are_told(tmp_path: Path) -> None:
     run = run_in(tmp_path / "run", is_of_xgboost=False)
-    told = invoke("evaluate", run, "--pack", "recommended")[1]
+    told = invoke("evaluate", run, "--pack", "recommended", "-v")[1]
     assert "not evaluated: DeadOptimizer: " in told
     assert "no neural network" not in told

@@ -61,7 +61,7 @@ def test_a_python_without_this_package_is_named(tmp_path: Path) -> None:
     lacking = tmp_path / "python"
     lacking.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     lacking.chmod(0o755)
-    with pytest.raises(ValueError, match="is a Python in which stepwatch is not installed"):
+    with pytest.raises(ValueError, match="has no stepwatch installed"):
         checked_command([str(lacking), __file__])
 
 

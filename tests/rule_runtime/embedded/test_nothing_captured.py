@@ -22,9 +22,9 @@ def test_it_is_told_why_nothing_was_captured(notes: SessionNotes, tmp_path: Path
     notes.note_reason("no torch module")
     assert why_nothing(notes) == "no torch module"
     assert notes.begin_run("01RUN", "2026-11-26T00:00:00Z")
-    assert "a training began" in why_nothing(notes)
+    assert "a run began" in why_nothing(notes)
     (tmp_path / "notes" / "lacking").write_text("/a/python")
-    assert "/a/python is a Python in which stepwatch is not installed" in why_nothing(notes)
+    assert "/a/python has no stepwatch installed" in why_nothing(notes)
 
 
 def test_of_xgboost_it_is_told_what_is_watched(notes: SessionNotes) -> None:
@@ -32,7 +32,7 @@ def test_of_xgboost_it_is_told_what_is_watched(notes: SessionNotes) -> None:
     assert "xgboost" not in why_nothing(notes)
     notes.imported("xgboost")
     told = why_nothing(notes)
-    assert "`xgboost.train` alone is watched, also behind the interface of scikit-learn" in told
+    assert "only `xgboost.train` is watched, also through its scikit-learn interface" in told
     assert "`xgboost.cv` only with a hook among its callbacks" in told
 
 
@@ -60,7 +60,7 @@ def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionNotes)
     early.look()
     (line,) = said
     assert line.startswith("nothing is captured so far, 60 s after the first import")
-    assert "goes on looking: LightGBM has no hook" in line
+    assert "keeps looking: LightGBM has no hook" in line
 
 
 def test_a_reason_is_said_at_once_and_once(notes: SessionNotes) -> None:

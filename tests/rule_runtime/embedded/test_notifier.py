@@ -63,8 +63,8 @@ def test_a_failure_is_told_once_and_without_the_url(
     assert [each["text"] for each in receiver.messages] == ["x"] * num_tries + ["y"] * num_tries
     (problem,) = told.problems
     assert problem == (
-        f"a message was not taken by the address of --notify (HTTP status {statuses[0]}); the "
-        "training goes on, and no more of this is told"
+        f"the --notify URL did not accept a message (HTTP status {statuses[0]}); the run "
+        "continues, and this is reported once"
     )
 
 

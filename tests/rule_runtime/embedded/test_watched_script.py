@@ -70,7 +70,7 @@ def test_a_storage_that_fails_for_a_while_ends_no_training(
     assert end.status == 0
     assert judge.stopped_by == "VanishingGradient"
     assert [record.getMessage() for record in caplog.records] == [
-        "the run is not judged for now, the training continues: please reduce your request rate"
+        "the run is not evaluated for now and continues: please reduce your request rate"
     ]
 
 

@@ -498,7 +498,7 @@ class TestLogs:
 
 
 def test_names_that_infra_and_the_functions_share() -> None:
-    from lambdas.contracts import console, environment, events
+    from lambdas.contracts import console, environment, events, stopping
     from rule_runtime.jobs import console_links, deployment, platforms
 
     assert deployment.JOB_RULES_GROUP == events.JOB_RULES
@@ -507,4 +507,4 @@ def test_names_that_infra_and_the_functions_share() -> None:
     assert deployment._CUSTOM_RULES == environment.CUSTOM_RULES
     assert deployment._CUSTOM_RULE_BUCKET == environment.CUSTOM_RULE_BUCKET
     assert console_links.PARTITION_DOMAINS == console.CONSOLE_DOMAINS
-    assert platforms.STOP_TAG == "stepwatch:debug-output"
+    assert platforms.STOP_TAG == stopping.STOP_TAG

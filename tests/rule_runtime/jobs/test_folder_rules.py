@@ -113,12 +113,12 @@ def test_a_rule_that_this_machine_lacks_is_judged_where_it_is(tmp_path: Path) ->
     source.write_text("import what_this_machine_lacks\n" + SOURCE)
     custom = Rule.custom("Mine", source=str(source), rule_to_invoke="Fine")
     job = trained(tmp_path / "out", Rule.custom("Ours"), custom, VANISHING)
-    with pytest.raises(ValueError, match="Ours is not judged: there is no rule 'Ours'") as told:
+    with pytest.raises(ValueError, match="Ours is not evaluated: there is no rule 'Ours'") as told:
         waited(job.job())
-    assert "the rule Mine is not judged" in str(told.value)
+    assert "the rule Mine is not evaluated" in str(told.value)
     assert "what_this_machine_lacks" in str(told.value)
     source.write_text(SOURCE)
-    with pytest.raises(ValueError, match="Ours is not judged") as told:
+    with pytest.raises(ValueError, match="Ours is not evaluated") as told:
         waited(job.job())
     assert "Mine" not in str(told.value)
     found = [each["RuleEvaluationStatus"] for each in job.job().rule_job_summary()]

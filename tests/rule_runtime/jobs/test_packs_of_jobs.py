@@ -116,7 +116,9 @@ class TestDeployedRules:
         configs = [CollectionConfig(name) for name in WANTED]
         hook = DebuggerHookConfig(collection_configs=configs)
         (warning,) = prepare(job_name="job", output_path=OUTPUT, hook_config=hook).warnings
-        assert warning.startswith("GeneralisationGap, SuspiciouslyGood probably cannot judge")
+        assert warning.startswith(
+            "GeneralisationGap, SuspiciouslyGood probably cannot be evaluated"
+        )
 
     @pytest.mark.usefixtures("account")
     @pytest.mark.parametrize(

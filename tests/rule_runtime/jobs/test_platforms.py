@@ -11,7 +11,13 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.validate import validate_parameters
 
-from rule_runtime.configuration import Rule, TensorBoardOutputConfig, rule_configs
+from rule_runtime.configuration import (
+    Email,
+    Rule,
+    StopTraining,
+    TensorBoardOutputConfig,
+    rule_configs,
+)
 from rule_runtime.jobs import PreparedJob, prepare
 from tests.rule_runtime.jobs.conftest import OUTPUT, Account
 
@@ -118,6 +124,53 @@ class TestTrainingJobRequest:
             job.training_job_request({})
 
 
+@pytest.mark.usefixtures("account")
+class TestAJobThatAsksToBeStopped:
+    """It carries a tag, without which a deployment may not stop it."""
+
+    @pytest.fixture
+    def stopping(self) -> PreparedJob:
+        return prepare(job_name="mnist-7", output_path=OUTPUT, actions=StopTraining())
+
+    def test_by_an_action_of_a_rule_too(self) -> None:
+        configuration = {"RuleConfigurationName": "NonFinite"}
+        rule = Rule.sagemaker({"DebugRuleConfiguration": configuration}, actions=StopTraining())
+        assert prepare(job_name="a", output_path=OUTPUT, rules=[rule]).asks_to_stop
+        mailed = prepare(job_name="b", output_path=OUTPUT, actions=Email("me@example.com"))
+        assert not mailed.asks_to_stop
+
+    def test_in_a_request_to_sagemaker(self, stopping: PreparedJob, job: PreparedJob) -> None:
+        team = {"Key": "team", "Value": "b"}
+        request = stopping.training_job_request(request_for(Tags=[team]))
+        check("sagemaker", "CreateTrainingJob", request)
+        tag = {"Key": "stepwatch:debug-output", "Value": stopping.debug_output}
+        assert request["Tags"] == [team, tag]
+        assert stopping.training_job_request(request)["Tags"] == [team, tag]
+        assert "Tags" not in job.training_job_request(request_for())
+
+    def test_in_arguments_of_the_sdk(self, stopping: PreparedJob, job: PreparedJob) -> None:
+        (of_estimator,) = stopping.estimator_arguments()["tags"]
+        key = "stepwatch:debug-output"
+        assert of_estimator == {"Key": key, "Value": stopping.debug_output}
+        (of_trainer,) = stopping.model_trainer_arguments()["tags"]
+        assert of_trainer == {"key": key, "value": f"{OUTPUT}/"}, "it changes the job's name"
+        for take in (job.estimator_arguments, job.model_trainer_arguments):
+            assert "tags" not in take()
+
+    def test_in_containers(self, stopping: PreparedJob) -> None:
+        batch = {"jobQueue": "queue", "jobDefinition": "training", **stopping.batch_overrides()}
+        check("batch", "SubmitJob", batch)
+        assert batch["tags"] == {"stepwatch:debug-output": stopping.debug_output}
+        task = {"taskDefinition": "training", **stopping.ecs_overrides("trainer")}
+        check("ecs", "RunTask", task)
+        assert task["tags"] == [{"key": "stepwatch:debug-output", "value": stopping.debug_output}]
+
+    def test_a_place_that_no_tag_can_hold_is_refused(self) -> None:
+        odd = prepare(job_name="a", output_path=f"{OUTPUT}/a&b", actions=StopTraining())
+        with pytest.raises(ValueError, match=r"a tag cannot hold 's3://my-bucket.*a&b"):
+            odd.training_job_request(request_for())
+
+
 class TestContainers:
     def test_batch(self, job: PreparedJob) -> None:
         request = {"jobQueue": "queue", "jobDefinition": "training", **job.batch_overrides()}
@@ -126,7 +179,7 @@ class TestContainers:
         assert request["containerOverrides"]["environment"] == [
             {"name": "STEPWATCH_CONFIG", "value": CONFIGURATION}
         ]
-        assert request["tags"] == {"stepwatch:debug-output": job.debug_output}
+        assert "tags" not in request
 
     def test_ecs(self, job: PreparedJob) -> None:
         request = {"taskDefinition": "training", **job.ecs_overrides("trainer")}
@@ -134,7 +187,7 @@ class TestContainers:
         (container,) = request["overrides"]["containerOverrides"]
         assert container["name"] == "trainer"
         assert container["environment"] == [{"name": "STEPWATCH_CONFIG", "value": CONFIGURATION}]
-        assert request["tags"] == [{"key": "stepwatch:debug-output", "value": job.debug_output}]
+        assert "tags" not in request
 
     def test_kubernetes(self, job: PreparedJob) -> None:
         assert job.kubernetes_env() == [{"name": "STEPWATCH_CONFIG", "value": CONFIGURATION}]

@@ -333,7 +333,7 @@ class TestValidation:
         self, tmp_path: Path, losses: dict[str, object], told: str
     ) -> None:
         (warning,) = self.warnings_of(tmp_path, **losses)
-        assert warning.startswith("Overfit probably cannot judge")
+        assert warning.startswith("Overfit probably cannot be evaluated")
         assert f"the hook saves losses at {told} of mode EVAL" in warning
         assert "give losses eval.save_interval=10" in warning
 
@@ -362,5 +362,7 @@ class TestValidation:
         hook = DebuggerHookConfig(collection_configs=[said])
         job = prepare(job_name="job", output_path=tmp_path, rules="recommended", hook_config=hook)
         (warning,) = job.warnings
-        assert warning.startswith("GeneralisationGap, SuspiciouslyGood probably cannot judge")
+        assert warning.startswith(
+            "GeneralisationGap, SuspiciouslyGood probably cannot be evaluated"
+        )
         assert "eval.save_interval=1" in warning

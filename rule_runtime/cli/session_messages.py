@@ -1,11 +1,14 @@
-"""What is told of a watched run: to who sits at the terminal, and to who asked for messages."""
+"""Messages about a session: on the terminal, and to a webhook."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
 
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
@@ -13,20 +16,22 @@ from rule_runtime.embedded.watched_script import ProcessEnd
 from rule_runtime.evaluation.outcome import RuleStatus, status_details
 from rule_runtime.evaluation.state import EvaluationState
 
-__all__ = ["RunTelling"]
+__all__ = ["SessionMessages"]
+
+_CLEAR_LINE: Final = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
-class RunTelling:
-    """Tells each finding once, the request to stop, and the end.
+class SessionMessages:
+    """Reports each finding once, the request to stop, and the end.
 
     Args:
-        job: Name of the run.
+        job: Name of the session.
         stops: Names of the rules whose finding ends the training.
         console: The terminal.
         notify_url: Where messages are posted; None: nowhere.
 
     Raises:
-        ValueError: It is no URL of http or https.
+        ValueError: `notify_url` is no http or https URL.
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class RunTelling:
         self._found: dict[tuple[str, str], None] = {}  # by run and rule, in their order
         self._begun_again: set[str] = set()
         self._stopped_by: str | None = None
-        self._has_told_of_more = False
+        self._said_that_it_continues = False
 
     def changes(self, runs: Sequence[JudgedRun], stopped_by: str | None) -> None:
         """Report what has not been reported yet.
@@ -57,7 +62,7 @@ class RunTelling:
                     self._report(run.run.name if len(runs) > 1 else "", name, state)
         if stopped_by is not None and self._stopped_by is None:
             self._stopped_by = stopped_by
-            self.line(f"the training is asked to stop because of {stopped_by}")
+            self.line(f"stop requested by {stopped_by}")
 
     def _report_attempt(self, run: JudgedRun) -> None:
         """Report once that a program began again, and where its steps continue."""
@@ -71,10 +76,11 @@ class RunTelling:
     def _report(self, run: str, name: str, state: EvaluationState) -> None:
         details = status_details(name, state).rpartition("\n")[2]
         of_run = f"{run}: " if run else ""
+        self._begin_line()
         self.line(f"{of_run}{name}: {details}", style="red")
         step = None if state.evidence is None else state.evidence.step
         self._send(f"{of_run}{name} found an issue: {details}", name, "IssuesFound", step, details)
-        self._tell_that_it_goes_on(name)
+        self._say_that_it_continues(name)
 
     def end(self, end: ProcessEnd) -> None:
         """Send how the command ended.
@@ -85,7 +91,7 @@ class RunTelling:
         if end.passed_on is not None:
             status, details = "Stopped", f"{end.passed_on.name} ended the command"
         elif self._stopped_by is not None:
-            status, details = "Stopped", f"the training was stopped because of {self._stopped_by}"
+            status, details = "Stopped", f"stopped by {self._stopped_by}"
         elif end.was_interrupted:
             status, details = "Stopped", "the script was interrupted"
         elif end.status != 0:
@@ -120,6 +126,14 @@ class RunTelling:
         with suppress(OSError):  # the terminal may be gone
             self._console.print(text, style=style, markup=False, soft_wrap=True)
 
+    def _begin_line(self) -> None:
+        """Begin a line of our own, below which a progress bar of the script continues."""
+        with suppress(OSError):
+            if self._console.is_terminal:
+                self._console.control(_CLEAR_LINE)
+            else:
+                self._console.print()  # where the cursor is, nobody knows
+
     def _send(
         self, text: str, rule: str | None, status: str, step: int | None, details: str
     ) -> None:
@@ -132,9 +146,7 @@ class RunTelling:
         with suppress(Exception):  # by another thread; the terminal may be gone
             self.line(f"stepwatch: {problem}")
 
-    def _tell_that_it_goes_on(self, name: str) -> None:
-        if self._stops and name not in self._stops and not self._has_told_of_more:
-            self._has_told_of_more = True
-            self.line(
-                "the training goes on: serious issues alone stop it; `--stop any` stops at any"
-            )
+    def _say_that_it_continues(self, name: str) -> None:
+        if self._stops and name not in self._stops and not self._said_that_it_continues:
+            self._said_that_it_continues = True
+            self.line("the run continues: only serious findings stop it; `--stop any` stops at any")

@@ -1,0 +1,31 @@
+"""The bus of status events, and the permission to put events on it."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+
+from infra.constructs.function import StepwatchFunction
+from lambdas.contracts.events import STATUS_SOURCE
+
+__all__ = ["STATUS_BUS", "allow_status_events"]
+
+STATUS_BUS = "default"  # the only one that native events arrive on
+
+
+def allow_status_events(function: StepwatchFunction, detail_type: str) -> None:
+    """Allow a function to put events of one type on the bus, in the name of Stepwatch only.
+
+    Args:
+        function: The function.
+        detail_type: The `detail-type` of the events.
+    """
+    bus = cdk.Stack.of(function).format_arn(
+        service="events", resource="event-bus", resource_name=STATUS_BUS
+    )
+    function.allow(
+        ["events:PutEvents"],
+        [bus],
+        conditions={
+            "StringEquals": {"events:source": STATUS_SOURCE, "events:detail-type": detail_type}
+        },
+    )

@@ -1,0 +1,22 @@
+"""Which jobs a deployment may stop: the stop policies, and the tag by which a job gives consent."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ALL", "NEVER", "OBSERVE", "OPT_IN", "STOP_POLICIES", "STOP_TAG", "WATCHED"]
+
+OPT_IN: Final = "opt_in"
+"""Jobs that opted in: by `StopTraining` in their `job.json`, or by the tag."""
+OBSERVE: Final = "observe"
+"""No job."""
+WATCHED: Final = "watched"
+"""Jobs that write to a watched bucket, except those that opted out."""
+ALL: Final = "all"
+"""Any training job of the account and Region, except those that opted out."""
+STOP_POLICIES: Final = (OPT_IN, OBSERVE, WATCHED, ALL)
+
+STOP_TAG: Final = "stepwatch:debug-output"
+"""Default name of the tag. Its value is the S3 URI of a folder whose findings may stop the job."""
+NEVER: Final = "never"
+"""Value of the tag on a job that no policy may stop."""

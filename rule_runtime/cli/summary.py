@@ -1,0 +1,99 @@
+"""A summary of verdicts that fits on a terminal: the findings, and how many rules had none."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from rule_runtime.cli.tables import harmless
+from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.evaluation.wording import counted
+from rule_runtime.reporting.run_verdicts import RunVerdicts
+
+__all__ = ["Summary", "has_problem"]
+
+_MAX_LINES: Final = 12
+"""Lines of all findings together: with what follows them, 15."""
+_MAX_LINES_OF_ONE: Final = 5
+"""Lines of one finding: a sentence and its remedy, on 80 columns."""
+
+
+def has_problem(state: EvaluationState) -> bool:
+    """Return whether a rule found an issue, or failed.
+
+    Args:
+        state: The state of the rule.
+    """
+    is_issue = state.status is RuleStatus.ISSUES_FOUND
+    return is_issue or (state.status is RuleStatus.ERROR and not state.has_found_nothing_to_judge)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The findings of runs, each cut to a few lines, and one line about the other rules.
+
+    Attributes:
+        runs: The verdicts on each run.
+        required: Names of rules that must be able to judge.
+    """
+
+    runs: Sequence[RunVerdicts]
+    required: Collection[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the lines."""
+        findings = list(self._findings())
+        each = max(1, min(_MAX_LINES_OF_ONE, _MAX_LINES // max(1, len(findings))))
+        for finding in findings[:_MAX_LINES]:
+            lines = finding.wrap(console, options.max_width, overflow="fold")
+            for line in lines[:each]:
+                line.rstrip()
+            if len(lines) > each:
+                lines[each - 1].truncate(options.max_width - 1)
+                lines[each - 1].append("…")
+            yield from lines[:each]
+        if len(findings) > _MAX_LINES:
+            yield Text(f"... and {len(findings) - _MAX_LINES} more; `-v` shows them")
+        yield self._others()
+
+    def _findings(self) -> Iterator[Text]:
+        for run in self.runs:
+            prefix = f"{run.name}: " if len(self.runs) > 1 else ""
+            for name, state in run.states.items():
+                if has_problem(state):
+                    yield _finding(prefix, name, state)
+                elif name in self.required and state.has_found_nothing_to_judge:
+                    told = harmless(f"{prefix}not evaluated: {name}: {state.reason}")
+                    yield Text(told, style="yellow")
+
+    def _others(self) -> Text:
+        if len(self.runs) == 1:
+            return Text(_quiet_rules(self.runs[0].states))
+        quiet = [run.name for run in self.runs if not any(map(has_problem, run.states.values()))]
+        told = f"{counted(len(quiet), 'run')} of {len(self.runs)} without a finding"
+        return Text(f"{told}; `-v` shows the rules of each", overflow="ellipsis", no_wrap=True)
+
+
+def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
+    colour = "red" if state.status is RuleStatus.ISSUES_FOUND else "yellow"
+    evidence = state.evidence
+    if evidence is None:
+        head, said = f"{prefix}{name}", status_details(name, state).rpartition("\n")[2]
+    else:
+        head = f"{prefix}{name} at step {evidence.step}"
+        said = f"{evidence.line}. {evidence.remedy}"
+    return Text.assemble((f"{head}: ", f"bold {colour}"), harmless(" ".join(said.split())))
+
+
+def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
+    silent = sum(state.has_found_nothing_to_judge for state in states.values())
+    if silent == len(states):
+        return harmless(f"no rule was evaluated: {next(iter(states.values())).reason}")
+    passed = len(states) - silent - sum(map(has_problem, states.values()))
+    told = f"{counted(passed, 'rule')} found no issue"
+    return f"{told}, {silent} were not evaluated; `-v` shows why" if silent else told
