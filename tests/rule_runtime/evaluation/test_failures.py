@@ -112,7 +112,7 @@ def test_an_exception_ends_the_evaluation_with_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         ("numpy", "ValueError: operands could not be broadcast together"),
         ("exit", "SystemExit: 3 (test_failures.py, line "),

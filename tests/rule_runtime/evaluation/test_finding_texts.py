@@ -66,7 +66,7 @@ class Number:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "details", "told"),
+    ("arguments", "details", "message"),
     [
         ((12.3,), {}, r"IssueFound got 12\.3, but takes a text"),
         ((None,), {}, "IssueFound got None, but takes a text"),

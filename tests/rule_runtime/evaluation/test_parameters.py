@@ -124,7 +124,7 @@ def test_numbers_of_numpy_are_numbers(name: str, value: object, kind: type) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("mode", "FIT", "'FIT', but must be one of EVAL, TRAIN, or none"),
         ("names", 0.5, "0.5, but must be texts with commas between"),

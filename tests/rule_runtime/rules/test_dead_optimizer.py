@@ -142,7 +142,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gradients", "told"),
+    ("gradients", "message"),
     [
         ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
         ({"gradient/Net_a.weight": [np.nan]}, "of 1 saved gradient none is finite"),

@@ -113,7 +113,7 @@ def test_regularisation_is_no_advice_for_what_never_learned(training: float, adv
 
 
 @pytest.mark.parametrize(
-    ("validation", "told"),
+    ("validation", "message"),
     [
         ([3.27, 3.29, 3.28, 3.30], "it stays at 3.258"),
         ([4.3, 4.05, 4.2, 4.3, 4.2, 4.2], "it was never below 3.258"),

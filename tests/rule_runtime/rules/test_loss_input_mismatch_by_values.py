@@ -123,7 +123,7 @@ def run_of_text(read: Any, *, places: tuple[int, int] = (8, 5), columns: bool = 
 
 
 @pytest.mark.parametrize(
-    ("read", "told"),
+    ("read", "message"),
     [
         (lambda written: written.transpose(0, 2, 1), None),
         (lambda written: written.reshape(-1, 6), None),
