@@ -2,7 +2,7 @@
 
 `from hook_layer.pytorch import Hook` is the way in; this package itself imports no framework. Its
 names are imported when they are first used, for evaluators need its parts and not these. It imports
-nothing, for Pythons that are to be watched import it when they start: see `hook_layer.autopatch`.
+nothing, for Pythons that must be watched import it when they start: see `hook_layer.autopatch`.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ByteBudget:
     Small values stay whole; large ones share what is left equally. Values with the same number of
     rows get the same number of first rows, so that outputs, labels and inputs of a batch still
     belong together; parameters and their gradients are no rows of a batch. A single number is
-    always stored. As a run goes on, each step gets its share of what is left of the run's budget,
+    always stored. As a run continues, each step gets its share of what is left of the run's budget,
     as if as many steps were to come as were saved.
 
     Args:

@@ -101,8 +101,8 @@ class FolderClaim:
         """Give the folder free though something is still on its way there; takes no lock.
 
         Args:
-            wait: Waits so many seconds at most until it has arrived; called by whoever claims the
-                folder next in this process.
+            wait: Waits so many seconds at most until it has arrived; called by anyone who claims
+                the folder next in this process.
         """
         if self._path is not None and self._lock is not None:
             self._left[os.path.realpath(self._path)] = wait
@@ -153,7 +153,7 @@ def _lock(descriptor: int) -> FileLock | None:
 
 
 def _is_file(descriptor: int, path: str) -> bool:
-    """Tell whether an open file is still the one of this name."""
+    """Return whether an open file is still the one of this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))  # noqa: PTH116
     except FileNotFoundError:

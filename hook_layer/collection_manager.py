@@ -201,7 +201,7 @@ class CollectionManager(CollectionSet):
                 yield InvalidCollectionConfigurationError(name, self.built_in)
 
     def _is_empty(self, collection: Collection) -> bool:
-        """Tell whether no tensor can be in a collection; in those that are built in one may be."""
+        """Return whether no tensor can be in a collection; a built-in one may have some."""
         is_filled = collection.include_regex or collection.tensor_names
         return not is_filled and collection.name not in self.built_in
 

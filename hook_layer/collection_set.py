@@ -60,7 +60,7 @@ class CollectionSet:
         return self.collections
 
     def add(self, arg: Collection | str) -> None:
-        """Add a collection, in place of one of the same name; or make one by its name."""
+        """Add a collection, instead of one of the same name; or make one by its name."""
         if isinstance(arg, Collection):
             self.collections[arg.name] = arg
         else:

@@ -138,11 +138,11 @@ class Collection:
         self.tensor_names.discard(tname)
 
     def has_tensor_name(self, tname: str) -> bool:
-        """Tell whether the tensor was added by name, or seen and matched."""
+        """Return whether the tensor was added by name, or seen and matched."""
         return tname in self.tensor_names
 
     def matches(self, tname: str) -> bool:
-        """Tell whether the tensor belongs here, by its name or by a regular expression."""
+        """Return whether the tensor belongs here, by its name or by a regular expression."""
         return tname in self.tensor_names or any(re.search(p, tname) for p in self.include_regex)
 
     def to_json_dict(self) -> dict[str, Any]:

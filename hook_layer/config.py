@@ -30,12 +30,12 @@ _OFF: Final = frozenset(("0", "false", "no", "off"))
 
 
 def hook_enabled(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether hooks do anything: `USE_SMDEBUG=0` (or `false`) switches all of them off."""
+    """Return whether hooks do anything: `USE_SMDEBUG=0` (or `false`) switches all of them off."""
     return environ.get("USE_SMDEBUG", "").strip().lower() not in _OFF
 
 
 def is_training_job(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether a platform named the job, by `TRAINING_JOB_NAME`, as SageMaker always does."""
+    """Return whether a platform named the job, by `TRAINING_JOB_NAME`, as SageMaker always does."""
     return bool(environ.get("TRAINING_JOB_NAME", "").strip())
 
 
@@ -59,7 +59,7 @@ class JobConfiguration:
         tensorboard_output: Where TensorBoard's files go.
         checkpoint: Where checkpoints are.
         debug_rule_configurations: The rules that the job asks for; None: the deployed ones.
-        actions: What is to be done on a finding.
+        actions: What must be done on a finding.
         opt_out_of_stop: Whether the job must never be stopped.
     """
 
@@ -95,7 +95,7 @@ class HookTargets:
     Attributes:
         out: The trial's root.
         tensorboard: Root of TensorBoard's files, with one folder a mode; None: there are none.
-        checkpoint: Where the state is that a resumed training goes on from; None: nowhere.
+        checkpoint: Where the state is that a resumed training continues from; None: nowhere.
     """
 
     out: Store
@@ -128,7 +128,7 @@ class JobEnvironment:
         training_job_arn: ARN of the job on SageMaker, else None.
         debug_rule_configurations: The rules that the job asks for, as in CreateTrainingJob; None
             when the deployed rules apply with their own parameters.
-        actions: What is to be done on a finding.
+        actions: What must be done on a finding.
         opt_out_of_stop: Whether the job must never be stopped.
     """
 

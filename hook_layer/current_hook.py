@@ -76,5 +76,5 @@ class CurrentHook(Generic[_Hook]):
         self._hook = custom_hook
 
     def forget(self) -> None:
-        """Forget the hook; the hook itself goes on."""
+        """Forget the hook; the hook itself continues."""
         self._hook = None

@@ -1,4 +1,4 @@
-"""The trainings of a process before the one that goes on."""
+"""The trainings of a process before the one that continues."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class FileLock:
 
 
 def is_locked(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a process has the lock of a file, so that it has not ended.
+    """Return whether a process has the lock of a file, so that it has not ended.
 
     Args:
         path: The file.

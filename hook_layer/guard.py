@@ -44,7 +44,7 @@ class FailureLog:
         self._mistakes: set[str] = set()
 
     def is_off(self, part: str) -> bool:
-        """Tell whether a part failed too often."""
+        """Return whether a part failed too often."""
         return part in self.off
 
     def failed(self, part: str, error: BaseException, *, where: str = "") -> None:
@@ -112,7 +112,7 @@ class Stopwatch:
         self.is_running = False
 
     def start(self) -> float:
-        """Begin to count, and return what `stop` is to be given."""
+        """Begin to count, and return what `stop` must be given."""
         if self.is_running:
             return 0.0
         self.is_running = True
@@ -161,7 +161,7 @@ def guarded(
                 result = method(self, *args, **kwargs)
             except (TrainingStoppedError, HookConfigurationError):
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+            except Exception as error:  # noqa: BLE001 - whatever it is, training continues
                 failures.failed(part, error, where=method.__name__)
                 return None
             finally:

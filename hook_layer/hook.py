@@ -55,7 +55,7 @@ class BaseHook(HookLifecycle):
         return self.collection_manager.collections
 
     def add_collection(self, collection: Collection) -> None:
-        """Add a collection, in place of one of the same name."""
+        """Add a collection, instead of one of the same name."""
         if not isinstance(collection, Collection):
             raise HookConfigurationError(f"collection={collection!r} must be a Collection")
         self.collection_manager.add(collection)

@@ -84,7 +84,7 @@ class StepwatchCallback(CallbackWithHook, TrainerCallback):  # type: ignore[misc
     Args:
         out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
             a configuration file says, if there is one.
-        hook: A `hook_layer.pytorch.Hook`, in place of all other arguments.
+        hook: A `hook_layer.pytorch.Hook`, instead of all other arguments.
         **arguments: Further arguments of `hook_layer.pytorch.Hook`.
 
     Raises:

@@ -34,7 +34,7 @@ class LayerCollection(Collection, ABC):
 
     @abstractmethod
     def is_of(self, layer_type: str, layer: Any) -> bool:
-        """Tell whether a layer is one of a type.
+        """Return whether a layer is one of a type.
 
         Args:
             layer_type: `relu`, `sigmoid` or `tanh`.
@@ -111,7 +111,7 @@ def resolve_layers(
 
 
 def may_match(collections: Iterable[Collection], layer_name: str) -> bool:
-    """Tell whether any input or output of a layer may be in one of these collections."""
+    """Return whether any input or output of a layer may be in one of these collections."""
     indexes = range(_TRIED_INDEXES)
     names = [f"{layer_name}_{kind}_{i}" for kind in ("input", "output") for i in indexes]
     return any(collection.matches(name) for name in names for collection in collections)

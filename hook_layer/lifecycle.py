@@ -103,7 +103,7 @@ class HookLifecycle(ResumableHook):
         SIGTERM. What could not be delivered is logged, and in `report()`.
 
         Args:
-            end_of_training: False when training is to be resumed later: no end marker then.
+            end_of_training: False when training must be resumed later: no end marker then.
         """
         if not self.is_active:  # in a forked child nobody might ever release the lock
             return

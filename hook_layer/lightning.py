@@ -94,7 +94,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
     Args:
         out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
             a configuration file says, if there is one.
-        hook: A `hook_layer.pytorch.Hook`, in place of all other arguments.
+        hook: A `hook_layer.pytorch.Hook`, instead of all other arguments.
         **arguments: Further arguments of `hook_layer.pytorch.Hook`.
 
     Raises:
@@ -236,7 +236,7 @@ class StepwatchCallback(CallbackWithHook, Callback):  # type: ignore[misc]  # Li
         self.hook.trainer_ends_step(may_be_late=True)
 
     def _has_stepped(self, trainer: Trainer) -> bool:
-        """Tell whether the batch that ends completes a step."""
+        """Return whether the batch that ends completes a step."""
         if self.hook.has_optimizer_stepped or not trainer.optimizers:
             return True
         # Optimisers that are not torch's are counted by Lightning.

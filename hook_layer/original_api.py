@@ -66,7 +66,7 @@ class OriginalApi(BaseHook):
     def has_default_hook_configuration(
         self, default_saved_collections: Iterable[str] | None = None
     ) -> bool:
-        """Tell whether only the collections are saved that are saved without being asked for.
+        """Return whether only the collections are saved that are saved without being asked for.
 
         Args:
             default_saved_collections: Names of those; None: the framework's.
@@ -83,7 +83,7 @@ class OriginalApi(BaseHook):
         return self.has_default_hook_configuration()
 
     def should_save_tensor_or_collection(self, tensor_name: str, collection_name: str) -> bool:
-        """Tell whether a tensor is saved in the step in progress; False before the first step.
+        """Return whether a tensor is saved in the step in progress; False before the first step.
 
         Args:
             tensor_name: Name of the tensor; of a gradient it may be the parameter's.

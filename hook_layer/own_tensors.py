@@ -87,7 +87,7 @@ class OwnTensors(StepRecorder):
         self._save(tensor_name, tensor_value, plan, None)
 
     def _accepts(self, name: str) -> bool:
-        """Tell whether a tensor may have this name; if not, that is counted and logged."""
+        """Return whether a tensor may have this name; if not, that is counted and logged."""
         if not isinstance(name, str):
             raise TypeError(f"the name of a tensor must be a string, not {name!r}")
         try:

@@ -55,7 +55,7 @@ class StepRecorder:
         mode_steps: Step of each mode; that of GLOBAL is the global step.
         failures: Which parts failed and are switched off.
         only_logs_mistakes: Whether a collection that is misconfigured is left out at the first step
-            too, in place of an error: in scripts that know nothing of hooks.
+            too, instead of an error: in scripts that know nothing of hooks.
         stopwatch: The time that this took of training.
     """
 
@@ -135,7 +135,7 @@ class StepRecorder:
                 self._end_step()
 
     def _plan(self, name: str, member_of: Sequence[str] = ()) -> TensorPlan | None:
-        """Return what is to be stored of a tensor in this step; None for nothing."""
+        """Return what must be stored of a tensor in this step; None for nothing."""
         if not self._due:
             return None
         return self.collection_manager.plan(name, self._due, member_of=member_of)

@@ -66,7 +66,7 @@ class SaveConfigMode:
         self._listed = (self.save_steps, 0, frozenset[int]())  # a long list takes long to search
 
     def should_save_step(self, step_num: int) -> bool:
-        """Tell whether step `step_num` of this mode is saved."""
+        """Return whether step `step_num` of this mode is saved."""
         steps, num_steps, listed = self._listed
         if steps is not self.save_steps or num_steps != len(self.save_steps):  # it was changed
             listed = frozenset(self.save_steps)
@@ -172,7 +172,7 @@ class SaveConfig:
         self.mode_save_configs[mode] = save_config_mode
 
     def should_save_step(self, mode: ModeKeys, step_num: int) -> bool:
-        """Tell whether step `step_num`, counted in `mode`, is saved."""
+        """Return whether step `step_num`, counted in `mode`, is saved."""
         return self.get_save_config(mode).should_save_step(step_num)
 
     def merge_default_save_config(self, default_save_config: SaveConfig) -> None:

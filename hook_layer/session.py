@@ -46,7 +46,7 @@ class TrialSession:
         targets: Where to.
         identity: Run and worker; `worker_0` writes what there is once per job, and listens for the
             stop.
-        start: Where the run begins or goes on.
+        start: Where the run begins or continues.
         job: The job as its environment describes it.
         options: How.
     """
@@ -207,7 +207,7 @@ class TrialSession:
 
 
 def _job_file(start: RunStart, job: JobEnvironment) -> JobFile:
-    """Return the run's name tag; a run that goes on keeps the time when it began."""
+    """Return the run's name tag; a run that continues keeps the time when it began."""
     return JobFile(
         training_job_name=job.training_job_name,
         run_id=start.run_id,

@@ -2,7 +2,7 @@
 
 The command may be anything that starts Python in the end: a shell script, a launcher, a search that
 trains in a pool. Each training that begins takes the next number here and so becomes a run of the
-session. Whoever watches the command reads which runs there are, and asks all of them to stop.
+session. Anyone who watches the command reads which runs there are, and asks all of them to stop.
 """
 
 from __future__ import annotations

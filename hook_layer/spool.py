@@ -226,7 +226,7 @@ def _left_out(delivered: Delivered, folder: str) -> str:
 
 
 def _is_run_there(store: Store, run_id: str) -> bool:
-    """Tell whether the store has the run's `job.json`; refuse to mix the files of two runs.
+    """Return whether the store has the run's `job.json`; refuse to mix the files of two runs.
 
     Raises:
         ForeignRunError: The store's `job.json` is of another run.

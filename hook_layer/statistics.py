@@ -55,7 +55,7 @@ NO_STATISTICS: Final[tuple[float, ...]] = (math.nan,) * len(STATISTICS_COLUMNS)
 
 
 def has_statistics(dtype: np.dtype[Any]) -> bool:
-    """Tell whether tensors of this type have statistics: real numbers and booleans do."""
+    """Return whether tensors of this type have statistics: real numbers and booleans do."""
     return dtype.kind in _NUMERIC_KINDS
 
 
@@ -194,7 +194,7 @@ class _Sums:
         self.absolute += float(np.add.reduce(chunk))
 
     def are_sound(self) -> bool:
-        """Tell whether all elements are finite, and their squares are neither Inf nor lost."""
+        """Return whether all elements are finite, and their squares are neither Inf nor lost."""
         magnitude = max(-self.low, self.high)
         return (
             math.isfinite(self.total)

@@ -1,20 +1,21 @@
-"""Several workers stop together, ahead of the same training step.
+"""Several workers stop together, before the same training step.
 
 A worker that leaves alone lets the others wait for it for ever, in the next collective operation.
 So they agree, through the key-value store that they share:
 
-1. Whoever is asked to stop publishes the request; a thread of every worker looks for it.
+1. Anyone who is asked to stop publishes the request; a thread of every worker looks for it.
 2. On seeing it each thread holds its worker: it publishes the number of the training step that the
    worker has begun, and the worker promises to begin no other one until there is a decision.
 3. Once all have published, the largest of these numbers is the decision: all are behind the end of
    that step or will get there, and stop where the next one would begin. A worker that waits in a
    collective operation for a held one does not stand in the way, for it is its thread that answers.
 
-Who reads that it need not stop yet goes on into the next step; so such an answer is a promise, too.
+Who reads that it need not stop yet continues into the next step; so such an answer is a promise,
+too.
 
 There is one decision, made by an atomic operation of the store. If not all workers answer in time
 it is to train on, for all. A worker without a hook, a hook that is closed and a store that is gone
-have the same effect: nobody stops, which is logged, and training goes on.
+have the same effect: nobody stops, which is logged, and training continues.
 
 Only training steps are counted, for workers may differ in how often they evaluate.
 """
@@ -56,7 +57,7 @@ class KeyValueStore(Protocol):
         ...
 
     def check(self, keys: list[str]) -> bool:
-        """Tell whether all keys are there."""
+        """Return whether all keys are there."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str) -> bytes:
@@ -74,7 +75,7 @@ class StopGroup:
         rank: This worker.
         size: Number of workers.
         name: What the workers train; they agree only if it is the same in all.
-        is_alive: Tells whether the store may still be used.
+        is_alive: Returns whether the store may still be used.
     """
 
     store: KeyValueStore
@@ -129,7 +130,7 @@ class StopAgreement:
     # What the training thread calls --------------------------------------------------------------
 
     def begin_step(self) -> StopFile | None:
-        """Begin a training step, unless it is the one ahead of which all stop.
+        """Begin a training step, unless it is the one before which all stop.
 
         Waits while the workers make their decision.
 
@@ -188,7 +189,7 @@ class StopAgreement:
             request = self._awaited_request()
             if request is not None and self._all_take_part():
                 self._agree(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+        except Exception as error:  # noqa: BLE001 - whatever it is, training continues
             if self._group.is_alive() and not self._closed.is_set():
                 logger.warning(
                     "the workers can no longer agree on when to stop, training goes on: %s", error

@@ -32,7 +32,7 @@ class StopSignal:
         store: The trial's root.
         run_id: Id of this run.
         poll_s: Time between two looks, seconds.
-        wait: Waits so many seconds and tells whether to end; for tests.
+        wait: Waits so many seconds and says whether to end; for tests.
     """
 
     def __init__(

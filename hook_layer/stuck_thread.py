@@ -78,7 +78,7 @@ class StuckThreadWatch:
         os.close(reader)
 
     def _is_main_stuck(self) -> bool:
-        """Tell whether the main thread does nothing that Python asks of it.
+        """Return whether the main thread does nothing that Python asks of it.
 
         If it does something else than to handle the signal, it was not meant: a child of this
         process was, which for a moment shares the pipe.

@@ -60,7 +60,7 @@ class _Installed:
 
 
 class TerminationHandler:
-    """The handler of a signal, installed as long as somebody is to be told of it.
+    """The handler of a signal, installed as long as somebody must be told of it.
 
     Args:
         number: The signal.

@@ -14,7 +14,7 @@ _R = TypeVar("_R")
 def within(timeout_s: float, action: Callable[[], _R]) -> _R:
     """Return what `action` returns, if it takes no longer than `timeout_s` seconds.
 
-    It goes on in a thread of its own when it does, and its result is lost.
+    It continues in a thread of its own when it does, and its result is lost.
 
     Raises:
         TimeoutError: It took longer.

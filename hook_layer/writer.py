@@ -224,7 +224,7 @@ class StepWriter:
         return is_idle and not self._delivery.has_backlog
 
     def _make_room(self, nbytes: int) -> bool:
-        """Wait until `nbytes` fit; False if the step is to be dropped."""
+        """Wait until `nbytes` fit; False if the step must be dropped."""
         if self._fits(nbytes):
             return True
         limit_s = 0.0 if self._options.on_full == "drop" else self._patience.left_s()

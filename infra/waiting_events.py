@@ -1,4 +1,4 @@
-"""What an event that could not be handled is about, in a line for whoever has to look at it."""
+"""What an event that could not be handled is about, in a line for anyone who has to look at it."""
 
 from __future__ import annotations
 

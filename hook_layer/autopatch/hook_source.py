@@ -44,7 +44,7 @@ class HookSource:
 
     Attributes:
         config: A configuration file; None: the one that the environment names.
-        out_dir: A folder or URI, in place of a configuration file; the hook's defaults apply.
+        out_dir: A folder or URI, instead of a configuration file; the hook's defaults apply.
     """
 
     config: str | None = None
@@ -53,7 +53,7 @@ class HookSource:
     _warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def is_there(self) -> bool:
-        """Tell whether hooks are wanted: there is a folder or a file, and no kill switch.
+        """Return whether hooks are wanted: there is a folder or a file, and no kill switch.
 
         A file in S3 is not asked for: every start of Python would wait for the answer.
         """
@@ -81,7 +81,7 @@ class HookSource:
             check_writable(self.out_dir)
 
     def is_needed(self, earlier: Collection[BaseHook] | None = None) -> bool:
-        """Tell whether a training that begins is to get a hook; logs if not.
+        """Return whether a training that begins is to get a hook; logs if not.
 
         It is not where the script makes hooks itself, where another adapter watches the training
         already, and, outside of a session, where the folder is that of an earlier training.

@@ -1,6 +1,6 @@
-"""Calling something when a module has been imported, whoever imports it.
+"""Calling something when a module has been imported, anyone who imports it.
 
-Each Python that is prepared imports this when it starts, ahead of the script: so it imports nothing
+Each Python that is prepared imports this when it starts, before the script: so it imports nothing
 itself. What it would import could not be found in the script's folder any more.
 """
 

@@ -1,4 +1,4 @@
-"""Imported when a Python starts whose script is to be watched; does its work at once.
+"""Imported when a Python starts whose script must be watched; does its work at once.
 
 It imports as little as it can, for the script's own modules come first from then on.
 """
@@ -16,7 +16,7 @@ _ORIGINALS = frozenset({"smdebug", "smdebug_rulesconfig"})
 
 
 def _module() -> str:
-    """Return the name behind `-m`, empty without one; switches of Python may stand ahead of it."""
+    """Return the name behind `-m`, empty without one; switches of Python may stand before it."""
     if sys.argv[:1] != ["-m"]:
         return ""
     name = sys.orig_argv[-len(sys.argv)]

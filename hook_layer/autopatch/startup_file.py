@@ -23,7 +23,7 @@ _LINE: Final = (
 
 
 def is_on(folder: Path | None = None) -> bool:
-    """Tell whether the start-up file is installed.
+    """Return whether the start-up file is installed.
 
     Args:
         folder: The environment's site-packages; None for those of this Python.

@@ -83,7 +83,7 @@ class Backlog:
         return len(self._order) - self._num_in_memory + len(self._aside)
 
     def has_room(self, num_bytes: int) -> bool:
-        """Tell whether a step of about this size fits in."""
+        """Return whether a step of about this size fits in."""
         return self._disk_bytes + num_bytes + 2 * _BLOCK_BYTES <= self._max_bytes
 
     @property

@@ -14,7 +14,7 @@ _LONGEST_PAUSE_S: Final = 60.0
 
 
 class CircuitBreaker:
-    """Tells whether something that may be failing is worth trying.
+    """Returns whether something that may be failing is worth trying.
 
     It opens after `max_failures` failures in a row. After a pause one more attempt is let through
     (half-open): if that fails, too, the next pause is twice as long; a success closes it.
@@ -48,7 +48,7 @@ class CircuitBreaker:
         return self._failures_in_a_row >= self._max_failures
 
     def allows(self) -> bool:
-        """Tell whether to try now."""
+        """Return whether to try now."""
         return self.wait_s() <= 0
 
     def wait_s(self) -> float:

@@ -129,7 +129,7 @@ class SmallFiles:
             self._last = None
 
     def leave_in(self, backlog: Backlog) -> None:
-        """Put what is owed into the spool, to be stored by whoever delivers that."""
+        """Put what is owed into the spool, to be stored by anyone who delivers that."""
         with self._lock:
             files = [(key, content, False) for key, content in self._owed.items()]
         if self._last is not None:

@@ -257,7 +257,7 @@ class SpoolFolder:
     # The folder ----------------------------------------------------------------------------------
 
     def is_empty(self) -> bool:
-        """Tell whether nothing waits."""
+        """Return whether nothing waits."""
         return not any(next(iter(self._store.list(p)), None) for p in (_STEPS, _FILES, _END))
 
     def remove(self) -> None:

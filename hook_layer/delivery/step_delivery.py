@@ -228,7 +228,7 @@ class StepDelivery:
         return step, StepFiles(None, index_key(encoded.record.step, self._identity.worker), index)
 
     def _deliver_first(self) -> bool:
-        """Try the first step that waits; tell whether it waits no more."""
+        """Try the first step that waits; say whether it waits no more."""
         first, *others = self.backlog.head()
         if self._deliver(first):
             return True
@@ -244,7 +244,7 @@ class StepDelivery:
         return False
 
     def _deliver(self, step: WaitingStep) -> bool:
-        """Try a step that waits; tell whether it waits no more."""
+        """Try a step that waits; say whether it waits no more."""
         try:
             files = self.backlog.read(step)
             if step.number > self._last_stored:

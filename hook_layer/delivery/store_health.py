@@ -49,7 +49,7 @@ class StoreHealth:
         return self._breaker.has_opened
 
     def allows(self) -> bool:
-        """Tell whether to try now."""
+        """Return whether to try now."""
         return self._breaker.allows()
 
     def wait_s(self) -> float:
@@ -60,7 +60,7 @@ class StoreHealth:
         """Call the store, and return the error that it raised."""
         try:
             action()
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+        except Exception as error:  # noqa: BLE001 - whatever it is, training continues
             return error
         return None
 

@@ -5,7 +5,7 @@
 fail. Then a second thread takes over the queue, and puts the steps on local disk, too,
 before they fill the memory. It ends once nothing waits there any more.
 
-**Small steps gather.** A step is stored as soon as it comes, but the thread that stored a small one
+**Small steps gather.** A step is stored as soon by default, but the thread that stored a small one
 sleeps a moment before it looks for the next. Where steps take milliseconds, waking it up for every
 one would cost training more than the step itself.
 """
@@ -84,7 +84,7 @@ class WriterThreads:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done now; steps may wait for a store that is away."""
+        """Whether nothing must be done now; steps may wait for a store that is away."""
         delivery = self._delivery
         is_waiting = not delivery.has_backlog or delivery.wait_s() > 0
         return not self._tasks and not self._num_busy and is_waiting
@@ -100,7 +100,7 @@ class WriterThreads:
         return self._at_store_bytes if self._is_stuck() else 0
 
     def are_alive(self) -> bool:
-        """Tell whether tasks will be done; see to it that they are."""
+        """Return whether tasks will be done; see to it that they are."""
         self._start_spooling_if_needed()
         return self._storing is not None and self._storing.is_alive()
 
@@ -188,7 +188,7 @@ class WriterThreads:
         return None
 
     def _is_ending(self) -> bool:
-        """Tell whether nothing comes any more."""
+        """Return whether nothing comes any more."""
         return self._closing and not self._tasks and self._spooling is None
 
     def _is_over(self) -> bool:
@@ -231,7 +231,7 @@ class WriterThreads:
             return None
 
     def _must_spool(self) -> bool:
-        """Tell whether the thread that stores has other things to do than to take a task."""
+        """Return whether the thread that stores has other things to do than to take a task."""
         return self._delivery.has_backlog or self._is_stuck() or self._is_late()
 
     def _is_stuck(self) -> bool:
@@ -239,7 +239,7 @@ class WriterThreads:
         return since is not None and self._clock() - since > _STUCK_S
 
     def _may_spool(self, task: Task) -> bool:
-        """Tell whether to spool a task: without room, only if waiting for some would be no use."""
+        """Return whether to spool a task: without room, only if waiting for room is no use."""
         delivery = self._delivery
         is_away = delivery.health.is_away or self._closing
         return is_away or delivery.backlog.has_room(task.nbytes)

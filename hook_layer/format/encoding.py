@@ -77,8 +77,8 @@ class EncodedRecord:
 class EventBuffers:
     """Content of an event file, to be gone through as often as needed.
 
-    Checksums of large tensors are computed while it is first gone through, so that whoever writes
-    it reads their memory once and not twice.
+    Checksums of large tensors are computed while it is first gone through, so that anyone who
+    writes it reads their memory once and not twice.
 
     Attributes:
         records: The records in their order.

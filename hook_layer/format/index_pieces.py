@@ -52,7 +52,7 @@ def index_pieces(data: bytes) -> IndexPieces | None:
     """Return the pieces of an index file, None if it is not written in the usual order.
 
     The members in `content` are valid JSON and none of them belongs elsewhere. Of the other pieces
-    nothing is known yet: whoever parses them must find complete members, or a complete list.
+    nothing is known yet: anyone who parses them must find complete members, or a complete list.
 
     Args:
         data: The file's bytes, not trusted.

@@ -40,7 +40,7 @@ class JobFile:
         training_job_arn: ARN of the job where the platform gives one.
         debug_rule_configurations: The rules that the job asks for, as in CreateTrainingJob; None
             when the deployed rules apply with their own parameters.
-        actions: What is to be done on a finding, as the original's actions.
+        actions: What must be done on a finding, as the original's actions.
         opt_out_of_stop: True when the job must never be stopped.
     """
 

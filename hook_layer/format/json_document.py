@@ -152,7 +152,7 @@ class Document:
 
     @staticmethod
     def are_counts(values: Sequence[Any]) -> bool:
-        """Tell whether all values are what `count` would accept."""
+        """Return whether all values are what `count` would accept."""
         if not values:
             return True
         return set(map(type, values)) == {int} and min(values) >= 0 and max(values) <= _MAX_INTEGER

@@ -76,7 +76,7 @@ _KNOWN_TO_FALL: Final = _pattern()
 
 
 def is_built_in(metric: str) -> bool:
-    """Tell whether a metric is one of XGBoost's own.
+    """Return whether a metric is one of XGBoost's own.
 
     Args:
         metric: Its name without that of the data, as `error@0.7`.
@@ -85,7 +85,7 @@ def is_built_in(metric: str) -> bool:
 
 
 def is_known_to_grow(metric: str) -> bool:
-    """Tell whether a metric is one of XGBoost's own that are better the larger they are.
+    """Return whether a metric is one of XGBoost's own that are better the larger they are.
 
     Args:
         metric: Its name without that of the data, as `ndcg@2-`.
@@ -94,7 +94,7 @@ def is_known_to_grow(metric: str) -> bool:
 
 
 def is_known_to_fall(metric: str) -> bool:
-    """Tell whether a metric is known to fall while a model learns.
+    """Return whether a metric is known to fall while a model learns.
 
     Args:
         metric: Its name without that of the data.

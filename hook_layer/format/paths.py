@@ -90,7 +90,7 @@ def parse_collections_key(key: str) -> str:
 
 
 def is_event_key(key: str) -> bool:
-    """Tell whether `key` is the name of an event file, and so lies inside the trial."""
+    """Return whether `key` is the name of an event file, and so lies inside the trial."""
     return _match(_EVENT_KEY, key) is not None
 
 

@@ -100,7 +100,7 @@ class RecordLayout:
 
 
 def _is_varint(data: bytes, end: int) -> bool:
-    """Tell whether the step's integer ends there and not before."""
+    """Return whether the step's integer ends there and not before."""
     last = end - 1
     if data[last] & _CONTINUED:
         return False

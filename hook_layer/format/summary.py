@@ -84,7 +84,7 @@ def encode_file_head(step: int, wall_time: float, *, is_restart: bool = False) -
         step: First global step in the file.
         wall_time: Now, seconds since 1970.
         is_restart: Whether readers are to forget what earlier files say of this step and later
-            ones: an interrupted training goes on from here.
+            ones: an interrupted training continues from here.
     """
     head = _record(0, wall_time, _chunk(_VERSION, _FILE_VERSION))
     if is_restart:

@@ -161,7 +161,7 @@ def set_hook(custom_hook: KerasHook) -> None:
 
 
 def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    """Forget the hook that `get_hook` returns; the hook itself continues."""
     KerasHook.current.forget()
 
 

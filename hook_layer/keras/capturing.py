@@ -41,14 +41,14 @@ class KerasCapture(BaseHook):
     # What `hook_layer.keras.inside` asks ---------------------------------------------------------
 
     def wants(self, prefix: str) -> bool:
-        """Tell whether tensors of this name, without a number, are ever wanted."""
+        """Return whether tensors of this name, without a number, are ever wanted."""
         manager = self.collection_manager
         everything = CollectionKeys.ALL in manager.include
         named = manager.collections.items()
         return _any_matches([c for n, c in named if everything or n in manager.include], prefix)
 
     def is_due(self, prefix: str) -> bool:
-        """Tell whether tensors of this name, without a number, are wanted in this step."""
+        """Return whether tensors of this name, without a number, are wanted in this step."""
         return _any_matches(self._due, prefix)
 
     def before_update(self) -> None:
@@ -99,7 +99,7 @@ class KerasCapture(BaseHook):
     # What lies within a step ---------------------------------------------------------------------
 
     def _is_due_inside(self, model: Any, kind: str) -> bool:
-        """Tell whether anything is due that only shows while the step is computed."""
+        """Return whether anything is due that only shows while the step is computed."""
         names = self._names_of(model)
         if self._wants_variables_of is not None:
             return True

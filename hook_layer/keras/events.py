@@ -198,7 +198,7 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         self._capture_named(named)
 
     def _is_in_own_loop(self, model: Any, kind: str) -> bool:
-        """Tell whether it is not a `fit` without the hook, behind one that ended early."""
+        """Return whether it is not a `fit` without the hook, behind one that ended early."""
         if kind != "train" or self._fit is None:
             return True
         return vars(model).get("history") is self._fit()

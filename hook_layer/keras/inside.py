@@ -25,11 +25,11 @@ class Listener(Protocol):
     """What wants to know what is met."""
 
     def wants(self, prefix: str) -> bool:
-        """Tell whether tensors of this name, without a number, are ever wanted."""
+        """Return whether tensors of this name, without a number, are ever wanted."""
         ...
 
     def is_due(self, prefix: str) -> bool:
-        """Tell whether tensors of this name, without a number, are wanted in this step."""
+        """Return whether tensors of this name, without a number, are wanted in this step."""
         ...
 
     def before_update(self) -> None:
@@ -47,7 +47,7 @@ class BaseInside:
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What is to be looked for; known weakly.
+        listener: What must be looked for; known weakly.
         is_traced: Whether the step is traced and computed later, time and again.
     """
 

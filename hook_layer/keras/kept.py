@@ -54,7 +54,7 @@ class KeptInsides:
             make: Makes it.
 
         Raises:
-            TypeError: Nothing can be kept with what stands in place of the function.
+            TypeError: Nothing can be kept with what stands instead of the function.
         """
         key = (ref(self), ref(model), *also)
         kept = vars(function).get(_NAME)

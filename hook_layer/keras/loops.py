@@ -36,7 +36,7 @@ class KerasLoops(KerasEvents):
     _registered: Any = None
 
     def register_model(self, model: Any) -> None:
-        """Name the model of a loop of your own, whose layers are to be seen.
+        """Name the model of a loop of your own, whose layers must be seen.
 
         Raises:
             HookConfigurationError: It is no Keras model.
@@ -81,7 +81,7 @@ class KerasLoops(KerasEvents):
 
         Args:
             gradients: One for each trainable variable of the registered model, in their order.
-            gradients_and_variables: Pairs, in place of it.
+            gradients_and_variables: Pairs, instead of it.
 
         Raises:
             HookConfigurationError: Neither is given, or the first without a registered model.
@@ -124,7 +124,7 @@ class KerasLoops(KerasEvents):
             self.say_once(f"save_smdebug_logs saves no {unknown}: give it to hook.save_tensor()")
 
     def should_save_layer(self, layer_name: str) -> bool:
-        """Tell whether inputs or outputs of a layer are saved in the step in progress."""
+        """Return whether inputs or outputs of a layer are saved in the step in progress."""
         return any(self.is_due(f"{layer_name}/{side}") for side in ("inputs", "outputs"))
 
     @guarded("own tensors")
@@ -152,7 +152,7 @@ class KerasLoops(KerasEvents):
     # What `hook_layer.keras.tape` tells ----------------------------------------------------------
 
     def tape_begins(self) -> bool:
-        """Begin a step, and tell whether anything is due in it."""
+        """Begin a step, and say whether anything is due in it."""
         if self._is_in_step:  # a `train_step`, whose step is Keras's
             return False
         self._try_to_begin()

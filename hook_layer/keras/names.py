@@ -45,7 +45,7 @@ class ModelNames:
         self._num_weights = len(model.weights)
 
     def is_of(self, model: Any) -> bool:
-        """Tell whether the model has the same number of variables as it had."""
+        """Return whether the model has the same number of variables as it had."""
         return len(model.weights) == self._num_weights
 
     def _add_variables(self, layer_name: str, layer: Any, met: set[int]) -> None:
@@ -69,7 +69,7 @@ def variable_tail(variable: Any, layer_name: str | None = None) -> str:
 
     Args:
         variable: A variable of Keras, or of TensorFlow.
-        layer_name: Name of the layer; None: the part ahead of the variable's own name.
+        layer_name: Name of the layer; None: the part before the variable's own name.
     """
     path = getattr(variable, "path", None)
     if path is None:

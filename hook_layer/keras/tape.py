@@ -46,15 +46,15 @@ class TapeListener(Protocol):
         ...
 
     def wants(self, prefix: str) -> bool:
-        """Tell whether tensors of this name are ever wanted."""
+        """Return whether tensors of this name are ever wanted."""
         ...
 
     def is_due(self, prefix: str) -> bool:
-        """Tell whether tensors of this name are wanted in this step."""
+        """Return whether tensors of this name are wanted in this step."""
         ...
 
     def tape_begins(self) -> bool:
-        """Begin a step, and tell whether anything is due in it."""
+        """Begin a step, and say whether anything is due in it."""
         ...
 
     def tape_is_read(self, named: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ def wrapped(tape: Any, listener: TapeListener, model: Any) -> Any:
 
 
 def is_of_variables(sources: Any) -> bool:
-    """Tell whether gradients are those of variables that are trained."""
+    """Return whether gradients are those of variables that are trained."""
     flat = keras.tree.flatten(sources)
     return bool(flat) and all(map(_is_variable, flat))
 

@@ -33,7 +33,7 @@ class HostArray:
 
 
 def is_of_keras(value: Any) -> bool:
-    """Tell whether a value is a tensor or variable of the backend."""
+    """Return whether a value is a tensor or variable of the backend."""
     return isinstance(value, keras.Variable) or bool(keras.ops.is_tensor(value))
 
 

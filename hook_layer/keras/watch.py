@@ -1,6 +1,6 @@
 """Looking at a model while it computes: its layers, its optimisers, what goes in and comes out.
 
-For as long as a step is computed, or traced, that is to be looked at, the `call` of layers and the
+For as long as a step is computed, or traced, that must be looked at, the `call` of layers and the
 `apply` of optimisers are wrapped, in the objects themselves. Before and behind it they are as they
 were: in all other steps nothing is in the way.
 """
@@ -47,13 +47,13 @@ class Sink(Protocol):
 
 
 class WatchedModel:
-    """A model, and what is to be looked at.
+    """A model, and what must be looked at.
 
     Args:
         model: The model.
         wants: Tells of a name, without a number, whether tensors of it are wanted.
         sink: What takes them; must not raise.
-        outer: Whether an optimiser around another one is looked at, in place of the inner one.
+        outer: Whether an optimiser around another one is looked at, instead of the inner one.
     """
 
     def __init__(

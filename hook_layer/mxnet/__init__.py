@@ -206,7 +206,7 @@ def set_hook(custom_hook: Hook) -> None:
 
 
 def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    """Forget the hook that `get_hook` returns; the hook itself continues."""
     Hook.current.forget()
 
 

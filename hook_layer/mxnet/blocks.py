@@ -112,7 +112,7 @@ def name_of(block: Block) -> str:
 
 
 def is_loss(block: Block) -> bool:
-    """Tell whether a block computes a loss: by its type, or the name of that.
+    """Return whether a block computes a loss: by its type, or the name of that.
 
     A block with parameters to train, as a network together with its loss, is a model.
     """
@@ -122,5 +122,5 @@ def is_loss(block: Block) -> bool:
 
 
 def is_trained(block: Block) -> bool:
-    """Tell whether a block has parameters to train."""
+    """Return whether a block has parameters to train."""
     return any(parameter.grad_req != "null" for parameter in block.collect_params().values())

@@ -5,7 +5,7 @@ along, locks and threads included, so blocks get a `BlockCall`: it knows its own
 into something that does nothing where the block is copied.
 
 MXNet goes through the hooks of a block without a copy of their list: one that is removed by a hook
-of the same block would end the loop with an error. So what is to be removed while its block calls
+of the same block would end the loop with an error. So what must be removed while its block calls
 us stays where it is, and does nothing.
 """
 
@@ -24,7 +24,7 @@ from hook_layer.weak_method import WeakMethod
 __all__ = ["BlockCall", "BlockCallback", "BlockWatch", "arrays_in", "leaves_in"]
 
 BlockCallback = Callable[[Block, Any, Any], None]
-"""Called with a block, its inputs, and its outputs (None ahead of its forward pass)."""
+"""Called with a block, its inputs, and its outputs (None before its forward pass)."""
 
 
 _being_called: Final[list[Any]] = []
@@ -44,7 +44,7 @@ class BlockCall:
 
     @classmethod
     def before(cls, block: Block, callback: BlockCallback) -> BlockCall:
-        """Call a method ahead of a block's forward passes."""
+        """Call a method before a block's forward passes."""
         call = cls(callback)
         call._handle = block.register_forward_pre_hook(call)
         return call

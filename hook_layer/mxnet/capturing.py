@@ -71,7 +71,7 @@ class MxnetCapture(BaseHook):
         """Make the collections fit the registered blocks.
 
         Raises:
-            HookConfigurationError: A collection has a block that is not part of them (ahead of the
+            HookConfigurationError: A collection has a block that is not part of them (before the
                 first step only).
         """
         is_raised = self.step == self._init_step and not self.only_logs_mistakes
@@ -183,7 +183,7 @@ class MxnetCapture(BaseHook):
         self._capture(wanted)
 
     def _numbered(self, prefix: str, value: Any) -> dict[str, NDArray]:
-        """Return the arrays in `value` under `{prefix}{i}`; i goes on counting in a step."""
+        """Return the arrays in `value` under `{prefix}{i}`; i continues counting in a step."""
         arrays = arrays_in(value)
         first = self._numbering.next(prefix, len(arrays))
         return {f"{prefix}{first + i}": array for i, array in enumerate(arrays)}

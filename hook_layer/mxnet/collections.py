@@ -28,7 +28,7 @@ class Collection(LayerCollection):
     _blocks: tuple[Block, ...] = ()
 
     def is_of(self, layer_type: str, layer: Block) -> bool:
-        """Tell whether a block is an activation of a type."""
+        """Return whether a block is an activation of a type."""
         return isinstance(layer, nn.Activation) and layer._act_type == layer_type  # noqa: SLF001
 
     def add_block_tensors(self, block: Block, inputs: bool = False, outputs: bool = True) -> None:

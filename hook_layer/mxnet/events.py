@@ -104,7 +104,7 @@ class MxnetEvents(MxnetCapture):
                 self._capture_parameters()
 
     def _continues(self, model: Block, first_input: NDArray) -> bool:
-        """Tell whether a pass is that of another context in a step of several ones."""
+        """Return whether a pass is that of another context in a step of several ones."""
         if self._is_over or not self._passes or not self._is_parallel(model):
             return False
         context = first_input.context
@@ -156,7 +156,7 @@ class MxnetEvents(MxnetCapture):
         self._take_gradients()
 
     def _is_newest(self) -> bool:
-        """Tell whether the model that was called last is one of this hook."""
+        """Return whether the model that was called last is one of this hook."""
         newest = None if _newest.model is None else _newest.model()
         return newest in self._registered.models
 

@@ -139,7 +139,7 @@ class GraphWatch:
     Args:
         callback: Method that is called with a name and an array, which is valid for the call; its
             owner is known weakly.
-        before: Method that is called ahead of a graph, and is to `enter` it; as above.
+        before: Method that is called before a graph, and is to `enter` it; as above.
         behind: Method that is called behind a graph, and is to `leave` it; as above.
         numbering: Numbers of inputs and outputs.
     """

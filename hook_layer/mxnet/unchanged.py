@@ -2,11 +2,11 @@
 
 The model is the outermost Gluon block with parameters to train that is called first while gradients
 are recorded (`autograd.record()`): a pass outside of that may be that of a network that only makes
-features. The hook is made, and registers it, right ahead of that pass; the Trainer is known by the
+features. The hook is made, and registers it, right before that pass; the Trainer is known by the
 model's parameters. The losses are the blocks of `gluon.loss` that are called, and any outside of
 the model whose class is called `...Loss`; a loss without a block is known from the backward pass,
 as always. The mode is that of `autograd`: TRAIN in `autograd.record()`, EVAL else. Once training
-goes on, nothing looks at other blocks any more.
+continues, nothing looks at other blocks any more.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _Search:
                 self._end()
                 return
             self._hook, self._model = hook, ref(block)
-            self._mode_call = BlockCall.before(block, self._on_pass)  # ahead of the hook's
+            self._mode_call = BlockCall.before(block, self._on_pass)  # before the hook's
             hook.register_block(block)
 
     def _set_mode(self, _: Block) -> None:

@@ -59,7 +59,7 @@ class WatchedFunction:
         """Call methods with the arguments of each call.
 
         Args:
-            before: Method that is called ahead of the function.
+            before: Method that is called before the function.
             behind: Method that is called when the function returned; not if it raised.
         """
         listening = Listening(self, before, behind)
@@ -104,7 +104,7 @@ class Listening:
 
     Args:
         function: The function.
-        before: Method that is called ahead of it; its owner is known weakly.
+        before: Method that is called before it; its owner is known weakly.
         behind: Method that is called behind it; as above.
     """
 

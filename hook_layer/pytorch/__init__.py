@@ -5,7 +5,7 @@ Where the hook looks in, in a training loop:
     hook = Hook("s3://bucket/mnist-7")              # nothing is written before the first step
     hook.register_module(model)
     hook.register_loss(criterion)                   # where a module computes the loss
-    hook.register_optimizer(optimizer)              # where a step is to be one of the optimiser
+    hook.register_optimizer(optimizer)              # where a step must be one of the optimiser
     for inputs, labels in batches:
         outputs = model(inputs)                     # STEP BEGINS, before the forward pass of the
                                                     #   registered module: the step before is handed
@@ -55,7 +55,7 @@ the optimiser uses them, hence clipped if the script clips them. Then a step tha
 out has none, and under accumulation only the last forward pass before the optimiser's step.
 
 **Compiled models** have the same tensors under the same names as before. A model may be registered
-before or after `torch.compile`, but ahead of its first call: what is compiled by then does not see
+before or after `torch.compile`, but before its first call: what is compiled by then does not see
 the hook (the first step of its optimiser logs that). The numbers that training computes are the
 same, but for one case: inputs and outputs of modules that are saved keep inductor from fusing what
 lies around them, so that it may round differently; in bfloat16 it does. For all models of a process
@@ -65,7 +65,7 @@ ours. A copy (`copy.deepcopy`, `pickle`, `torch.save`, another process) is as
 if the model had never been watched: see `hook_layer.pytorch.own_hooks`. A model or loss has one
 hook: a newer one that registers it replaces the older, which is closed when no model is left.
 
-**Several workers** of torch.distributed that are asked to stop do so ahead of the same training
+**Several workers** of torch.distributed that are asked to stop do so before the same training
 step: `hook_layer.stop_agreement`. For that every rank needs a hook that registers its model,
 whichever ranks write. Steps of training are those whose forward pass computes gradients; all ranks
 must have as many.
@@ -277,7 +277,7 @@ def set_hook(custom_hook: Hook) -> None:
 
 
 def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    """Forget the hook that `get_hook` returns; the hook itself continues."""
     Hook.current.forget()
 
 

@@ -143,13 +143,13 @@ class ActivationFunctions:
 
 
 def _has_compiled() -> bool:
-    """Tell whether torch.compile was used; functions that it shall leave alone do not count."""
+    """Return whether torch.compile was used; functions that it shall leave alone do not count."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend is not None for backend in getattr(dynamo, _CACHE, {}).values())
 
 
 def _has_fast_attention(model: nn.Module) -> bool:
-    """Tell whether layers of attention may take their fast way, which a mode keeps them from."""
+    """Return whether layers of attention may take their fast way, which a mode keeps them from."""
     return any(isinstance(m, _ATTENTION) and not m.training for m in model.modules())
 
 

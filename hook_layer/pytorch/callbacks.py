@@ -26,7 +26,7 @@ class CallbackWithHook:
     Args:
         out_dir: Folder, or `s3://bucket/prefix`; None without any further argument: the hook is as
             a configuration file says, if there is one.
-        hook: A hook, in place of all other arguments.
+        hook: A hook, instead of all other arguments.
         **arguments: Further arguments of `hook_layer.pytorch.Hook`.
 
     Raises:
@@ -55,7 +55,7 @@ class CallbackWithHook:
         self._hook.close()
 
     def _asked_to_stop(self) -> bool:
-        """Tell whether the trainer is to end training; the reason is logged once."""
+        """Return whether the trainer is to end training; the reason is logged once."""
         reason = self._hook.stop_asked_of_trainer()
         if reason is None:
             return False
@@ -98,7 +98,7 @@ def _hook_of(
 
 
 def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
-    """Call something with the object whenever a method of a class is called, ahead of that.
+    """Call something with the object whenever a method of a class is called, before that.
 
     Args:
         kind: The class.

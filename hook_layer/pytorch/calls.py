@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 ModuleCallback = Callable[[nn.Module, Any, Any], None]
-"""Called with a module, its inputs, and its outputs (None ahead of its forward pass)."""
+"""Called with a module, its inputs, and its outputs (None before its forward pass)."""
 
 _compiler: Final[Callable[[], object]] = torch._C._dynamo.eval_frame.get_eval_frame_callback  # noqa: SLF001
 _P = ParamSpec("_P")
@@ -76,7 +76,7 @@ class ModuleCall:
         module: The module that it is registered with.
         callback: The method; its owner and the module are known weakly.
         on_compile: Method that is called with the module when torch.compile traces the hook, before
-            it goes on into the module.
+            it continues into the module.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class ModuleCall:
         _calls[self._key] = self
 
     def is_of(self, owner: object) -> bool:
-        """Tell whether it calls a method of an owner; None: of one that is gone."""
+        """Return whether it calls a method of an owner; None: of one that is gone."""
         callback = self._callback()
         return (None if callback is None else getattr(callback, "__self__", None)) is owner
 
@@ -138,7 +138,7 @@ class ModuleCall:
 
 
 def _note_compilation(key: str) -> bool:
-    """Tell the owner of a call that it is being compiled, and return whether it is to be seen."""
+    """Tell the owner of a call that it is being compiled, and return whether it must be seen."""
     if _is_exporting():
         return False
     call = _calls.get(key)

@@ -98,7 +98,7 @@ class _LargeSnapshot:
 
     def release(self) -> None:
         copy, self._copy = self._copy, None
-        # Whoever drops a step must not wait for the device: torch frees memory behind the copy.
+        # Anyone who drops a step must not wait for the device: torch frees memory behind the copy.
         with suppress(RuntimeError):  # a device that failed
             if copy is not None and copy.has_arrived():
                 self._pool.give_back(copy)
@@ -189,7 +189,7 @@ def _reduced(values: Tensor, name: str) -> Tensor:
 
 
 def is_capturable(tensor: Tensor) -> bool:
-    """Tell whether a tensor has elements that can be read.
+    """Return whether a tensor has elements that can be read.
 
     Parameters of lazy modules have none yet, meta and fake tensors never; those within a transform
     of torch.func belong to the transform. Nested ones, which torch's own layers of attention make

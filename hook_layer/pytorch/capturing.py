@@ -68,7 +68,7 @@ class TorchCapture(TorchWorker):
         """Make the collections fit the registered models.
 
         Raises:
-            HookConfigurationError: A collection has a module that is not part of them (ahead of
+            HookConfigurationError: A collection has a module that is not part of them (before
                 the first step only).
         """
         is_raised = self.step == self._init_step and not self.only_logs_mistakes
@@ -92,7 +92,7 @@ class TorchCapture(TorchWorker):
         return next((stage for stage in stages if stage is not None), None)
 
     def _is_full(self) -> bool:
-        """Tell whether the open step holds as much as may wait for the writer, and log that."""
+        """Return whether the open step holds as much as may wait for the writer, and log that."""
         tensors = () if self._record is None else self._record.tensors
         if self._record is None or len(tensors) <= self._num_checked * _CHECKED_AGAIN:
             return False
@@ -187,9 +187,9 @@ class TorchCapture(TorchWorker):
         self._capture(wanted)
 
     def _numbered(self, prefix: str, value: Any) -> dict[str, Tensor]:
-        """Return the tensors in `value` under `{prefix}{i}`; i goes on counting in a step.
+        """Return the tensors in `value` under `{prefix}{i}`; i continues counting in a step.
 
-        Nothing once there are very many: a loss that another model goes on with, behind the last
+        Nothing once there are very many: a loss that another model continues with, behind the last
         step of this one, would fill that step without end.
         """
         tensors = tensors_in(value)

@@ -39,7 +39,7 @@ class Collection(LayerCollection):
     _modules: tuple[tuple[nn.Module, bool, bool], ...] = ()
 
     def is_of(self, layer_type: str, layer: nn.Module) -> bool:
-        """Tell whether a module is one of a type."""
+        """Return whether a module is one of a type."""
         return is_layer(layer_type, layer)
 
     def add_module_tensors(
@@ -95,7 +95,7 @@ def included(manager: CollectionManager) -> list[BaseCollection]:
 
 
 def is_layer(layer_type: str, module: nn.Module) -> bool:
-    """Tell whether a module is one of a type.
+    """Return whether a module is one of a type.
 
     Args:
         layer_type: `relu`, `sigmoid` or `tanh`.

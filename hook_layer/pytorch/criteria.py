@@ -84,7 +84,7 @@ class Criteria:
         """Look at every module that is called, in the next few training steps that are saved.
 
         Args:
-            begins: Called ahead of a module's forward pass, to pass it on to `begin` unless it is
+            begins: Called before a module's forward pass, to pass it on to `begin` unless it is
                 known; its owner is known weakly.
             ends: Called with its inputs and outputs behind it, to pass them on to `note`; likewise.
         """
@@ -153,7 +153,7 @@ class Criteria:
         return [] if is_made_anew else [module for module in found if module is not None]
 
     def forget(self) -> None:
-        """Forget the calls up to now, and let go of their graphs."""
+        """Forget the calls up to now, and released their graphs."""
         self._numbers.clear()
         self._begun.clear()
 
@@ -206,7 +206,7 @@ class Criteria:
 
 
 def _is_no_loss(module: nn.Module) -> bool:
-    """Tell whether a module is none by its kind, as layers of torch are."""
+    """Return whether a module is none by its kind, as layers of torch are."""
     is_layer = type(module).__module__.startswith("torch.nn.") and not isinstance(module, _Loss)
     return is_layer or is_wrapper(module) or isinstance(module, torch.jit.ScriptModule)
 

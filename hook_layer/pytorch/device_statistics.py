@@ -76,7 +76,9 @@ class DeviceStatistics:
     def __init__(self, stream: torch.cuda.Stream | None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
-        self._reading = threading.Lock()  # training must not wait for whoever waits for the device
+        self._reading = (
+            threading.Lock()
+        )  # training must not wait for anyone who waits for the device
         self._sizes: list[int] = []
         self._num_rows: list[int] = []
         self._partials: list[Tensor] = []
@@ -184,7 +186,7 @@ class DeviceBatches:
         return all(is_sent)
 
     def forget(self) -> None:
-        """Let go of what was not sent: whoever still refers to some of it sends it on reading."""
+        """Release what was not sent: its readers send it when they read it."""
         self._taken()
 
     def _taken(self) -> list[DeviceStatistics]:

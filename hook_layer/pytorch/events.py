@@ -46,8 +46,8 @@ class TorchEvents(LossCapture):
         setup: What the hook is made of.
 
     Attributes:
-        leaves_out: Tells whether no optimizer that was made holds parameters of a model; None where
-            not all of them are known.
+        leaves_out: Returns whether no optimizer that was made holds parameters of a model; None
+            where not all of them are known.
         on_steps_in_vain: Is called when several steps of optimizers in a row had no gradient, or
             the model was not called for several steps.
         on_others_train: Is called with an optimizer of other parameters that has stepped 20 times
@@ -148,7 +148,7 @@ class TorchEvents(LossCapture):
             self._gradients.unwatch()
 
     def _leaves_pass_out(self) -> bool:
-        """Tell whether a pass has inputs of no meaning; then it belongs to no step."""
+        """Return whether a pass has inputs of no meaning; then it belongs to no step."""
         is_left_out = is_inferring_shapes()
         self._steps.is_aside |= is_left_out
         return is_left_out
@@ -232,7 +232,7 @@ class TorchEvents(LossCapture):
             self._step_is_captured()
 
     def _awaits_backward(self) -> bool:
-        """Tell whether the backward pass, or what follows it, completes this step."""
+        """Return whether the backward pass, or what follows it, completes this step."""
         return (
             self._steps.by_optimizer
             or self._gradients.num_watched > 0

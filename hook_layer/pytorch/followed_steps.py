@@ -66,7 +66,7 @@ class FollowedSteps(StepBounds):
         return Pass.CONTINUES if self._is_open and not self._is_lost else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
-        """Tell whether a loss that is computed now belongs to no step."""
+        """Return whether a loss that is computed now belongs to no step."""
         if self.is_aside:
             return True
         return mode not in WITHOUT_TRAINING and not (self._is_lost or torch.is_grad_enabled())

@@ -72,9 +72,9 @@ class _Manner:
     num_rows: int
 
     def is_comparable(self, other: _Manner) -> bool:
-        """Tell whether the value of another call is of the same kind, reduced in the same way.
+        """Return whether the value of another call is of the same kind, reduced in the same way.
 
-        Sums are of as many rows as their inputs have, and whoever compares them sees these.
+        Sums are of as many rows as their inputs have, and anyone who compares them sees these.
         """
         own, others = self.options, other.options
         is_same = (self.function, self.place) == (other.function, other.place) and all(
@@ -95,7 +95,7 @@ class FunctionalLosses:
         self._is_main: dict[tuple[WatchedLoss, int], bool] = {}
 
     def forget(self) -> None:
-        """Forget the calls up to now, and let go of what they compared."""
+        """Forget the calls up to now, and released what they compared."""
         self._calls.clear()
 
     def forget_all(self) -> None:
@@ -207,7 +207,7 @@ class FunctionalLosses:
     def _is_main_part(
         self, loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor | None
     ) -> bool:
-        """Tell whether one number of one call stands for a loss that has other parts, too."""
+        """Return whether one number of one call stands for a loss that has other parts, too."""
         (part, *others), (term, *_) = parts, terms
         is_own = part.manner.reduction not in _OF_ALL_ROWS and term.is_multiplied
         if others or not part.is_number or is_own:
@@ -220,7 +220,7 @@ class FunctionalLosses:
         return self._is_main[key]
 
     def _may_multiply(self, manner: _Manner, constant: float) -> bool:
-        """Tell whether a constant may be one, and no reward, of which each step has another one."""
+        """Return whether a factor may be a constant, and not a reward, which differs by step."""
         if not isfinite(constant):
             return False
         key = manner.function, manner.place
@@ -248,7 +248,7 @@ class _Kept:
 
 
 def _is_sum(loss: Tensor, parts: list[_Kept], terms: list[Term], scale: Tensor | None) -> bool:
-    """Tell whether a loss is the sum of these parts, each one number, and of nothing else."""
+    """Return whether a loss is the sum of these parts, each one number, and of nothing else."""
     constants = [term.constant for term in terms]
     if not all(part.is_number for part in parts) or not all(map(isfinite, constants)):
         return False

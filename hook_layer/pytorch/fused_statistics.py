@@ -74,7 +74,7 @@ def fused_partials(
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Tell whether the elements are where the tensor's address says; not those of a subclass."""
+    """Return whether the elements are where the tensor's address says; not those of a subclass."""
     return type(tensor) is Tensor and tensor.is_contiguous() and tensor.data_ptr() != 0
 
 

@@ -107,7 +107,7 @@ class HostCopy:
         return self._event is not None
 
     def has_arrived(self) -> bool:
-        """Tell whether the copy is there, without waiting for it.
+        """Return whether the copy is there, without waiting for it.
 
         Raises:
             RuntimeError: The device failed.

@@ -55,7 +55,7 @@ def _targets(keywords: Mapping[str, Any], *, is_shifted: bool) -> Tensor | None:
         return shifted
     if not isinstance(labels, Tensor):
         return None
-    # The first word is predicted from none ahead of it, and is no target.
+    # The first word is predicted from none before it, and is no target.
     return labels[..., 1:] if is_shifted else labels
 
 
@@ -64,7 +64,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_divided(loss: Tensor, told: Any, *, if_compiled: bool) -> bool:
-    """Tell whether the number of targets has a part in the loss: some models ignore it."""
+    """Return whether the number of targets has a part in the loss: some models ignore it."""
     waiting = [loss.grad_fn]
     with suppress(AttributeError, RuntimeError):  # what torch keeps, and how, differs by version
         for _ in range(_MOST_NODES):

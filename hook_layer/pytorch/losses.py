@@ -193,7 +193,7 @@ class LossCapture(ModuleCapture):
         self._capture_named(found.name, found.take_inputs(), found.outputs)
 
     def _asks_for_inputs(self, *names: str) -> bool:
-        """Tell whether anybody wants what a loss of one of these names compares."""
+        """Return whether anybody wants what a loss of one of these names compares."""
         wanted = [f"{name}_input_{number}" for name in names for number in range(_MOST_INPUTS)]
         return any(
             collection.name == LOSS_INPUTS or collection.matches(name)
@@ -217,7 +217,7 @@ class LossCapture(ModuleCapture):
         self._capture_all(losses, member_of=(CollectionKeys.LOSSES,))
 
     def _ends_full_step(self, name: str) -> bool:
-        """End the step if it holds too much, and many of these losses; tell whether it did."""
+        """End the step if it holds too much, and many of these losses; say whether it did."""
         if self._num_met.get(f"{name}_output_", 0) < _MANY_LOSSES or not self._is_full():
             return False
         self._end_step()
@@ -225,7 +225,7 @@ class LossCapture(ModuleCapture):
         return True
 
     def _is_elsewhere(self) -> bool:
-        """Tell whether another model is trained by now, and losses are its.
+        """Return whether another model is trained by now, and losses are its.
 
         Behind the first optimiser of others that steps the loss of this model may still come: in a
         GAN it is computed of the other's outputs.
@@ -234,7 +234,7 @@ class LossCapture(ModuleCapture):
         return self._num_others >= (_FEW_OTHERS if is_complete else _MANY_OTHERS)
 
     def _is_trained_elsewhere(self, outputs: Any) -> bool:
-        """Tell whether a loss trains another model while this one is validated.
+        """Return whether a loss trains another model while this one is validated.
 
         Whatever is computed of a pass without gradients has none either. Not where somebody tells
         of steps: a trainer's may begin without any pass.
@@ -278,11 +278,11 @@ class LossCapture(ModuleCapture):
         self._num_others = max(self._num_others, _FEW_OTHERS)
 
     def _is_in_thread(self) -> bool:
-        """Tell whether this thread has called a model last; others may train something else."""
+        """Return whether this thread has called a model last; others may train something else."""
         return self._thread in (0, threading.get_ident())
 
     def _is_newest(self) -> bool:
-        """Tell whether the model that was called last is one of this hook, or part of one.
+        """Return whether the model that was called last is one of this hook, or part of one.
 
         Not so in other threads, which may train something else.
         """

@@ -57,7 +57,7 @@ def stage_of(model: nn.Module) -> int | None:
 
 
 def is_inferring_shapes() -> bool:
-    """Tell whether a pipeline calls the model with memory of any content, to learn of shapes."""
+    """Return whether a pipeline calls the model with memory of any content, to learn of shapes."""
     module = sys.modules.get(_PIPELINE)
     if module is None:
         return False

@@ -85,7 +85,7 @@ class RegisteredModules:
         return loss
 
     def remove(self, module: nn.Module) -> bool:
-        """Forget a model, with models in it, or a loss; tell whether there was one."""
+        """Forget a model, with models in it, or a loss; say whether there was one."""
         parts = [part for part in module.modules() if is_a_key(part)]
         models = [part for part in parts if part in self.models]
         for model in models:
@@ -158,13 +158,13 @@ class RegisteredModules:
 
 
 def is_a_key(module: nn.Module) -> bool:
-    """Tell whether a module can be looked up in a dict."""
+    """Return whether a module can be looked up in a dict."""
     # The hash of torchmetrics changes with what a metric has counted: it would never be found.
     return type(module).__hash__ is nn.Module.__hash__
 
 
 def is_wrapper(module: nn.Module) -> bool:
-    """Tell whether a module is what torch.compile puts around another one."""
+    """Return whether a module is what torch.compile puts around another one."""
     # Its class lives in torch._dynamo, which takes seconds to import.
     return type(module).__name__ == "OptimizedModule"
 

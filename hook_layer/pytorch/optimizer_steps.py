@@ -107,7 +107,7 @@ class OptimizerSteps:
 
 
 def has_gradient(optimizer: Optimizer) -> bool:
-    """Tell whether any parameter of an optimizer has a gradient."""
+    """Return whether any parameter of an optimizer has a gradient."""
     return any(parameter.grad is not None for parameter in parameters_of(optimizer))
 
 

@@ -31,7 +31,7 @@ def call_after(kind: type, name: str, callback: Callable[[Any], None]) -> None:
 
 
 def call_before_compiled(module: nn.Module, callback: Callable[[nn.Module], bool]) -> None:
-    """Call back ahead of each call of a module that was compiled in place, while that is True."""
+    """Call back before each call of a module that was compiled in place, while that is True."""
     compiled: Any = module._compiled_call_impl  # noqa: SLF001 - no public way
 
     def call(*args: Any, **kwargs: Any) -> Any:

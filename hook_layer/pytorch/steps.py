@@ -118,7 +118,7 @@ class StepBounds:
         return Pass.CONTINUES if self._is_open else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
-        """Tell whether a loss that is computed now belongs to no step."""
+        """Return whether a loss that is computed now belongs to no step."""
         if self.is_aside:
             return True
         if mode in WITHOUT_TRAINING or not self._by_optimizer:
@@ -174,7 +174,7 @@ class StepBounds:
         return not missing
 
     def _have_all_stepped(self) -> bool:
-        """Tell whether all have that did in the step before, but for those that are gone."""
+        """Return whether all have that did in the step before, but for those that are gone."""
         before = self._stepped_before.items()
         return all(key in self._stepped or known() is None for key, known in before)
 
@@ -236,7 +236,7 @@ class StepBounds:
 
 
 def is_recomputing() -> bool:
-    """Tell whether a forward pass is repeated for the backward pass that this thread is in."""
+    """Return whether a forward pass is repeated for the backward pass that this thread is in."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - no public way
 
 

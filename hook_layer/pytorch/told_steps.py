@@ -48,11 +48,11 @@ class ToldSteps(StepBounds):
 
     @property
     def is_open(self) -> bool:
-        """Whether a step goes on."""
+        """Whether a step continues."""
         return self._is_open
 
     def tell(self, mode: ModeKeys) -> None:
-        """Let the next pass begin a step of this mode, or belong to the step that goes on."""
+        """Let the next pass begin a step of this mode, or belong to the step that continues."""
         self._told = mode
 
     def next_pass(self, mode: ModeKeys, model: nn.Module, inputs: Any) -> Pass:  # noqa: ARG002
@@ -67,7 +67,7 @@ class ToldSteps(StepBounds):
         return Pass.ASIDE if begun is None else Pass.BEGINS
 
     def leaves_losses_out(self, mode: ModeKeys) -> bool:
-        """Tell whether a loss that is computed now belongs to no step."""
+        """Return whether a loss that is computed now belongs to no step."""
         return not self._is_open or (mode not in _WITHOUT_TRAINING and not torch.is_grad_enabled())
 
     def step_begins(self) -> None:

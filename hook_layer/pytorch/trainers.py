@@ -54,7 +54,7 @@ class TrainerEvents(TorchEvents):
         self._kept: dict[str, Tensor] = {}
 
     def follow_trainer(self, model: nn.Module, mode_of_pass: ModeOfPass | None = None) -> None:
-        """Watch the model of a trainer, in place of what was watched before.
+        """Watch the model of a trainer, instead of what was watched before.
 
         Args:
             model: The model; the loss modules in it are watched as losses.
@@ -93,12 +93,12 @@ class TrainerEvents(TorchEvents):
         return isinstance(self._steps, ToldSteps) and self._steps.has_stepped
 
     def is_due(self, collection: str = CollectionKeys.METRICS) -> bool:
-        """Tell whether a collection is saved in the step in progress."""
+        """Return whether a collection is saved in the step in progress."""
         return self._record is not None and any(c.name == collection for c in self._due)
 
     @guarded("steps")
     def trainer_begins_step(self, mode: ModeKeys) -> None:
-        """Begin a step, unless one of this mode goes on.
+        """Begin a step, unless one of this mode continues.
 
         Raises:
             HookConfigurationError: The collections are misconfigured (at the first step only).
@@ -128,7 +128,7 @@ class TrainerEvents(TorchEvents):
 
     @guarded("steps")
     def trainer_pauses(self) -> None:
-        """Hand over what is left of the step in progress: the trainer goes on to something else."""
+        """Hand over the rest of the step in progress: the trainer turns to something else."""
         self._end_step()
         self._due = ()  # what is computed until the next step begins belongs to none
 
@@ -162,7 +162,7 @@ class TrainerEvents(TorchEvents):
         self._record_kept_metrics()
 
     def stop_asked_of_trainer(self) -> str | None:
-        """Return why the trainer is to end training; None while it goes on.
+        """Return why the trainer is to end training; None while it continues.
 
         With several workers the answer is the same in all, in the same step.
         """
@@ -228,7 +228,7 @@ class TrainerEvents(TorchEvents):
     def _on_optimizer_step(self, optimizer: Optimizer, has_closure: bool) -> None:
         super()._on_optimizer_step(optimizer, has_closure)
         if has_closure and isinstance(self._steps, ToldSteps) and self._record is not None:
-            self._capture_optimizer_state(optimizer)  # the step began ahead of the closure
+            self._capture_optimizer_state(optimizer)  # the step began before the closure
 
     def _include_metrics(self) -> None:
         manager = self.collection_manager

@@ -35,7 +35,7 @@ _ALWAYS: Final = nullcontext()
 
 
 def is_transformed(model: nn.Module) -> bool:
-    """Tell whether a transform calls a model with others' parameters, and log that once."""
+    """Return whether a transform calls a model with others' parameters, and log that once."""
     if _transform() is None:
         return False
     first: object = next(model.parameters(), None)

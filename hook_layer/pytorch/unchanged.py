@@ -2,20 +2,20 @@
 
 The model is the outermost module with parameters to train whose forward pass is the first to run
 with gradients: a pass under `torch.no_grad()` may be that of a network that only makes features,
-and one within the `__init__` of another module only tells it of a shape. So does one ahead of any
+and one within the `__init__` of another module only tells it of a shape. So does one before any
 backward pass and optimiser, where an optimiser of more is made then, or a module is called that it
 is a part of. Nor is one the model of which no optimiser trains anything, where there are any, until
-what they train changes. Of a model whose methods are called in place of itself the first part that
+what they train changes. Of a model whose methods are called instead of itself the first part that
 is called stands for it. Layers of Keras, which are modules where it computes by torch, are left to
 Keras's adapter; what a worker of a DataLoader calls is no model. The hook is made, and registers
-it, right ahead of that pass. A module of `torch.jit` has no place for a hook, and is passed over.
+it, right before that pass. A module of `torch.jit` has no place for a hook, and is skipped.
 The losses are the modules of `torch.nn` that the script makes, any outside of the model whose class
 is called `...Loss`, and what `Hook.look_for_losses` finds; one without a module is known from the
 backward pass, as always. Where parts of the model are compiled nothing looks at other modules: each
-graph would be made twice. A step is one of the optimisers, if any was made ahead of that pass: so
+graph would be made twice. A step is one of the optimisers, if any was made before that pass: so
 several passes of one step, as of two inputs that are compared, or of accumulated gradients, are
 one. The mode is the model's own: TRAIN after `model.train()`, EVAL after `model.eval()`. Once
-training goes on, nothing looks at other modules any more, unless optimizers step in vain. Where
+training continues, nothing looks at other modules any more, unless optimizers step in vain. Where
 they find no gradient in several steps, the model is the first module in training mode, called with
 or without gradients, that they train, or one with gradients that they do not. Where the model that
 is watched is not called any more, it is one of the same class that no optimizer trains.
@@ -247,7 +247,7 @@ class _Search:
         return self._is_looking
 
     def note_loss(self, loss: nn.Module) -> None:
-        """Watch a loss that is made while the training goes on."""
+        """Watch a loss that is made while the training continues."""
         if self._hook is not None and self._hook.is_active and self._handle is not None:
             self._hook.register_loss(loss)
 
@@ -297,7 +297,7 @@ class _Search:
             self._remarks.meet_another(module, self._model())
 
     def _is_open_to(self, module: nn.Module) -> bool:
-        """Tell whether a module may be the model, as there is none, or a part that is tried out."""
+        """Return whether a module may be the model: there is none, or a part is tried out."""
         is_whole = self._tried is not None and is_around(module, self._model())
         return self._hook is None or is_whole
 
@@ -316,12 +316,12 @@ class _Search:
         return is_beside or is_transformed(module) or is_being_made() or is_inferring_shapes()
 
     def _is_trained_in_vain(self, module: nn.Module) -> bool:
-        """Tell whether optimizers train a module, whose gradients are switched off in training."""
+        """Return whether optimizers train a module whose gradients are switched off."""
         is_in_vain = self._num_in_vain >= MANY_IN_VAIN and self._hook is None
         return is_in_vain and module.training and not self._optimizers.leave_out(module)
 
     def _takes_over(self, module: nn.Module) -> bool:
-        """Tell whether a module was made anew, and optimizers still train the one before."""
+        """Return whether a module was made anew, and optimizers still train the one before."""
         if without_wrapper(module) is self._model() or not torch.is_grad_enabled():
             return False
         is_same_kind = type(without_wrapper(module)) is self._kind
@@ -337,7 +337,7 @@ class _Search:
             self._hook.forward_pre_hook(without_wrapper(module), inputs)
 
     def _is_found_in(self, module: nn.Module) -> bool:
-        """Look whether a module is the model, and tell whether it is now, or a part of it."""
+        """Look whether a module is the model, and say whether it is now, or a part of it."""
         if not self._lock.acquire(blocking=False):
             return False  # while another thread looks: there are further calls of this one
         try:
@@ -394,7 +394,7 @@ class _Search:
                 self._tried = BACKWARD.listen(self._settle)
 
     def note_optimizer(self, optimizer: Optimizer) -> bool:
-        """Note that an optimizer was made; tell whether another training begins with it."""
+        """Note that an optimizer was made; say whether another training begins with it."""
         self._optimizers.add(optimizer)
         hook, model = self._hook, self._model()
         if self._tried is not None and model is not None and self._optimizers.train_beyond(model):
@@ -410,7 +410,7 @@ class _Search:
             self._tried = None
 
     def _has_none(self) -> bool:
-        """Tell whether there is no model, after forgetting the one that was only tried out."""
+        """Return whether there is no model, after forgetting the one that was only tried out."""
         self._settle()
         if self._hook is not None and self._handle is not None and self._hook.start_over():
             self._spare, self._hook = self._hook, None
@@ -425,7 +425,7 @@ class _Search:
             hook.forward_pre_hook(model, inputs)
 
     def _is_another(self, module: nn.Module) -> bool:
-        """Tell whether another model is trained, for the first time that one is seen."""
+        """Return whether another model is trained, for the first time that one is seen."""
         is_settled = self._hook is not None and self._tried is None
         is_to_be_told = is_settled and not self._remarks.has_met_another
         if not is_to_be_told or isinstance(module, torch.jit.ScriptModule):
@@ -435,7 +435,7 @@ class _Search:
         return is_trained(module) and not self._optimizers.leave_out(module)
 
     def _is_unseen(self) -> bool:
-        """Tell whether no model was found so far, nor any other hook is made."""
+        """Return whether no model was found so far, nor any other hook is made."""
         is_needed = self._hook is None and self._is_looking
         return is_needed and self._source.is_needed(self._earlier)
 
@@ -450,7 +450,7 @@ class _Search:
 
 
 def _try(function: Callable[..., object], *arguments: object) -> bool:
-    """Call a function whose errors must not reach the script; tell whether it had none."""
+    """Call a function whose errors must not reach the script; say whether it had none."""
     try:
         function(*arguments)
     except TrainingStoppedError:

@@ -1,6 +1,6 @@
 """Parameters that a model uses and does not list.
 
-A layer that is kept in a plain list, tuple or dictionary, in place of `nn.ModuleList` or
+A layer that is kept in a plain list, tuple or dictionary, instead of `nn.ModuleList` or
 `nn.ModuleDict`, is called and gets gradients, but `model.parameters()` lacks it: no optimiser moves
 it, `state_dict` forgets it, and nothing says so. Some keep a frozen teacher so on purpose; it gets
 no gradient. The flat parameter of FSDP1, of which the listed ones are views, is left out.

@@ -59,7 +59,7 @@ def own_shard(tensor: Tensor) -> Tensor:
 
 
 def is_distributed(tensor: Tensor) -> bool:
-    """Tell whether a tensor is a DTensor."""
+    """Return whether a tensor is a DTensor."""
     kind: Any = type(tensor)  # asked, for torch.compile does not know this of tensors
     return kind not in _WHOLE and getattr(kind, "to_local", None) is not None
 

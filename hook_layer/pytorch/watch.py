@@ -95,7 +95,7 @@ class GradientWatch:
         """Return gradients that arrived otherwise since the step began, or since the last call.
 
         Scripts may assign what `torch.autograd.grad` returns, FSDP2 what it reduced, and an
-        optimiser may step within the backward pass, ahead of our hook.
+        optimiser may step within the backward pass, before our hook.
 
         Args:
             parameters: Those to look at, by the names of their gradients.
@@ -180,7 +180,7 @@ class _Version:
         self._number = 0 if tensor is None else _num_writes(tensor)
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Tell whether it is this tensor, and nobody wrote to it since."""
+        """Return whether it is this tensor, and nobody wrote to it since."""
         is_same = self._tensor is not None and self._tensor() is tensor
         return is_same and _num_writes(tensor) == self._number
 

@@ -57,7 +57,7 @@ class MadeOptimizers:
         return [p for one in made if one is not None for p in parameters_of(one)]
 
     def pass_by(self, module: nn.Module) -> bool:
-        """Tell whether a module is not the model, as far as is known of it ahead of its call.
+        """Return whether a module is not the model, as far as is known of it before its call.
 
         Where optimisers have changed what they train since the first such module was called, that
         one may be the model, of whose parameters they have copies.
@@ -70,7 +70,7 @@ class MadeOptimizers:
         return first is not module or self._versions == self._num_writes()
 
     def leave_out(self, module: nn.Module) -> bool:
-        """Tell whether there are optimisers, and none trains any part of a module."""
+        """Return whether there are optimisers, and none trains any part of a module."""
         if module in self._beside:
             return True
         trained = set[int]().union(*self._trained())
@@ -80,12 +80,12 @@ class MadeOptimizers:
         return True
 
     def train_more_than(self, part: nn.Module, whole: nn.Module) -> bool:
-        """Tell whether one trains the whole of a module, of which a part is not all."""
+        """Return whether one trains the whole of a module, of which a part is not all."""
         least, most = _ids_in(part), _ids_in(whole)
         return least < most and any(most <= trained for trained in self._trained())
 
     def train_beyond(self, part: nn.Module) -> bool:
-        """Tell whether one trains the whole of a module, and something else."""
+        """Return whether one trains the whole of a module, and something else."""
         least = _ids_in(part)
         return any(least < trained for trained in self._trained())
 
@@ -101,7 +101,7 @@ class MadeOptimizers:
 
 
 def is_trained(module: nn.Module) -> bool:
-    """Tell whether a module is one to train, and a script's own."""
+    """Return whether a module is one to train, and a script's own."""
     if any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__):
         return False
     return any(parameter.requires_grad for parameter in module.parameters())
@@ -137,23 +137,23 @@ def whole_of(part: nn.Module, optimizers: MadeOptimizers) -> nn.Module:
 
 
 def is_called_as_part(module: nn.Module) -> bool:
-    """Tell whether the call of a module is a part of that of another one."""
+    """Return whether the call of a module is a part of that of another one."""
     owners = (_owner(frame) for frame in _frames() if frame.f_code is _CALL)
     return any(owner is not None and is_around(owner, module) for owner in owners)
 
 
 def is_being_made() -> bool:
-    """Tell whether a module calls a part of itself in its `__init__`, as to learn of a shape."""
+    """Return whether a module calls a part of itself in its `__init__`, as to learn of a shape."""
     return any(f.f_code.co_name == "__init__" and _owner(f) is not None for f in _frames())
 
 
 def is_called_within(module: nn.Module) -> bool:
-    """Tell whether a call of a module goes on in this thread."""
+    """Return whether a call of a module continues in this thread."""
     return any(frame.f_code is _CALL and _owner(frame) is module for frame in _frames())
 
 
 def has_compiled_parts(model: nn.Module) -> bool:
-    """Tell whether torch.compile was applied to a model, or to parts of it, in whatever way."""
+    """Return whether torch.compile was applied to a model, or to parts of it, in whatever way."""
     return any(
         is_wrapper(part)
         or getattr(part, "_compiled_call_impl", None) is not None
@@ -163,7 +163,7 @@ def has_compiled_parts(model: nn.Module) -> bool:
 
 
 def has_graphs() -> bool:
-    """Tell whether torch.compile has compiled anything."""
+    """Return whether torch.compile has compiled anything."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return bool(counters.get("stats", {}).get("unique_graphs"))
 
@@ -174,7 +174,7 @@ def own_losses() -> list[nn.Module]:
 
 
 def is_around(module: nn.Module, part: nn.Module | None) -> bool:
-    """Tell whether a module, which may be watched, contains another one."""
+    """Return whether a module, which may be watched, contains another one."""
     if module is part or is_wrapper(module) or isinstance(module, torch.jit.ScriptModule):
         return False
     return is_a_key(module) and any(inner is part for inner in module.modules())

@@ -136,12 +136,12 @@ class WrittenLosses:
 
 
 def _is_recorded(loss: Tensor) -> bool:
-    """Tell whether a CUDA graph is made of what is computed now, to do it all again each time."""
+    """Return whether a CUDA graph is made of what is computed now, to do it all again each time."""
     return loss.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _may_be_compared(value: Tensor) -> bool:
-    """Tell whether what a model returned can be learned, and told apart from scores.
+    """Return whether what a model returned can be learned, and told apart from scores.
 
     Rules take dimension 1 of probabilities for that of the classes. Of a script's own distance it
     need not be.

@@ -1,3 +1,3 @@
-"""How a training that was interrupted goes on: checkpoints, the state beside them, numbers."""
+"""How a training that was interrupted continues: checkpoints, the state beside them, numbers."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Spot training: a training that was interrupted goes on at the step of its last checkpoint.
+"""Spot training: a training that was interrupted continues at the step of its last checkpoint.
 
 Whenever a checkpoint appears in the checkpoint directory, the state of the counters is written into
 the state file beside it (`hook_layer.resuming.checkpoint_state`). A training that starts and finds
-one goes on with the next step. It does so in the same run, if that had not ended: steps
+one continues with the next step. It does so in the same run, if that had not ended: steps
 that were already stored behind the checkpoint are stored again under the same names and numbers.
 
 What the state file cannot know: a checkpoint that was saved just before the process was killed,
@@ -36,7 +36,7 @@ _LONGEST_PAUSE: Final = 64
 
 @dataclass(frozen=True)
 class RunStart:
-    """Where a run begins, or goes on; rank 0 decides it for all workers.
+    """Where a run begins, or continues; rank 0 decides it for all workers.
 
     Attributes:
         run_id: Id of the run.
@@ -125,12 +125,12 @@ class CheckpointKeeper:
     # The start -----------------------------------------------------------------------------------
 
     def start(self, is_same_run: Callable[[SavedRun], bool]) -> RunStart:
-        """Return where training goes on by the state file, or the start of a new run.
+        """Return where training continues by the state file, or the start of a new run.
 
         Never raises for what is in the file, nor for a store that cannot be reached.
 
         Args:
-            is_same_run: Tells whether the run of a state that did not end can go on.
+            is_same_run: Returns whether the run of a state that did not end can go on.
         """
         states = self.file.read()
         start = RunStart.new()
@@ -228,7 +228,7 @@ class CheckpointKeeper:
         """Write what is not written yet.
 
         Args:
-            has_ended: Whether training ended: whoever starts it again begins another run.
+            has_ended: Whether training ended: anyone who starts it again begins another run.
         """
         if has_ended and self._states:
             self._states = [self._ended(state) for state in self._states]

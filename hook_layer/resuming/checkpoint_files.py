@@ -200,7 +200,7 @@ class _Turns:
         self._at = 0
 
     def set(self, ordered: list[str]) -> None:
-        """Say who is asked, the most important ones first; the turn goes on where it is."""
+        """Say who is asked, the most important ones first; the turn continues where it is."""
         self._first, self._others = ordered[: self._ALWAYS], ordered[self._ALWAYS :]
 
     def next(self) -> list[str]:

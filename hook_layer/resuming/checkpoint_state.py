@@ -1,7 +1,7 @@
 """The state file beside the checkpoints: which step a training may go on from.
 
 It is that of the original client, `metadata.json`: a list of states, each as of one checkpoint. The
-original finds its own keys in it and passes over ours, which lie under `stepwatch`; ours are absent
+original finds its own keys in it and skips ours, which lie under `stepwatch`; ours are absent
 in a file that the original wrote.
 """
 

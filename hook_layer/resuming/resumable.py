@@ -1,4 +1,4 @@
-"""A hook whose training may be interrupted, and goes on at its last checkpoint.
+"""A hook whose training may be interrupted, and continues at its last checkpoint.
 
 Checkpoints are looked for where a step begins (`hook_layer.resuming.checkpoint`). A signal
 interrupts training (`hook_layer.termination`); whatever follows in this process, an
@@ -30,7 +30,7 @@ _LOCK_TIMEOUT_S: Final = 1.0
 
 
 class ResumableHook(StoppableHook):
-    """A hook that decides where its run begins or goes on, and notes how far it is."""
+    """A hook that decides where its run begins or continues, and notes how far it is."""
 
     _place: RunPlace
     _session: TrialSession | None

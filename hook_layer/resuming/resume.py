@@ -1,4 +1,4 @@
-"""What the trial's folder tells of the run that a training goes on with."""
+"""What the trial's folder tells of the run that a training continues with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS_PER_FOLDER: Final = 1000
 
 
 class Numbering(NamedTuple):
-    """How a worker goes on numbering its index files.
+    """How a worker continues numbering its index files.
 
     Attributes:
         last: Number of the last one that is there.
@@ -51,9 +51,9 @@ def run_in(store: Store) -> str | None:
 
 
 def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
-    """Tell whether a run that was interrupted goes on in a folder.
+    """Return whether a run that was interrupted continues in a folder.
 
-    Not if the folder is that of another run, or of none: whoever reads the files of a run needs
+    Not if the folder is that of another run, or of none: anyone who reads the files of a run needs
     those of its first steps too. On SageMaker the folder of a new machine is empty while the files
     are in S3; there the name of the job counts.
 
@@ -75,16 +75,16 @@ def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
 
 
 def numbering(store: Store, identity: RunIdentity, start: RunStart) -> Numbering:
-    """Return how a worker goes on numbering when its training goes on.
+    """Return how a worker continues numbering when its training continues.
 
-    The chief's numbers are in the state that the training goes on from; what was not stored when
+    The chief's numbers are in the state that the training continues from; what was not stored when
     the process was killed shows as lost. Other workers may have saved fewer steps than the chief:
     they go on behind their last file.
 
     Args:
         store: The trial's root.
         identity: Run and worker.
-        start: Where training goes on.
+        start: Where training continues.
     """
     if not start.sequence:
         return Numbering(0)

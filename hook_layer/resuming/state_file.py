@@ -148,7 +148,7 @@ class _OwedFile:
 
     @property
     def may_be_paid(self) -> bool:
-        """Whether it is to be stored, and not known to be futile."""
+        """Whether it must be stored, and not known to be futile."""
         return self._data is not None and self._breaker.allows()
 
     def store(self) -> Store:
@@ -162,7 +162,7 @@ class _OwedFile:
         self._breaker.succeeded()
 
     def owe(self, data: bytes) -> None:
-        """Note what is to be stored."""
+        """Note what must be stored."""
         self._data = data
 
     def pay(self) -> None:
@@ -172,7 +172,7 @@ class _OwedFile:
             return
         try:
             self.store().put(STATE_FILE, data)
-        except Exception as error:  # noqa: BLE001 - it is tried again, and training goes on
+        except Exception as error:  # noqa: BLE001 - it is tried again, and training continues
             self._breaker.failed()
             if not self._has_complained:
                 self._has_complained = True

@@ -77,7 +77,7 @@ class Store(Protocol):
         ...
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         ...
 
     def size(self, key: str) -> int:
@@ -107,7 +107,7 @@ class AppendStore(Store, Protocol):
     """A store whose objects can grow."""
 
     def append(self, key: str, data: Buffers, size: int) -> None:
-        """Write behind an object's first `size` bytes, in place of what may stand there.
+        """Write behind an object's first `size` bytes, instead of what may stand there.
 
         Readers see a part of it while it is written, and nothing of it when that fails.
 

@@ -108,7 +108,7 @@ class LocalStore:
         return True
 
     def append(self, key: str, data: Buffers, size: int) -> None:
-        """Write behind an object's first `size` bytes, in place of what may stand there."""
+        """Write behind an object's first `size` bytes, instead of what may stand there."""
         path = f"{self._folder}{check_key(key)}"
         with self._reported(key):
             descriptor = os.open(path, os.O_WRONLY) if size else create_file(path)
@@ -140,7 +140,7 @@ class LocalStore:
             yield from self._walk(self.path, "", prefix, after)
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         return self._path(key).is_file()
 
     def size(self, key: str) -> int:

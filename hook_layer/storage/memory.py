@@ -78,7 +78,7 @@ class MemoryStore:
             yield key
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         return check_key(key) in self._objects
 
     def size(self, key: str) -> int:

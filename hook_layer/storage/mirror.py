@@ -50,7 +50,7 @@ class MirrorStore:
         return self.primary.list(prefix, after)
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         return self.primary.exists(key)
 
     def size(self, key: str) -> int:

@@ -130,7 +130,7 @@ class S3Store:
                     yield entry["Key"][len(self.prefix) :]
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         try:
             self.size(key)
         except ObjectNotFoundError:
@@ -149,7 +149,7 @@ class S3Store:
             self._client.delete_object(Bucket=self.bucket, Key=self._key(key))
 
     def _put_in_parts(self, name: str, file: Any) -> None:
-        # Whoever stores nothing large need not pay for this import.
+        # Anyone who stores nothing large need not pay for this import.
         from boto3.s3.transfer import TransferConfig  # noqa: PLC0415
 
         config = TransferConfig(
@@ -178,7 +178,7 @@ class S3Store:
 
 
 def _default_client() -> S3Client:
-    # Whoever brings a client along, as the functions do, need not pay for this import.
+    # Anyone who brings a client along, as the functions do, need not pay for this import.
     import boto3  # noqa: PLC0415
 
     # A store that does not answer must show it soon: what it does not take waits on local disk.
@@ -189,7 +189,7 @@ def _default_client() -> S3Client:
         tcp_keepalive=True,
     )
     # SageMaker and the original client say the region in a variable that boto3 does not read.
-    # The session that boto3 shares keeps the credentials of whoever used it first in the process.
+    # The session that boto3 shares keeps the credentials of its first user in the process.
     session = boto3.Session(region_name=os.environ.get("AWS_REGION") or None)
     return session.client("s3", config=config)
 

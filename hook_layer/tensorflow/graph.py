@@ -102,11 +102,11 @@ class _Run:
         self._may_add: dict[str, bool] = {}
 
     def computes(self, tensor: Any) -> bool:
-        """Tell whether a tensor has a value in this run."""
+        """Return whether a tensor has a value in this run."""
         return tensor.name in self._fed or tensor.op.name in self._executed
 
     def may_add(self, tensor: Any) -> bool:
-        """Tell whether a tensor follows from what the run computes, and from nothing else."""
+        """Return whether a tensor follows from what the run computes, and from nothing else."""
         if tensor.name not in self._may_add:
             added = _ancestors([tensor.op], self._executed, self._fed)
             operations = [tensor.graph.get_operation_by_name(name) for name in added]
@@ -119,7 +119,7 @@ class _Run:
 
 
 def _has_value(tensor: Any, graph: Any) -> bool:
-    """Tell whether a tensor has one value of numbers in each run that computes it."""
+    """Return whether a tensor has one value of numbers in each run that computes it."""
     operation = tensor.op
     if tensor.dtype.base_dtype in _WITHOUT_VALUES or operation.type in _BRANCHES:
         return False

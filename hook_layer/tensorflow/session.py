@@ -220,7 +220,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         return id(graph), self.mode in _WITHOUT_TRAINING, self.collection_manager.version, *members
 
     def _is_wanted(self, name: str) -> bool:
-        """Tell whether a tensor is due in this step; what is of training never is in another."""
+        """Return whether a tensor is due in this step; what is of training never is in another."""
         if self.mode in _WITHOUT_TRAINING:
             collections = map(self.collection_manager.get, OF_TRAINING)
             if any(collection.has_tensor_name(name) for collection in collections):

@@ -1,4 +1,4 @@
-"""Contract suites that ship with the package, for whoever adds a store or an adapter."""
+"""Contract suites that ship with the package, for anyone who adds a store or an adapter."""
 
 from __future__ import annotations
 

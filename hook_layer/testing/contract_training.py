@@ -105,7 +105,7 @@ class ContractTraining(TrainingUnderTest):
     def ask_to_stop(hook: OriginalApi, run_id: str) -> None:
         request = StopFile(REASON, "2026-01-01T00:00:00Z", run_id)
         WrittenTrial(hook.out_dir).store.put(STOP_FILE, request.encode())
-        session = hook._session  # noqa: SLF001 - in place of waiting until it looks
+        session = hook._session  # noqa: SLF001 - instead of waiting until it looks
         assert session is not None
         session.stop_signal.check()
 

@@ -136,7 +136,7 @@ class RunContract(ContractTraining):
 
     @contract_property("stop request")
     def test_a_flag_is_only_a_flag(self) -> None:
-        """With `stop="flag"` the training goes on, and the hook says that it should not."""
+        """With `stop="flag"` the training continues, and the hook says that it should not."""
         hook = self.new_hook(stop_poll_s=600.0, stop="flag")
 
         def on_step(step: int) -> None:
@@ -152,7 +152,7 @@ class RunContract(ContractTraining):
     def test_a_training_goes_on_at_its_last_checkpoint(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A second process goes on in the same run, with the step behind the checkpoint."""
+        """A second process continues in the same run, with the step behind the checkpoint."""
         folder = tmp_path / "checkpoints"
         folder.mkdir()
         (tmp_path / "checkpoint.json").write_text(json.dumps({"LocalPath": str(folder)}))

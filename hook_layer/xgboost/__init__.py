@@ -20,7 +20,7 @@ Where the hook looks in:
                                                     # STOPPED HERE if a rule asked for it
     hook.after_training(...)                        # TRIAL ENDS: waits for the writer, end marker
 
-The step is counted from 0, also in a training that goes on with an earlier model (`xgb_model`).
+The step is counted from 0, also in a training that continues with an earlier model (`xgb_model`).
 Names and values are those of the original:
 
 * `{data}-{metric}` (collection `metrics`; `losses`, too, if it is known to fall, as
@@ -34,7 +34,7 @@ Names and values are those of the original:
 * `feature_importance/{type}/{feature}` for the types weight, gain, cover, total_gain, total_cover:
   float64 [1], each type's sum is 1; only features that are in use;
 * `full_shap/{feature}`: under every name the same matrix [rows, features + 1] of the argument
-  `train_data`, which `include_regex="^full_shap/f0$"` in place of the collection stores once;
+  `train_data`, which `include_regex="^full_shap/f0$"` instead of the collection stores once;
   `average_shap/{feature}`: its mean over the rows, float32 [1];
 * `trees/{column}`: the trees of this round (the original: one of them).
 
@@ -46,8 +46,8 @@ of them. Nothing is predicted or explained in a round in which it is not due: SH
 times as long as the round.
 
 A stop request ends training behind the round in progress: `xgboost.train` returns the model as it
-is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training goes on. In
-a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
+is then, nothing is raised, and `hook.stop_reason` says why. With `stop="flag"` training continues.
+In a distributed training (`xgboost.collective`, Dask, Spark) the workers agree on it, which needs a
 hook in each of them, with `include_workers="all"`.
 
 The end of the training is the end of the trial. To train several times into one trial (rounds count
@@ -253,7 +253,7 @@ def set_hook(custom_hook: Hook) -> None:
 
 
 def del_hook() -> None:
-    """Forget the hook that `get_hook` returns; the hook itself goes on."""
+    """Forget the hook that `get_hook` returns; the hook itself continues."""
     Hook.current.forget()
 
 

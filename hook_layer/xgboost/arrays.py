@@ -68,7 +68,7 @@ class ComputedArrayBackend:
     def statistics(
         self, values: Sequence[ComputedArray], copies: Sequence[Snapshot | None]
     ) -> StatisticsBatch:
-        """Leave the arrays that are kept anyway to the writer; the others are to be let go."""
+        """Leave the arrays that are kept anyway to the writer; the others must be let go."""
         batch = _Statistics([value.array for value in values])
         if None in copies:
             batch.rows()

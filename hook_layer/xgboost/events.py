@@ -197,7 +197,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
             self._capture(wanted)
         except UnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, training goes on
+        except Exception as error:  # noqa: BLE001 - whatever it is, training continues
             self.failures.failed(group.name, error)
         else:
             self.failures.succeeded(group.name)
@@ -266,7 +266,7 @@ class BoosterEvents(BaseHook, TrainingCallback):
         return self._stop_request()
 
     def _ends_here(self, model: Any, epoch: int) -> bool:
-        """Tell whether training is to end behind this round; the same in all workers."""
+        """Return whether training is to end behind this round; the same in all workers."""
         self._ask_rank_0()
         request = self._stop_now()
         if request is None or self._options.stop != "raise":

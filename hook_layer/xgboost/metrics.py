@@ -84,6 +84,6 @@ def evaluated_metrics(
 
 
 def _has_own_steps(collection: Collection, mode: ModeKeys) -> bool:
-    """Tell whether a collection asks for other steps of evaluation than of a mode."""
+    """Return whether a collection asks for other steps of evaluation than of a mode."""
     own = collection.save_config
     return own is not None and own.mode_save_configs[ModeKeys.EVAL] != own.mode_save_configs[mode]

@@ -36,7 +36,7 @@ class SameRows:
         self._sample: NDArray[np.float32] | None = None
 
     def are_in(self, other: object) -> bool:
-        """Tell whether other data has the same rows: the same labels, and features that agree.
+        """Return whether other data has the same rows: the same labels, and features that agree.
 
         Labels alone may be alike by chance, if data is sorted by class or ranked. A
         `QuantileDMatrix` has its features in steps, so there only their order is compared. Where
@@ -81,7 +81,7 @@ def _equal(labels: list[NDArray[Any]], others: list[NDArray[Any]]) -> bool:
 
 
 def _are_told_by_labels(data: DMatrix, labels: list[NDArray[Any]]) -> bool:
-    """Tell whether labels that are equal can hardly be those of other rows."""
+    """Return whether labels that are equal can hardly be those of other rows."""
     is_ranking = len(data.get_uint_info("group_ptr")) > 0
     changes = np.diff(labels[0].ravel())
     return not is_ranking and bool((changes > 0).any() and (changes < 0).any())
@@ -114,7 +114,7 @@ def _sample(data: DMatrix) -> NDArray[np.float32] | None:
 
 
 def _rise_together(values: NDArray[np.float32], others: NDArray[np.float32]) -> bool:
-    """Tell whether in no feature two rows lie one way here and the other way there, both [R, F]."""
+    """Return whether each feature orders the rows alike in both arrays [R, F]."""
     if not np.array_equal(np.isnan(values), np.isnan(others)):
         return False
     orders = np.lexsort((others, values), axis=0)

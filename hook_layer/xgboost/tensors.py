@@ -212,7 +212,7 @@ class TensorGroup:
     has_own_names: bool = False
 
     def is_member(self, tensor_name: str, round_tensors: RoundTensors) -> bool:
-        """Tell whether a tensor of the group is in the collection whatever its regex says."""
+        """Return whether a tensor of the group is in the collection whatever its regex says."""
         is_bias = tensor_name == f"{self.name}/{_BIAS}"
         return not is_bias or _BIAS in round_tensors.features
 

@@ -66,7 +66,7 @@ class _Trainings:
 
         Args:
             args: What is passed by position.
-            kwargs: What is passed by keyword; gets `callbacks`, and lists in place of iterators.
+            kwargs: What is passed by keyword; gets `callbacks`, and lists instead of iterators.
         """
         try:
             self._add_hook(args, kwargs)

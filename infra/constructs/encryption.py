@@ -16,7 +16,7 @@ from infra.constructs.removal import removal_of
 __all__ = ["KEY_ACTIONS", "Encryption"]
 
 KEY_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
-"""What whoever sends to an encrypted queue or topic needs of its key."""
+"""What anyone who sends to an encrypted queue or topic needs of its key."""
 TABLE_KEY_ACTIONS = (
     "kms:Decrypt",
     "kms:DescribeKey",

@@ -126,13 +126,7 @@ class StepwatchFunction(Construct):
         self._role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         self.log_group = _log_group(self, source)
         self.allow(["logs:CreateLogStream", "logs:PutLogEvents"], [self.log_group.log_group_arn])
-        if source.encryption.data_key:
-            self.allow(KEY_ACTIONS, [source.encryption.data_key.key_arn])
-            self.allow(
-                TABLE_KEY_ACTIONS,
-                [source.encryption.data_key.key_arn],
-                conditions={"StringEquals": {"kms:ViaService": _dynamodb(self)}},
-            )
+        self._allow_key(source.encryption)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -171,6 +165,17 @@ class StepwatchFunction(Construct):
             )
         )
 
+    def _allow_key(self, encryption: Encryption) -> None:
+        """Allow the function to use the key of what is stored; the table only through DynamoDB."""
+        if encryption.data_key is None:
+            return
+        stack, key = cdk.Stack.of(self), encryption.data_key.key_arn
+        dynamodb = f"dynamodb.{stack.region}.{stack.url_suffix}"
+        self.allow(KEY_ACTIONS, [key])
+        self.allow(
+            TABLE_KEY_ACTIONS, [key], conditions={"StringEquals": {"kms:ViaService": dynamodb}}
+        )
+
 
 def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queue:
     """Create a queue for messages that could not be handled."""
@@ -182,12 +187,6 @@ def dead_letters(scope: Construct, id_: str, encryption: Encryption) -> sqs.Queu
         enforce_ssl=True,
         retention_period=cdk.Duration.days(DEAD_LETTER_RETENTION_DAYS),
     )
-
-
-def _dynamodb(scope: Construct) -> str:
-    """Return the name by which KMS knows DynamoDB of this Region."""
-    stack = cdk.Stack.of(scope)
-    return f"dynamodb.{stack.region}.{stack.url_suffix}"
 
 
 def _log_group(scope: Construct, source: FunctionSource) -> logs.LogGroup:

@@ -34,7 +34,7 @@ class JobRules(Construct):
         watched: WatchedState,
         access_logs: s3.IBucket,
     ) -> None:
-        """Create the evaluators, and the bucket of custom rules if it is to be made.
+        """Create the evaluators, and the bucket of custom rules if it must be made.
 
         Args:
             scope: Parent construct.

@@ -43,7 +43,7 @@ FAILED_DELIVERIES = 3
 MINUTES_WITHOUT_CALL = 5
 
 RUNBOOK = "the documentation of Stepwatch, page Alarms, section 'When an alarm is on'"
-"""In words that stand alone: whoever reads them may have neither this repository nor a link."""
+"""In words that stand alone: anyone who reads them may have neither this repository nor a link."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Monitored:
 
 
 class Monitoring(Construct):
-    """Alarms, each of which sends to the topic when it goes on, and a dashboard.
+    """Alarms, each of which sends to the topic when it continues, and a dashboard.
 
     An alarm watches up to ten rules at once: a stack may not have an alarm for each of them and
     each thing that can go wrong.

@@ -77,7 +77,7 @@ def _invoke(handler: Handler, request: dict[str, Any]) -> dict[str, Any]:
     context = LambdaContext(request["request_id"], request["deadline_ms"], request["function_arn"])
     try:
         return {"payload": json.loads(json.dumps(handler(request["event"], context)))}
-    except Exception as error:  # noqa: BLE001 - the invocation failed, the sandbox goes on
+    except Exception as error:  # noqa: BLE001 - the invocation failed, the sandbox continues
         return _describe(error)
 
 

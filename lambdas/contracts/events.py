@@ -42,7 +42,7 @@ NATIVE_SOURCE: Final = "aws.sagemaker"
 STATUS_DETAIL_TYPE: Final = "SageMaker Training Job State Change"
 STATUS_SCHEMA_VERSION: Final = 1
 STOP_OVERDUE_DETAIL_TYPE: Final = "Stepwatch Stop Overdue"
-"""Tells that a job goes on although it was asked to stop, twice."""
+"""Tells that a job continues although it was asked to stop, twice."""
 STOP_CONFIRMATION_DETAIL_TYPE: Final = "Stop Confirmation Due"
 """Tells stop_job to look after the jobs that it asked to stop."""
 WAKE_DETAIL_TYPE: Final = "Evaluation Due"

@@ -1,8 +1,8 @@
 """Attempts at jobs that never came to an end, because the process died in between.
 
-Whoever is about to look at a job notes it first, and takes the note back afterwards, whatever came
-of it. A note that is still there tells of a process that ran out of memory or of time. The notes
-are only kept for records that come back, so that an ordinary batch costs nothing.
+Anyone who is about to look at a job notes it first, and takes the note back afterwards, whatever
+came of it. A note that is still there tells of a process that ran out of memory or of time. The
+notes are only kept for records that come back, so that an ordinary batch costs nothing.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ MAX_HOPS: Final = 1000
 
 
 class OutOfTimeError(Exception):
-    """The function's time is nearly over; the record is to be delivered again."""
+    """The function's time is nearly over; the record must be delivered again."""
 
 
 class Continuations:
@@ -24,7 +24,7 @@ class Continuations:
 
     Args:
         queue_name: Name of the function's queue: its rule's, or what stands for one.
-        queue: The function's queue; None where records are to be delivered again instead.
+        queue: The function's queue; None where records must be delivered again instead.
         telemetry: Logs and metrics.
     """
 
@@ -42,7 +42,7 @@ class Continuations:
 
         Raises:
             OutOfTimeError: There is no queue, or nothing was done that a later call could go on
-                with; the record itself is to be delivered again.
+                with; the record itself must be delivered again.
             WakeNotSentError: The queue did not take the message.
         """
         if not has_advanced:

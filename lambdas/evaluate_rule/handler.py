@@ -112,7 +112,7 @@ def lambda_handler(event: dict[str, Any], context: Any) -> Any:
         context: Lambda's context.
 
     Returns:
-        `batchItemFailures` with the records that are to be delivered again.
+        `batchItemFailures` with the records that must be delivered again.
     """
     remaining_ms = getattr(context, "get_remaining_time_in_millis", lambda: _LONGEST_MS)
     with _telemetry().invocation(context):

@@ -84,7 +84,7 @@ class JobLook:
         if not self.jobs.asks(store, self.duty.names, has_ended=has_ended):
             if objects:
                 self.telemetry.count("MessagesNotAskedFor", len(objects))
-            # Whoever sweeps or continues knows a state: that run did ask for that rule.
+            # Anyone who sweeps or continues knows a state: that run did ask for that rule.
             objects = ()
             wakes = [wake for wake in wakes if wake.reason is not WakeReason.ENDED]
             if not wakes:
@@ -181,7 +181,7 @@ class JobLook:
 
 @dataclass(frozen=True)
 class _Due:
-    """What is to be done once all files of a job's messages were taken in.
+    """What must be done once all files of a job's messages were taken in.
 
     Attributes:
         marker: The end marker, if it was looked for and there is one.
@@ -199,14 +199,14 @@ class _Due:
 
     @property
     def runs(self) -> Iterable[str]:
-        """The runs that are to be looked at, whether or not there are files of them."""
+        """The runs that must be looked at, whether or not there are files of them."""
         runs = {wake.run_id for wake in self.wakes}
         if self.tells_end and self.marker is not None and self.marker.run_id is not None:
             runs.add(self.marker.run_id)
         return runs
 
     def is_for_all_rules(self, run: str) -> bool:
-        """Tell whether every rule of a run is due without any file, for it has ended."""
+        """Return whether every rule of a run is due without any file, for it has ended."""
         is_marked = self.tells_end and self.marker is not None and self.marker.run_id == run
         return is_marked or any(w.run_id == run and not w.rule for w in self.wakes)
 
@@ -234,7 +234,7 @@ def _newest(objects: Iterable[TensorObject]) -> float | None:
 
 
 def _may_have_ended(wakes: Iterable[Wake]) -> bool:
-    """Tell whether the marker is worth a request; a run whose end was begun knows of it."""
+    """Return whether the marker is worth a request; a run whose end was begun knows of it."""
     return any(wake.reason is not WakeReason.CONTINUE for wake in wakes)
 
 

@@ -22,7 +22,7 @@ _MAX_JOBS: Final = 1000
 """Jobs that one process remembers."""
 _MAX_READS: Final = 4
 _TRUST_IN_SILENCE_S: Final = 600.0
-"""Age in seconds up to which an entry tells whether a silent run has a successor."""
+"""Age in seconds up to which an entry says whether a silent run has a successor."""
 _TRUST_IN_GUESS_S: Final = 1.0
 """Age in seconds up to which a run is believed to have no `job.json`."""
 _DISTRUST_AFTER_S: Final = 30.0
@@ -67,7 +67,7 @@ class JobRegistry:
     def asks(
         self, store: Store, wants: Callable[[Registration], object], *, has_ended: bool
     ) -> bool:
-        """Tell whether the job below a root wants a rule of this function evaluated.
+        """Return whether the job below a root wants a rule of this function evaluated.
 
         A run that began since `job.json` was read may ask for other rules. Where the rule is asked
         for, the index files tell that such a run began; where it is not, nobody reads them, so a
@@ -87,7 +87,7 @@ class JobRegistry:
         return False
 
     def has_successor(self, store: Store, run: str) -> bool:
-        """Tell whether a newer run than this one writes below a root.
+        """Return whether a newer run than this one writes below a root.
 
         Asked about silent runs. Nobody may have told this process that another one began, so
         `job.json` is read again if that was long ago.
@@ -127,7 +127,7 @@ class JobRegistry:
         is_known = earlier is not None and earlier.registration == registration
         for _ in range(0 if is_known else _MAX_READS):
             self._registrations.put(registration)
-            # A slower evaluator may have put an older registration over a newer one: whoever put
+            # A slower evaluator may have put an older registration over a newer one: anyone who put
             # one looks again, so the last one to do so leaves what is true.
             job = self._job(store)
             latest = self._registration(store.uri, job, hint)

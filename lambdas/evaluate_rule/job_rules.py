@@ -68,7 +68,7 @@ class JobRules:
         return found
 
     def includes(self, name: str, job: Registration) -> bool:
-        """Tell whether a rule that somebody calls for is evaluated here.
+        """Return whether a rule that somebody calls for is evaluated here.
 
         What no job configures any more is told by the function that has no files to run.
         """

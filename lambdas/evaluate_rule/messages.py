@@ -52,7 +52,7 @@ class TensorObject:
 
     @property
     def is_end_marker(self) -> bool:
-        """Tell whether the object says that training ended."""
+        """Return whether the object says that training ended."""
         return self.key == END_MARKER
 
 
@@ -65,7 +65,7 @@ def parse_message(body: str, bucket_names: Collection[str]) -> TensorObject | Wa
         bucket_names: Buckets that are watched.
 
     Raises:
-        IgnoredMessageError: Nothing is to be evaluated for this message.
+        IgnoredMessageError: Nothing must be evaluated for this message.
     """
     event = _event(body)
     kind = event.get("detail-type")

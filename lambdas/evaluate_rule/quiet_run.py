@@ -60,7 +60,7 @@ class QuietRun:
 
     @property
     def note(self) -> str:
-        """What is to be said of a run that ends so; empty if it does not."""
+        """What must be said of a run that ends so; empty if it does not."""
         if not self.is_over:
             return ""
         return f"taken for ended, for nothing came for {self.silent_s:.0f} s and no end was told"

@@ -41,7 +41,7 @@ class Duty(Protocol):
         ...
 
     def includes(self, name: str, job: Registration) -> bool:
-        """Tell whether a rule that somebody calls for is evaluated here."""
+        """Return whether a rule that somebody calls for is evaluated here."""
         ...
 
     def rule(self, name: str, job: Registration) -> Rule:
@@ -121,7 +121,7 @@ class DeployedRule:
         return (self._name,) if job.asks_for(self._name) else ()
 
     def includes(self, name: str, job: Registration) -> bool:  # noqa: ARG002 - as others do
-        """Tell whether it is this rule that somebody calls for."""
+        """Return whether it is this rule that somebody calls for."""
         return name == self._name
 
     def rule(self, name: str, job: Registration) -> Rule:

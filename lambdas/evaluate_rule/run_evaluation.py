@@ -2,7 +2,7 @@
 
 The order matters. The state is written first, with its transition counted; then the event goes out;
 then the transition is noted as announced. A crash in between leaves the two counters apart, and
-whoever sees them so announces again: nobody misses a verdict, and some see one twice.
+anyone who sees them so announces again: nobody misses a verdict, and some see one twice.
 
 A call that has no time for everything saves what it has done, and only then has a later call go on.
 
@@ -55,11 +55,11 @@ _FIRST_PAUSE_S: Final = 0.05
 
 
 class ContendedStateError(Exception):
-    """Other evaluators wrote the state first, each time; the records are to be delivered again."""
+    """Other evaluators wrote the state first, each time; the records must be delivered again."""
 
 
 class Announcer(Protocol):
-    """Tells the status of an evaluation to whoever wants to know."""
+    """Tells the status of an evaluation to anyone who wants to know."""
 
     def announce(self, registration: Registration, stored: StoredState) -> None:
         """Publish the status of `stored`; raises when that failed."""
@@ -94,7 +94,7 @@ class RunFiles:
 
     @property
     def reason(self) -> WakeReason | None:
-        """Why the run is to be looked at without any new file; None if there are such."""
+        """Why the run must be looked at without any new file; None if there are such."""
         return None if self.wake is None or self.files else self.wake.reason
 
     def heard_of(self, stored: StoredState) -> StoredState:
@@ -170,7 +170,7 @@ class RunEvaluation:
     def look_at(self, rule_name: str, run: RunFiles) -> None:
         """Bring a rule's state for a run up to date, and announce what changed.
 
-        When it returns, the committed state covers the files, whoever wrote it, or a later call
+        When it returns, the committed state covers the files, anyone who wrote it, or a later call
         will go on with those that it does not cover yet.
 
         Args:

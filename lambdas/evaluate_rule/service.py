@@ -32,7 +32,7 @@ _RESERVED_SHARE: Final = 0.25
 
 
 class PutBackError(Exception):
-    """The record was received before; it is to be delivered again, with fewer others."""
+    """The record was received before; it must be delivered again, with fewer others."""
 
 
 @dataclass
@@ -83,7 +83,7 @@ class EvaluateRuleService:
 
         Args:
             records: Records of an SQS event.
-            remaining_ms: Milliseconds that are left to the function, as it goes on.
+            remaining_ms: Milliseconds that are left to the function, as it continues.
 
         Returns:
             What failed, by message id; all other records are done with.

@@ -13,15 +13,15 @@ class Turn:
     """A part of the time of one call.
 
     Attributes:
-        remaining_ms: Milliseconds that are left to the function, as it goes on.
-        end_ms: What is to be left of them when the turn is over.
+        remaining_ms: Milliseconds that are left to the function, as it continues.
+        end_ms: What must be left of them when the turn is over.
     """
 
     remaining_ms: Callable[[], float]
     end_ms: float
 
     def may_go_on(self) -> bool:
-        """Tell whether there is time for more."""
+        """Return whether there is time for more."""
         return self.remaining_ms() >= self.end_ms
 
     def share(self, num: int) -> Turn:

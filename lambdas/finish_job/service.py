@@ -58,7 +58,7 @@ class FinishJobService:
     def handle(self, event: JobEvent) -> int:
         """Do what an event asks for; return how many evaluations were woken.
 
-        The same event may come again: whoever is woken twice finds nothing to do.
+        The same event may come again: anyone who is woken twice finds nothing to do.
 
         Raises:
             WakeNotSentError: A queue did not take a message.

@@ -1,7 +1,8 @@
 """Which messages were sent, so that an event that comes twice is told once.
 
 A message is claimed before it is sent, and noted as sent after. One that was claimed by a process
-that died is sent by whoever gets the event next, once the claim is too old to be of a live process.
+that died is sent by anyone who gets the event next, once the claim is too old to be of a live
+process.
 """
 
 from __future__ import annotations

@@ -210,13 +210,13 @@ class NotifyService:
 
 
 def _is_without_news(state: EvaluationState) -> bool:
-    """Tell whether a rule found nothing to judge, and nothing wrong with what is stored either."""
+    """Return whether a rule was not evaluated, and all that is stored is readable."""
     counts = state.counts
     is_whole = not (counts.unreadable or counts.missing or counts.given_up)
     return state.has_found_nothing_to_judge and is_whole
 
 
 def _asks_by_name(file: JobFile | None, rule: str) -> bool:
-    """Tell whether a job asks for this very rule, not only for a pack that has it."""
+    """Return whether a job asks for this very rule, not only for a pack that has it."""
     rules, _ = asked_rules((file and file.debug_rule_configurations) or ())
     return rule in rules and not rules[rule].pack

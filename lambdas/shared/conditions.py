@@ -13,5 +13,5 @@ _REFUSED: Final = "ConditionalCheckFailedException"
 
 
 def is_condition_refused(error: ClientError) -> bool:
-    """Tell whether DynamoDB refused a write because the item does not meet its condition."""
+    """Return whether DynamoDB refused a write because the item does not meet its condition."""
     return error.response["Error"]["Code"] == _REFUSED

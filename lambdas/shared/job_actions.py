@@ -1,8 +1,8 @@
 """What a job wants done on a finding, as its `job.json` says when it comes to that.
 
 The original gave each rule its actions in the parameter `action_json`; ours can also be listed for
-the whole job. Whoever lists any has said all that is wanted: a rule without actions of its own then
-asks for nothing. A job that lists none leaves it to the deployment.
+the whole job. Anyone who lists any has said all that is wanted: a rule without actions of its own
+then asks for nothing. A job that lists none leaves it to the deployment.
 
 An action only ever concerns the job that lists it. One that names another job's prefix, which the
 original would have stopped, asks for nothing here.
@@ -62,7 +62,7 @@ class JobActions:
         return cls(training_job_name, job.actions or None, found or None)
 
     def asks_to_stop(self, rule_configuration_name: str) -> bool | None:
-        """Tell whether the job asks to be stopped on a finding of a rule.
+        """Return whether the job asks to be stopped on a finding of a rule.
 
         Returns:
             None when the job lists no actions at all, so that the deployment's policy applies.

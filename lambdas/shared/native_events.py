@@ -19,7 +19,7 @@ _MIN_PARTS: Final = 5
 
 
 def is_native_event(event: Mapping[Any, Any], context: object) -> bool:
-    """Tell whether an event is SageMaker's, of the account and region that a function runs in.
+    """Return whether an event is SageMaker's, of the account and region that a function runs in.
 
     Args:
         event: An event of EventBridge.

@@ -65,8 +65,8 @@ class Registration:
         platform: `sagemaker`, or what else runs the job.
         training_job_arn: ARN of the job of SageMaker, where known.
         rules: The rules that the job asks for, by their configuration names; None when the deployed
-            rules apply with their own parameters. They are not stored: whoever evaluates reads them
-            from `job.json`, and there may be more of them than an item holds.
+            rules apply with their own parameters. They are not stored: anyone who evaluates reads
+            them from `job.json`, and there may be more of them than an item holds.
         opt_out_of_stop: True when the job must never be stopped.
         rule_problems: What is wrong with the list of rules; not stored either.
     """
@@ -122,16 +122,16 @@ class Registration:
 
     @property
     def is_sagemaker_job(self) -> bool:
-        """Tell whether SageMaker runs the job, so that StopTrainingJob can end it."""
+        """Return whether SageMaker runs the job, so that StopTrainingJob can end it."""
         return _is_sagemaker(self.platform) and self.lies_below_its_name
 
     @property
     def lies_below_its_name(self) -> bool:
-        """Tell whether the root carries the job's name, so that it speaks for every such job."""
+        """Return whether the root carries the job's name, so that it speaks for every such job."""
         return job_name_of(self.root_uri) == self.training_job_name
 
     def asks_for(self, rule_configuration_name: str) -> bool:
-        """Tell whether the job wants this rule evaluated."""
+        """Return whether the job wants this rule evaluated."""
         return self.rules is None or rule_configuration_name in self.rules
 
     def asked(self, rule_configuration_name: str) -> AskedRule:
@@ -169,7 +169,7 @@ class RegistrationTable:
         self._clock = clock
 
     def put(self, registration: Registration) -> None:
-        """Store a registration in place of an earlier one of the same job and root."""
+        """Store a registration instead of an earlier one of the same job and root."""
         now = self._clock()
         item: dict[str, Any] = {
             **_key(registration.training_job_name, registration.root_uri),
@@ -257,7 +257,7 @@ def _is_sagemaker(platform: str) -> bool:
 
 
 def _is_place_of(training_job_name: str, root_uri: str, arn: str | None) -> bool:
-    """Tell whether tensors below a root can be those of SageMaker's job of that name."""
+    """Return whether tensors below a root can be those of SageMaker's job of that name."""
     match = _ARN.fullmatch(arn) if arn is not None else None
     is_arn_of_job = arn is None or (match is not None and match["name"] == training_job_name)
     return is_arn_of_job and job_name_of(root_uri) == training_job_name

@@ -1,9 +1,9 @@
 """Memories of rules that are too large for an item of the table, as objects beside the tensors.
 
 An object is named by the table, the evaluation, the version of its item and the SHA-256 of its
-content. The item holds the name, so what is read back is what an evaluator wrote, whoever else may
-write to the bucket. Because the version is part of it, no two writes share an object: whoever
-removes the one of an earlier version, or of a write that lost the race, removes nobody else's.
+content. The item holds the name, so what is read back is what an evaluator wrote, anyone who else
+may write to the bucket. Because the version is part of it, no two writes share an object: anyone
+who removes the one of an earlier version, or of a write that lost the race, removes nobody else's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RuleMemories:
         self._table_name = table_name
 
     def holds(self, name: str, data: bytes) -> bool:
-        """Tell whether the object of this name has this content."""
+        """Return whether the object of this name has this content."""
         match = _NAME.fullmatch(name)
         return match is not None and match["sha256"] == hashlib.sha256(data).hexdigest()
 

@@ -47,7 +47,7 @@ class EvaluateRuleSettings:
         deployed_rules: Names of the rules that have functions of their own; for such a function.
         custom_rules: The files of rules that jobs may use; likewise.
         queue_url: The function's own queue, which takes what one call had no time for; None where
-            the records themselves are to be delivered again.
+            the records themselves must be delivered again.
         worker_wait_s: Seconds that a step waits for a worker, see `Patience`.
         worker_wait_steps: Later steps that wait too before a worker is given up, likewise.
     """
@@ -146,12 +146,12 @@ class StopJobSettings:
         return settings
 
     def stops(self, rule_configuration_name: str) -> bool:
-        """Tell whether a finding of this rule is one that stops jobs."""
+        """Return whether a finding of this rule is one that stops jobs."""
         name = rule_configuration_name
         return (not self.stop_rules or name in self.stop_rules) and name not in self.observed_rules
 
     def is_jobs_own(self, rule_configuration_name: str) -> bool:
-        """Tell whether only a job can have configured this rule, and may be stopped by it."""
+        """Return whether only a job can have configured this rule, and may be stopped by it."""
         known = self.deployed_rules | self.observed_rules
         return bool(self.deployed_rules) and rule_configuration_name not in known
 

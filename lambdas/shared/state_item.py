@@ -109,7 +109,7 @@ class StoredState:
 
 
 def successor(stored: StoredState, state: EvaluationState, now: float) -> StoredState:
-    """Return what is stored when `state` is written in place of `stored`.
+    """Return what is stored when `state` is written instead of `stored`.
 
     Args:
         stored: What the table holds.
@@ -229,7 +229,7 @@ def key_attributes(key: StateKey) -> dict[str, Any]:
 
 
 def num_seen(progress: Progress) -> int:
-    """Return how many files of a run were taken in; those put off for want of room do not count."""
+    """Return how many files of a run were taken in; those put off without room do not count."""
     ranges = sum(
         last - first + 1 for worker in progress.workers.values() for first, last in worker.seen
     )

@@ -1,6 +1,6 @@
 """Evaluation states in DynamoDB: read whole, written under the condition of their version.
 
-One item is one rule's evaluation of one run of a job. Whoever evaluates loads the item, advances
+One item is one rule's evaluation of one run of a job. Anyone who evaluates loads the item, advances
 the state, and writes it back only if nobody else did in between; the refusal carries the item as
 it is now. The counter of announced transitions is written apart from the rest and only ever rises,
 so that announcing and evaluating never stand in each other's way. A large memory is stored as an
@@ -89,7 +89,7 @@ class StateTable(Protocol):
         ...
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
-        """Write `state` in place of `stored`, all but its counter of announced transitions.
+        """Write `state` instead of `stored`, all but its counter of announced transitions.
 
         Raises:
             VersionConflictError: The table does not hold `stored` any more.
@@ -143,7 +143,7 @@ class DynamoStateTable:
         return stored
 
     def save(self, stored: StoredState, state: EvaluationState) -> StoredState:
-        """Write `state` in place of `stored` if the table still holds that version."""
+        """Write `state` instead of `stored` if the table still holds that version."""
         now = self._clock()
         saved = successor(stored, state, now)
         memory = compressed_memory(saved)

@@ -25,7 +25,7 @@ _MAX_TEXT: Final = 2048
 
 
 class AnnouncementError(Exception):
-    """The bus did not take a status event; it is to be announced again."""
+    """The bus did not take a status event; it must be announced again."""
 
 
 class EventBridgeAnnouncer:

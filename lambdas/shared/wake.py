@@ -1,8 +1,8 @@
 """Messages by which one function has an evaluator look at a run again, without any new object.
 
 They lie in the evaluators' queues beside the bucket's events. Nobody can send them through the
-event bus, whose rules only let events of S3 pass; whoever may send to a queue is believed, but what
-a message names is checked all the same before it becomes part of a key.
+event bus, whose rules only let events of S3 pass; anyone who may send to a queue is believed, but
+what a message names is checked all the same before it becomes part of a key.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InvalidWakeError(ValueError):
 
 
 class WakeNotSentError(Exception):
-    """A queue did not take a message; whoever sent it is to try again."""
+    """A queue did not take a message; anyone who sent it is to try again."""
 
 
 class WakeReason(str, Enum):
@@ -53,7 +53,7 @@ class WakeReason(str, Enum):
 
     @property
     def ends_run(self) -> bool:
-        """True if the verdict is to be drawn from what is there."""
+        """True if the verdict must be drawn from what is there."""
         return self in (WakeReason.ENDED, WakeReason.SILENT)
 
 
@@ -67,8 +67,8 @@ class Wake:
         reason: Why.
         hop: How many calls in a row have passed the rest of their work on.
         silent_s: Seconds since files of the run were last taken in; 0 where silence means nothing.
-        version: The version of the state that was left with work to do. Whoever has written another
-            one since has done that work, or passes it on itself. 0 for whichever version.
+        version: The version of the state that was left with work to do. Anyone who has written
+            another one since has done that work, or passes it on itself. 0 for whichever version.
         rule: Name under which the rule is configured that is due; empty for all that the evaluator
             has for the job.
     """

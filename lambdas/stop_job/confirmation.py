@@ -1,7 +1,7 @@
 """Looks after the jobs that were asked to stop, until they have ended.
 
-A job that goes on is asked once more; one that goes on after that is told on the bus, and counted,
-for then a person has to end it.
+A job that continues is asked once more; one that continues after that is told on the bus, and
+counted, for then a person has to end it.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class ConfirmationDependencies:
 
 
 def is_confirmation_due(event: object) -> bool:
-    """Tell whether an event asks to look after the jobs, rather than to stop one.
+    """Return whether an event asks to look after the jobs, rather than to stop one.
 
-    It names no job, so whoever forges it gets no more than what the schedule does anyway.
+    It names no job, so anyone who forges it gets no more than what the schedule does anyway.
     """
     return isinstance(event, dict) and event.get("detail-type") == STOP_CONFIRMATION_DETAIL_TYPE
 
@@ -138,7 +138,7 @@ class StopConfirmation:
             return Life.RUNNING
 
     def _tell(self, item: StopItem) -> None:
-        """Publish that a job goes on; twice if the function dies before it notes that it did."""
+        """Publish that a job continues; twice if the function dies before it notes that it did."""
         bus = self._settings.event_bus_name
         answer = self._use.events().put_events(
             Entries=[
@@ -159,7 +159,7 @@ class StopConfirmation:
 
 
 def overdue_detail(item: StopItem) -> dict[str, Any]:
-    """Return the detail of the event that a job goes on.
+    """Return the detail of the event that a job continues.
 
     `contracts/schemas/stop_overdue_event.json` describes it.
     """

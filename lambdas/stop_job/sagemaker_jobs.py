@@ -54,7 +54,7 @@ class SageMakerJobs:
             self._telemetry.info("the job ends already", training_job_status=ending[1])
 
     def can_write(self, name: str, root_uri: str) -> bool:
-        """Tell whether a root may be where a job's tensors are.
+        """Return whether a root may be where a job's tensors are.
 
         A job that SageMaker was told of `DebugHookConfig` writes below its `S3OutputPath`, or what
         it keeps for checkpoints. Of others, and without leave to ask, nothing is known: then what

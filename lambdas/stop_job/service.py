@@ -1,10 +1,11 @@
 """Decides whether a training job in which rules found issues is stopped, and has it stopped.
 
-An event is not believed because it came. Ours can be forged by whoever may put events on the bus,
-so the finding is looked up in the state table, and the place of the stop signal is the registered
-one, never one that an event names. SageMaker's own events and direct invocations are taken at their
-word; what they name by the job's name alone are the registrations that lie below a folder of that
-name, so that nobody else's registration can opt a job out or draw its stop signal to itself.
+An event is not believed because it came. Ours can be forged by anyone who may put events on the
+bus, so the finding is looked up in the state table, and the place of the stop signal is the
+registered one, never one that an event names. SageMaker's own events and direct invocations are
+taken at their word; what they name by the job's name alone are the registrations that lie below a
+folder of that name, so that nobody else's registration can opt a job out or draw its stop signal to
+itself.
 
 The stop policy says which jobs may be stopped. By default those are jobs that opted in: by their
 `job.json` or by a tag. The policy, the actions in `job.json` and the number of rules that must
@@ -39,7 +40,7 @@ __all__ = ["AmbiguousJobError", "StopJobDependencies", "StopJobService"]
 
 
 class AmbiguousJobError(ValueError):
-    """Several registered jobs outside SageMaker have the name that is to be stopped."""
+    """Several registered jobs outside SageMaker have the name that must be stopped."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class _Job:
 
 
 class StopJobService:
-    """Decides whether a job is to be stopped, and has it stopped.
+    """Decides whether a job must be stopped, and has it stopped.
 
     Args:
         settings: The function's settings.
@@ -158,12 +159,12 @@ class StopJobService:
         return True
 
     def _counts(self, rule: str, request: StopRequest) -> bool:
-        """Tell whether a finding of a rule may stop jobs; whoever calls the function has chosen."""
+        """Return whether a rule's finding may stop jobs; a direct call always may."""
         is_direct = request.origin is Origin.DIRECT
         return is_direct or self._settings.stops(rule) or self._settings.is_jobs_own(rule)
 
     def _stops(self, rule: str, jobs: list[_Job]) -> bool:
-        """Tell whether an event's finding of a rule stops the jobs that are meant.
+        """Return whether an event's finding of a rule stops the jobs that are meant.
 
         Which rules do, the settings say. A rule that the job has configured itself
         stops it where the job says so, too.
@@ -174,7 +175,7 @@ class StopJobService:
         return self._settings.is_jobs_own(rule) and bool(asked) and all(asked)
 
     def _is_wanted(self, rule: str, jobs: list[_Job]) -> bool:
-        """Tell whether every job that is meant lets a finding of this rule stop it.
+        """Return whether every job that is meant lets a finding of this rule stop it.
 
         A job without actions leaves that to the stop policy. Only a tag that gives consent lets a
         platform be asked to stop jobs under the policy `opt_in`, so the target tells of the tag.
@@ -236,7 +237,7 @@ class StopJobService:
     def _reasons(
         self, request: StopRequest, registrations: list[Registration], findings: list[Finding]
     ) -> list[StopReason]:
-        """Return why the job is to be stopped, one reason a rule; none if it is not."""
+        """Return why the job must be stopped, one reason a rule; none if it is not."""
         if request.origin is Origin.EVENT_BUS:
             return self._confirmed(registrations, findings)
         # Only our own events name a root, and they are about registered runs.
@@ -281,7 +282,7 @@ class StopJobService:
 
 
 def _is_meant(registration: Registration, request: StopRequest) -> bool:
-    """Tell whether a request is about the run that writes now; a direct one may leave it out."""
+    """Return whether a request is about the run that writes now; a direct one may leave it out."""
     if request.run_id is None and request.origin is not Origin.EVENT_BUS:
         return True
     return registration.run_id == (request.run_id or "")

@@ -79,7 +79,7 @@ class JobStopper:
         return watched_job_file(root_uri, buckets, self._use.open_store, self._telemetry)
 
     def speaks_for_job(self, registration: Registration) -> bool:
-        """Tell whether a registered root may be where SageMaker's job of its name writes.
+        """Return whether a registered root may be where SageMaker's job of its name writes.
 
         Args:
             registration: The run.
@@ -90,7 +90,7 @@ class JobStopper:
         return not is_elsewhere and self._use.sagemaker.can_write(name, root_uri)
 
     def target(self, registration: Registration, job: JobFile | None) -> StopTarget | None:
-        """Return how a registered run is to be stopped; None if its tag says `never`.
+        """Return how a registered run must be stopped; None if its tag says `never`.
 
         Only the training loop is asked where the tag of the job does not let its platform be asked.
 
@@ -171,7 +171,7 @@ class JobStopper:
         return consent_of(tags.get(self._settings.tag), target.root_uri, buckets)
 
     def _may_ask(self, target: StopTarget, consent: Consent) -> bool:
-        """Tell whether the platform may be asked to stop a registered run."""
+        """Return whether the platform may be asked to stop a registered run."""
         if consent is Consent.GIVEN:
             return True
         # A registration is bound to a SageMaker job by its name; an ARN in job.json is not.
@@ -189,12 +189,12 @@ class JobStopper:
         return False
 
     def _is_followed(self, target: StopTarget) -> bool:
-        """Tell whether a newer run writes below the root."""
+        """Return whether a newer run writes below the root."""
         current = self._use.registrations.get(target.training_job_name, target.root_uri)
         return current is not None and current.run_id != target.run_id
 
     def _is_marked(self, target: StopTarget) -> bool:
-        """Tell whether the run's end marker is there."""
+        """Return whether the run's end marker is there."""
         if not self._is_watched(target.root_uri):
             return False
         store = self._use.open_store(target.root_uri)
@@ -229,7 +229,7 @@ class JobStopper:
 
 
 def _is_signalled(store: Store, run_id: str | None) -> bool:
-    """Tell whether the run has a stop signal, whose reason is then kept."""
+    """Return whether the run has a stop signal, whose reason is then kept."""
     try:
         signal = read_small(store, STOP_FILE, MAX_JOB_FILE_BYTES, parse_stop_file)
     except (StorageError, JobFileError):

@@ -1,7 +1,7 @@
 """Wakes the evaluations that no event wakes.
 
-Each sweep looks at the index of active evaluations, the longest silent first. Whoever is quiet for
-a minute is woken, then every minute for ten, and from then on whenever the silence has grown by
+Each sweep looks at the index of active evaluations, the longest silent first. Anyone who is quiet
+for a minute is woken, then every minute for ten, and from then on whenever the silence has grown by
 about a tenth, so that a thousand jobs that save once an hour cost next to nothing. A status that
 was not announced is no matter of patience: each sweep tries. The evaluator decides what the silence
 means; here it is only measured.
@@ -98,10 +98,10 @@ class SweepService:
         self._clock = clock
 
     def sweep(self, remaining_ms: Callable[[], float]) -> int:
-        """Wake whoever needs it; return how many evaluations were woken.
+        """Wake anyone who needs it; return how many evaluations were woken.
 
         Args:
-            remaining_ms: Milliseconds that are left to the function, as it goes on.
+            remaining_ms: Milliseconds that are left to the function, as it continues.
 
         Raises:
             SweepIncompleteError: A queue did not take its messages, or the life sign of a job could
@@ -220,7 +220,7 @@ def silence_of(updated_at: float, sign: LifeSign | None, now: float) -> float:
 
 
 def _is_due(quiet_s: float) -> bool:
-    """Tell whether something quiet for so long is woken by this sweep."""
+    """Return whether something quiet for so long is woken by this sweep."""
     doublings = max(math.floor(math.log2(max(quiet_s, 1.0) / _BRIEF_S)), 0)
     every_s = math.ldexp(_PERIOD_S, doublings)
     return quiet_s // every_s != (quiet_s - _PERIOD_S - _DELAY_S) // every_s

@@ -98,8 +98,8 @@ def _not_comparable(found: Comparison) -> list[tuple[str, list[str]]]:
     by_statistics: dict[str, list[str]] = {}
     for each in found.differences:
         if each.not_comparable:
-            told = f"not comparable, as only one run has it: {', '.join(each.not_comparable)} of"
-            by_statistics.setdefault(told, []).append(each.tensor)
+            text = f"not comparable, as only one run has it: {', '.join(each.not_comparable)} of"
+            by_statistics.setdefault(text, []).append(each.tensor)
     return list(by_statistics.items())
 
 

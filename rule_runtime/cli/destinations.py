@@ -26,7 +26,7 @@ def printed_aside(output: Enum) -> AbstractContextManager[object]:
 
 
 def ready_file(file: Path | None) -> None:
-    """Make the folder of a file that is to be written, before anything takes time.
+    """Make the folder of a file that must be written, before anything takes time.
 
     Args:
         file: The file; None for none.

@@ -1,4 +1,4 @@
-"""The command `download`: a copy of a run, also of one that goes on."""
+"""The command `download`: a copy of a run, also of one that continues."""
 
 from __future__ import annotations
 

@@ -262,9 +262,9 @@ def _tell_damage(states: Mapping[str, EvaluationState]) -> None:
     """Tell of index files that could not be parsed: verdicts are given without them."""
     counts = max((s.counts for s in states.values()), key=lambda c: c.unreadable, default=None)
     if counts is not None and counts.unreadable:
-        told = f"{counted(counts.unreadable, 'index file')} damaged and ignored"
+        line = f"{counted(counts.unreadable, 'index file')} damaged and ignored"
         is_of_file = counts.last_problem.startswith(INDEX_PREFIX)  # or of a worker given up since
-        _tell(harmless(f"{told}: {counts.last_problem}" if is_of_file else told))
+        _tell(harmless(f"{line}: {counts.last_problem}" if is_of_file else line))
 
 
 def _unfit(path: str, chosen: ChosenRules) -> frozenset[str]:

@@ -226,8 +226,8 @@ def newest_run(path: str) -> str:
     """
     runs = runs_at(path)
     if len(runs) > 1:
-        told = f"{path} is a session with {len(runs)} runs: this is {runs[-1].name}"
-        typer.echo(f"stepwatch: {told}; give {runs[0].path} to see another", err=True)
+        message = f"{path} is a session with {len(runs)} runs: this is {runs[-1].name}"
+        typer.echo(f"stepwatch: {message}; give {runs[0].path} to see another", err=True)
     return runs[-1].path
 
 
@@ -301,7 +301,7 @@ class Bar:
 
 @contextmanager
 def progress() -> Iterator[Bar]:
-    """Show a bar while something goes on; none where nobody would see it."""
+    """Show a bar while something continues; none where nobody would see it."""
     told = Console(stderr=True)
     columns = (
         BarColumn(),

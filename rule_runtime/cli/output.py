@@ -29,7 +29,7 @@ FEW_RULES: Final = 5
 
 
 def rules_table(rules: Mapping[str, type[Rule]], *, with_parameters: bool = False) -> Records:
-    """Return a table of rules, a line each unless their parameters are to be there, too.
+    """Return a table of rules, a line each unless their parameters must be there, too.
 
     Args:
         rules: The rules by name.

@@ -140,7 +140,7 @@ def _known_job(job: str, output_path: str | None, stage: str) -> DebugJob:
 
 
 def _is_place(job: str) -> bool:
-    """Tell whether a job is named by where its run is stored; a name has no slash in it."""
+    """Return whether a job is named by where its run is stored; a name has no slash in it."""
     return (
         "/" in job
         or _is_session(job)

@@ -68,15 +68,15 @@ class Summary:
                 if has_problem(state):
                     yield _finding(prefix, name, state)
                 elif name in self.required and state.has_found_nothing_to_judge:
-                    told = harmless(f"{prefix}not evaluated: {name}: {state.reason}")
-                    yield Text(told, style="yellow")
+                    text = harmless(f"{prefix}not evaluated: {name}: {state.reason}")
+                    yield Text(text, style="yellow")
 
     def _others(self) -> Text:
         if len(self.runs) == 1:
             return Text(_quiet_rules(self.runs[0].states))
         quiet = [run.name for run in self.runs if not any(map(has_problem, run.states.values()))]
-        told = f"{counted(len(quiet), 'run')} of {len(self.runs)} without a finding"
-        return Text(f"{told}; `-v` shows the rules of each", overflow="ellipsis", no_wrap=True)
+        text = f"{counted(len(quiet), 'run')} of {len(self.runs)} without a finding"
+        return Text(f"{text}; `-v` shows the rules of each", overflow="ellipsis", no_wrap=True)
 
 
 def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
@@ -95,5 +95,5 @@ def _quiet_rules(states: Mapping[str, EvaluationState]) -> str:
     if silent == len(states):
         return harmless(f"no rule was evaluated: {next(iter(states.values())).reason}")
     passed = len(states) - silent - sum(map(has_problem, states.values()))
-    told = f"{counted(passed, 'rule')} found no issue"
-    return f"{told}, {silent} were not evaluated; `-v` shows why" if silent else told
+    text = f"{counted(passed, 'rule')} found no issue"
+    return f"{text}, {silent} were not evaluated; `-v` shows why" if silent else text

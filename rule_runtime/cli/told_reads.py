@@ -50,7 +50,7 @@ class ToldReads:
             self._on_start(count)
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         return self._store.exists(key)
 
     def size(self, key: str) -> int:

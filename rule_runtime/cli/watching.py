@@ -116,8 +116,8 @@ def _await_run(path: str, timeout_s: float | None, pause: Callable[[], None]) ->
     store = open_store(path)
     is_lost = timeout_s is None and isinstance(store, LocalStore) and not store.path.parent.is_dir()
     if timeout_s != 0 and not is_lost:
-        told = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
-        typer.echo(told, err=True)
+        text = f"{path}: {_NOTHING} yet{_meant(store)}; waiting for it, Ctrl-C ends that"
+        typer.echo(text, err=True)
     limit_s = math.inf if timeout_s is None else timeout_s
     if not is_lost:
         run = wait_for_run(partial(_begun_run, path), limit_s, pause)
@@ -214,7 +214,7 @@ def watch_run(
     Args:
         look: Takes in what was stored since; returns whether there was anything.
         numbers: Returns how the run stands.
-        has_ended: Tells whether there is no more to come.
+        has_ended: Returns whether there is no more to come.
         console: Where to show it, at the end at least; None: nowhere.
         pause: Called between two looks.
     """
@@ -268,7 +268,7 @@ def shown(numbers: JobNumbers) -> RenderableType:
 
 
 def _has_failed(verdict: JobVerdict) -> bool:
-    """Tell whether a rule did not judge, so that its details say why."""
+    """Return whether a rule did not judge, so that its details say why."""
     return verdict.is_not_judged or verdict.status is RuleStatus.ERROR
 
 

@@ -1,4 +1,4 @@
-"""What is to be done when a rule finds an issue, under the names of `smdebug_rulesconfig`.
+"""What must be done when a rule finds an issue, under the names of `smdebug_rulesconfig`.
 
 Other than there: an address may have capitals, dots, plus signs and several domains; `Email` and
 `SMS` can stand alone where a list is expected; nothing is executed to check an action; a text that
@@ -157,7 +157,7 @@ class ActionList:
 
 
 def is_valid_action_object(actions: object) -> bool:
-    """Tell whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s.
+    """Return whether an object is an action or a list of them, ours or `smdebug_rulesconfig`'s.
 
     Args:
         actions: The object.

@@ -49,7 +49,7 @@ def checked_members(
     """Refuse JSON of which something would be lost.
 
     Args:
-        what: What it is to be.
+        what: What it must be.
         member: The JSON.
         required: Names of the members that it must have.
         optional: Names of those that it may have.
@@ -93,7 +93,7 @@ def _scalar(key: str, value: object) -> str:
 
 
 def _has_comma(item: str) -> bool:
-    """Tell whether a comma stands outside of all brackets, and is not escaped."""
+    """Return whether a comma stands outside of all brackets, and is not escaped."""
     left = _ESCAPED.sub("", item)
     while (shorter := _BRACKETED.sub("", left)) != left:
         left = shorter

@@ -55,7 +55,7 @@ class AskedRule:
 
 
 def is_rule_name(text: str) -> bool:
-    """Tell whether a text can be a rule's configuration name: 1 to 256 printable characters.
+    """Return whether a text can be a rule's configuration name: 1 to 256 printable characters.
 
     CreateTrainingJob takes any text of that length; "#" begins the keys of other items of the
     functions' table.

@@ -196,7 +196,7 @@ def _one(
 ) -> CollectionConfig:
     if len(askers) == 1:
         return next(iter(askers))
-    told = "; ".join(
+    text = "; ".join(
         f"{', '.join(dict.fromkeys(who))}: {_shown(each)}" for each, who in askers.items()
     )
     if any(steps_of(each.parameters) for each in askers):
@@ -206,11 +206,11 @@ def _one(
     try:
         (joined,) = merged(asked)
     except ValueError as error:
-        raise ValueError(f"{error} ({told})") from None
+        raise ValueError(f"{error} ({text})") from None
     logger.warning(
         "collection %s is asked for in several ways (%s); it is saved with %s",
         name,
-        told,
+        text,
         _shown(joined),
     )
     return joined

@@ -76,7 +76,7 @@ class Rule:
             s3_output_path: Kept, and without effect here.
             other_trials_s3_input_paths: Trials to compare with, for SimilarAcrossRuns.
             rule_parameters: Parameters that differ from the defaults.
-            collections_to_save: Collections in place of those of `base_config`.
+            collections_to_save: Collections instead of those of `base_config`.
             actions: What is done on a finding.
 
         Raises:

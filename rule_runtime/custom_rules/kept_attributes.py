@@ -57,14 +57,14 @@ class _Handle:
         self._is_told = False
 
     def is_unchanged(self, value: Any) -> bool:
-        """Tell whether a value is this one, as it was; of a lock or a client it is not known."""
+        """Return whether a value is this one, as it was; of a lock or a client it is not known."""
         return value is self.value and _print(value) == self._print
 
     def warn(self, rule: str, name: str) -> None:
         """Say once that it is not kept."""
         if not self._is_told:
-            told = "%s: the attribute %r, a %s, is what __init__ makes in every process"
-            _logger.warning(told, rule, name, type(self.value).__qualname__)
+            message = "%s: the attribute %r, a %s, is what __init__ makes in every process"
+            _logger.warning(message, rule, name, type(self.value).__qualname__)
         self._is_told = True
 
 

@@ -66,7 +66,7 @@ def kept(value: Any, refer: Refer = _no_reference, depth: int = 0) -> Any:
         value: Numbers, strings, None, bytes, dates, times with no zone or a fixed one, the
             containers of Python and its `collections`, modes, regular expressions, and numbers and
             arrays of numpy.
-        refer: Returns `["reference", ...]` for a value that is to be found again elsewhere, e.g. a
+        refer: Returns `["reference", ...]` for a value that must be found again elsewhere, e.g. a
             trial; None for any other.
         depth: How deep in another value it is.
 

@@ -1,6 +1,6 @@
 """The actions that a rule's configuration asks for: read and remembered, not carried out.
 
-Stopping a job and sending messages are the work of whoever runs the evaluation, which sees the
+Stopping a job and sending messages are the work of anyone who runs the evaluation, which sees the
 finding itself. So a rule that somebody evaluates only to look at a run stops nothing.
 """
 

@@ -98,7 +98,7 @@ def _check_constructor(cls: type[Rule]) -> None:
 def _check_parameters(cls: type[Rule]) -> None:
     try:
         parameters = cls.parameters()
-    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+    except Exception as error:  # noqa: BLE001 - annotations are anybody's code
         text = f"an annotation of {cls.__name__} is wrong: {error}; a parameter is {_KINDS}"
         raise in_class(cls, text, _annotated_with(cls, getattr(error, "name", None))) from None
     for parameter in parameters:

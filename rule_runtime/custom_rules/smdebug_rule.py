@@ -72,7 +72,7 @@ class Rule(ABC):
 
     @abstractmethod
     def invoke_at_step(self, step: int) -> bool:
-        """Tell whether the condition holds at a step.
+        """Return whether the condition holds at a step.
 
         Args:
             step: Global step.
@@ -117,7 +117,7 @@ def invoke_rule(
 ) -> None:
     """Judge the global steps of a rule's trial one after the other, waiting for those to come.
 
-    Steps that were not saved, or lack what the rule needs, are passed over.
+    Steps that were not saved, or lack what the rule needs, are skipped.
 
     Args:
         rule_obj: The rule.

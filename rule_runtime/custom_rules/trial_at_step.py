@@ -76,7 +76,7 @@ class TrialAtStep(Trial):
         return files
 
     def _may_have_grown(self, wanted: str | None) -> bool:
-        """Tell whether a collection may have more tensors than the files told when read last.
+        """Return whether a collection may have more tensors than the files told when read last.
 
         It has no more if nothing was saved since that is new, the files tell a collection of each
         tensor, and this one has regular expressions, or is that of all tensors: then it is not

@@ -41,8 +41,8 @@ def place_findings(store: Store) -> Iterator[Finding]:
     if is_read and is_found:
         yield Finding(subject, Verdict.OK, "an object was written, listed, read and removed")
     else:
-        told = "an object that was written is not there"
-        yield Finding(subject, Verdict.PROBLEM, told, "see who changes this place")
+        text = "an object that was written is not there"
+        yield Finding(subject, Verdict.PROBLEM, text, "see who changes this place")
 
 
 def deployment_findings(
@@ -87,9 +87,9 @@ def _state(name: str, status: str) -> Finding:
 def _version(deployed: str, here: str) -> Finding:
     if deployed == here:
         return Finding("deployed version", Verdict.OK, f"{deployed}, as here")
-    told = f"{deployed or 'an unknown version'}; here it is {here}"
+    text = f"{deployed or 'an unknown version'}; here it is {here}"
     remedy = "deploy the version that your jobs use, or install the deployed one"
-    return Finding("deployed version", Verdict.NOTE, told, remedy)
+    return Finding("deployed version", Verdict.NOTE, text, remedy)
 
 
 def _is_watched(bucket: str, watched: list[str]) -> Finding:

@@ -65,8 +65,8 @@ def installation_findings(environ: Mapping[str, str] = os.environ) -> Iterator[F
     yield _original_client()
     yield _kill_switch(environ)
     yield _configuration(environ)
-    told = "on: unchanged scripts are watched" if is_on() else "off"
-    yield Finding("autopatch", Verdict.OK, told)
+    text = "on: unchanged scripts are watched" if is_on() else "off"
+    yield Finding("autopatch", Verdict.OK, text)
 
 
 def _version(name: str) -> str | None:
@@ -118,8 +118,8 @@ def _configuration(environ: Mapping[str, str]) -> Finding:
         name = read_configuration_file(environ=environ).name
         load_hook_configuration(environ=environ)
     except ConfigurationFileNotFoundError:
-        told = "none: hooks take what their arguments say"
-        return Finding("configuration file", Verdict.OK, told)
+        text = "none: hooks take what their arguments say"
+        return Finding("configuration file", Verdict.OK, text)
     except HookConfigurationError as error:
         return Finding("configuration file", Verdict.PROBLEM, str(error), "correct it")
     return Finding("configuration file", Verdict.OK, name)

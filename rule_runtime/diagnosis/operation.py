@@ -61,8 +61,8 @@ def _stops(aws: Aws, function: str) -> Finding:
     if not _names(variables.get(_STOP_RULES)):
         but = f" but {', '.join(observed)}" if observed else ""
         return Finding(subject, Verdict.OK, f"a finding of any rule{but} stops {whom}")
-    told = f"findings of these rules stop {whom}: {', '.join(stopping) or 'none'}"
-    return Finding(subject, Verdict.OK, told)
+    message = f"findings of these rules stop {whom}: {', '.join(stopping) or 'none'}"
+    return Finding(subject, Verdict.OK, message)
 
 
 def _waiting(aws: Aws, stack_name: str, outputs: Mapping[str, str]) -> Finding:
@@ -117,8 +117,8 @@ def _subscriptions(aws: Aws, topic: str) -> Finding:
     subscriptions = found["Subscriptions"]
     pending = [each["Endpoint"] for each in subscriptions if each["SubscriptionArn"] == _PENDING]
     if pending:
-        told = f"not confirmed, so they receive nothing: {', '.join(pending)}"
-        return Finding(subject, Verdict.NOTE, told, "confirm the mail that AWS sent there")
+        message = f"not confirmed, so they receive nothing: {', '.join(pending)}"
+        return Finding(subject, Verdict.NOTE, message, "confirm the mail that AWS sent there")
     if not subscriptions:
         remedy = "deploy with stepwatch:alert_emails, or subscribe to the topic"
         return Finding(subject, Verdict.NOTE, "nobody receives findings and alarms", remedy)

@@ -36,7 +36,7 @@ _SCRIPTS: Final = (".py", ".sh")
 
 
 def checked_command(command: Sequence[str]) -> list[str]:
-    """Return a command as it is to be run: as it is, and a script alone by this Python.
+    """Return a command as it must be run: as it is, and a script alone by this Python.
 
     `hooked_environment` prepares the Pythons that it starts. A switch of Python that keeps it from
     that is logged.

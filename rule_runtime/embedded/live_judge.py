@@ -122,7 +122,7 @@ class LiveJudge:
         return None
 
     def ask_to_stop(self, request: StopFile) -> bool:
-        """Ask the training of this run once for its end; tell whether it was asked now.
+        """Ask the training of this run once for its end; say whether it was asked now.
 
         Args:
             request: Why.

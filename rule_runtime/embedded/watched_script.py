@@ -203,7 +203,7 @@ def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
     """Wait for a process that is to end by Ctrl-C; once more sends SIGTERM, then SIGKILL.
 
     It mostly got the interrupt as well. A second one would break off what its hook stores, so it is
-    sent only to a process that goes on; behind a terminal, which tells all, after the patience.
+    sent only to a process that continues; behind a terminal, which tells all, after the patience.
     """
     grace_s = max(_INTERRUPT_S, patience_s) if _terminal_tells_all() else _INTERRUPT_S
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -218,7 +218,7 @@ def _wait_for_interrupted(process: _Processes, patience_s: float) -> None:
 
 
 def _terminal_tells_all() -> bool:
-    """Tell whether Ctrl-C may come from a terminal, which interrupts the script as well."""
+    """Return whether Ctrl-C may come from a terminal, which interrupts the script as well."""
     try:
         terminal = os.open(_TERMINAL, os.O_RDONLY)
     except OSError:

@@ -22,7 +22,7 @@ class Budget:
         self.is_used_up = False
 
     def goes_on(self) -> bool:
-        """Ask, and tell whether another piece of work may be begun."""
+        """Ask, and say whether another piece of work may be begun."""
         if not self.is_used_up and self._may_go_on is not None:
             self.is_used_up = not self._may_go_on()
         return not self.is_used_up

@@ -80,7 +80,7 @@ class CallOrder:
 
     @cached_property
     def made(self) -> list[list[int]]:
-        """What is made of the output of each layer [L], ahead of the output of the next one [S].
+        """What is made of the output of each layer [L], before the output of the next one [S].
 
         Of a shared module it is what the model returns, if that layer is its last one.
         """

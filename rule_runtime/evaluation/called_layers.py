@@ -39,7 +39,7 @@ def are_cut_off(
     """Tell which weights [R] are cut off from the loss, where few lack their gradients.
 
     All that do, if the first layer that is called is among them; else those of layers that are
-    called ahead of others with gradients, of which no weight has one, and one looks as it was
+    called before others with gradients, of which no weight has one, and one looks as it was
     initialised.
 
     Args:
@@ -64,10 +64,10 @@ def adapts_frozen(
     frozen: npt.NDArray[np.bool_],
     chosen: npt.NDArray[np.bool_],
 ) -> bool:
-    """Tell whether most weights of a worker are frozen, and something ahead of them is trained.
+    """Return whether most weights of a worker are frozen, and something before them is trained.
 
     So it is with adapters such as LoRA, with biases alone, and with prompts, whose weights are
-    frozen on purpose. Where only a head is trained, nothing ahead of frozen weights is.
+    frozen on purpose. Where only a head is trained, nothing before frozen weights is.
 
     Args:
         step: The step.
@@ -97,7 +97,7 @@ def count_later(step: StepView, gradients: TensorRows) -> npt.NDArray[np.bool_]:
 
     That of an adversary, say, is multiplied by 0 at first. Then the layer that such a part ends
     with has gradients of zero throughout: its bias as well, or its weight although its input is not
-    zero, which dead units ahead of it would not do. So have those called before it, up to the first
+    zero, which dead units before it would not do. So have those called before it, up to the first
     one that has others. A part ends with the layer that is called last; or with one whose output
     is what a loss compares, or what a model returns of which later layers have gradients, if none
     of these takes it. Where all that is made of that output is one number, units behind the layer
@@ -159,7 +159,7 @@ class _Calls:
         self.are_out = [all(out[row] for row in layer.rows) for layer in self.layers]
 
     def is_end(self, at: int) -> bool:
-        """Tell whether a part of the model ends with a layer, whose gradients are zero.
+        """Return whether a part of the model ends with a layer, whose gradients are zero.
 
         Args:
             at: Which of the layers.
@@ -180,7 +180,7 @@ class _Calls:
         return is_used and not printed & self._taken
 
     def is_fork(self, at: int) -> bool:
-        """Tell whether layers that have gradients take the same input as one.
+        """Return whether layers that have gradients take the same input as one.
 
         Args:
             at: Which of the layers.

@@ -72,7 +72,7 @@ def _weights_of(name: str) -> Iterator[str]:
 
 
 def _fits(bias: tuple[int, ...] | None, weight: tuple[int, ...] | None) -> bool:
-    """Tell whether a layer with such a weight has such a bias: one number for each output."""
+    """Return whether a layer with such a weight has such a bias: one number for each output."""
     if bias is None or weight is None:
         return True
     if bias == weight:  # of a normalisation

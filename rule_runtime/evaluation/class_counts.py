@@ -22,17 +22,17 @@ _MOST_OF_FREQUENT: Final = 4
 
 
 def counted(
-    counts: dict[str, int], classes: npt.NDArray[np.float64], told: Iterable[str], is_new: Flags
+    counts: dict[str, int], classes: npt.NDArray[np.float64], message: Iterable[str], is_new: Flags
 ) -> dict[str, int]:
     """Return how many rows showed each class, with those of a further batch.
 
     Args:
         counts: What this returned for the batch before, by the class's number as text.
         classes: Whole numbers from 0 on [B].
-        told: The classes that are told.
+        message: The classes that are told.
         is_new: Which rows were not seen before [B].
     """
-    shown = is_new & may_count(classes) & np.isin(classes, [float(number) for number in told])
+    shown = is_new & may_count(classes) & np.isin(classes, [float(number) for number in message])
     totals = dict(counts)
     for one, count in zip(*np.unique(classes[shown], return_counts=True), strict=True):
         totals[str(int(one))] = totals.get(str(int(one)), 0) + int(count)

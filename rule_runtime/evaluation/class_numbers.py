@@ -104,8 +104,8 @@ class ClassNumbers:
             is_distance &= outputs.size == targets.size
         if not is_distance:
             return None
-        told = f"is a distance to labels that look like numbers of {labels.num_classes} classes"
-        return LossMismatch("classes", labels.num_classes, 2.0, told)
+        message = f"is a distance to labels that look like numbers of {labels.num_classes} classes"
+        return LossMismatch("classes", labels.num_classes, 2.0, message)
 
     def _of_targets(self, inputs: LossInputs, name: str, worker: str) -> LossMismatch | None:
         """Return what is wrong if the targets of a distance are numbers of classes, by values."""
@@ -120,11 +120,11 @@ class ClassNumbers:
             return None
         if inputs.kind(name, worker).is_of_classes:
             return None  # a cross entropy that the script averages
-        told = f"is a distance to targets that look like numbers of {num_classes} classes"
-        return LossMismatch("classes", num_classes, 2.0, told)
+        message = f"is a distance to targets that look like numbers of {num_classes} classes"
+        return LossMismatch("classes", num_classes, 2.0, message)
 
     def _are_classes(self, tally: list[int]) -> bool:
-        """Tell whether these are the numbers from 0 on, each about as often as the others."""
+        """Return whether these are the numbers from 0 on, each about as often as the others."""
         seen = [count for count in tally if count]
         return (
             sum(seen) >= self._samples
@@ -168,8 +168,8 @@ def of_every_score(
         for form in (np.square, np.abs)
     ):
         return None
-    told = f"is a distance of each of {num_classes} scores from the number of the class"
-    return LossMismatch("classes", num_classes, 2.0, told)
+    message = f"is a distance of each of {num_classes} scores from the number of the class"
+    return LossMismatch("classes", num_classes, 2.0, message)
 
 
 class _Labels(NamedTuple):
@@ -179,7 +179,7 @@ class _Labels(NamedTuple):
     columns: list[float]
 
     def are(self, targets: Input) -> bool:
-        """Tell whether targets of a loss are these labels."""
+        """Return whether targets of a loss are these labels."""
         given = (targets.size, targets.low, targets.high, targets.mean)
         return all(
             math.isclose(a, b, rel_tol=1e-5) for a, b in zip(self.columns, given, strict=True)

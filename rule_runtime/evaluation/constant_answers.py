@@ -239,7 +239,7 @@ def _is_zero_or_one(targets: Input) -> bool:
 
 
 def _has_outlier(targets: Input) -> bool:
-    """Tell whether one element has a tenth or more of the variance, and is not one of a few."""
+    """Return whether one element has a tenth or more of the variance, and is not one of a few."""
     far = max(targets.high - targets.mean, targets.mean - targets.low)
     is_far = far >= _DEVIATIONS * targets.std > 0
     return bool(is_far and far * far >= _OUTLIER * targets.size * targets.std * targets.std)

@@ -25,7 +25,7 @@ class GreaterThan:
     bound: float
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
+        """Return whether a value fulfils the condition."""
         return bool(value > self.bound)
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class AtLeast:
     bound: float
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
+        """Return whether a value fulfils the condition."""
         return bool(value >= self.bound)
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class LessThan:
     bound: float
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
+        """Return whether a value fulfils the condition."""
         return bool(value < self.bound)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class AtMost:
     bound: float
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value fulfils the condition."""
+        """Return whether a value fulfils the condition."""
         return bool(value <= self.bound)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Regex:
     """
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether a value, or every one of a list, is valid and bounded in time."""
+        """Return whether a value, or every one of a list, is valid and bounded in time."""
         return not self.problem(value)
 
     def problem(self, value: Any) -> str:

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 MAX_PAIRS: Final = 32
-"""Validation losses that are followed, tensor x worker; further ones are passed over."""
+"""Validation losses that are followed, tensor x worker; further ones are skipped."""
 
 _OTHER_DATA: Final = "data "
 """What stands in front of names of data that is not trained on, unless they say so themselves."""
@@ -99,7 +99,7 @@ def finished_phases(
 ) -> tuple[list[Phase], str]:
     """Add the losses of a step; return the evaluation phases that ended with it, or why none did.
 
-    A phase ends when training goes on. It is returned earlier, with its last step, once it is as
+    A phase ends when training continues. It is returned earlier, with its last step, once it is as
     long as the phase before: so the last one of a run is not lost. A step that holds both losses is
     a phase of its own. A phase with no training loss in front of it is none.
 
@@ -171,7 +171,7 @@ def no_loss_saved(step: StepView) -> str:
 
 
 def is_share_of_errors(loss: str) -> bool:
-    """Tell whether a loss of XGBoost counts wrong answers: it moves in jumps, and may stand still.
+    """Return whether a loss of XGBoost counts errors: it moves in jumps and may stand still.
 
     Args:
         loss: Name of the loss, as `train-error`.

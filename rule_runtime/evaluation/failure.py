@@ -62,7 +62,7 @@ def failure_reason(error: BaseException, rule: type) -> str:
         rule: The rule's class.
     """
     # What a SyntaxError calls itself ends with file and line, which are told below.
-    message = str(error.msg) if isinstance(error, SyntaxError) else f"{error}{_suggestion(error)}"
+    message = str(error.msg) if isinstance(error, SyntaxError) else _message(error)
     text = f"{type(error).__name__}: {_shortened(message, _MAX_MESSAGE)}".removesuffix(": ")
     frames = traceback.extract_tb(error.__traceback__)
     own = _files_of(rule)
@@ -140,6 +140,13 @@ def _line_of_return(code: CodeType, judge: Callable[[], object]) -> int | None:
 def _shown(answer: object) -> str:
     is_plain = answer is None or isinstance(answer, (bool, int, float, str))
     return _shortened(repr(answer), _MAX_CODE) if is_plain else f"a {type(answer).__name__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return f"{error}{_suggestion(error)}"
+    except Exception:  # noqa: BLE001 - the author's class of exceptions may be broken, too
+        return ""
 
 
 def _suggestion(error: BaseException) -> str:

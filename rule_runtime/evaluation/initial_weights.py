@@ -57,7 +57,7 @@ def weights_too_large(
 
     Args:
         step: The step; only step 0 of its mode is judged.
-        memory: `at_start`, what is to be said of step 0 at later ones.
+        memory: `at_start`, what must be said of step 0 at later ones.
         max_gain: The largest gain that is no issue.
         remedy: What to try first.
 
@@ -88,7 +88,9 @@ def weights_too_large(
         measure="gain",
         value=gain,
         threshold=max_gain,
-        told=(f"begins with a gain of {gain:.3g}, more than {max_gain:g}{grows}; as do {others}"),
+        message=(
+            f"begins with a gain of {gain:.3g}, more than {max_gain:g}{grows}; as do {others}"
+        ),
         remedy=remedy,
     )
 
@@ -127,7 +129,7 @@ def weights_too_much_alike(step: StepView, memory: Memory, remedy: str) -> Evide
         measure="initial_value",
         value=value,
         threshold=0.0,
-        told=(
+        message=(
             f"begins with {value:.3g} in all elements, so that all units of the layer are the "
             f"same and remain so; as do {len(alike)} of {len(units)} weights"
         ),

@@ -116,7 +116,7 @@ def labels_elsewhere(known: dict[str, list[float]], key: str, value: float) -> E
 
 
 def has_others(known: dict[str, list[float]], key: str, low: float, high: float) -> bool:
-    """Tell whether labels outside of training have another smallest or largest element.
+    """Return whether labels outside of training have another smallest or largest element.
 
     Args:
         known: What `remember` added up.

@@ -187,7 +187,7 @@ def _reaches(low: Any, high: Any, lowest: float, highest: float) -> Any:
 
 
 def _on_line(above: float, below: float, num_classes: int) -> bool:
-    """Tell whether logarithms of a softmax of a softmax may be so far from both ends.
+    """Return whether logarithms of a softmax of a softmax may be so far from both ends.
 
     Of probabilities 1 - d, and d for the others, the lowest logarithm is d (e - 1) / (e + C - 1)
     above its end, to first order, and the highest what is left of d below its own.

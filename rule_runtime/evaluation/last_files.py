@@ -44,7 +44,7 @@ class LastFiles:
         return sum(map(self._lost, self._sequences.keys() | self._tracker.workers.keys()))
 
     def may_be_own(self, step: int, worker: str) -> bool:
-        """Tell whether a file may be one of the run that has not been fed yet.
+        """Return whether a file may be one of the run that has not been fed yet.
 
         Args:
             step: Its step.
@@ -62,7 +62,7 @@ class LastFiles:
         return step in track.pending
 
     def are_before(self, step: int) -> bool:
-        """Tell whether no file of the run that has not been fed yet lies behind a step.
+        """Return whether no file of the run that has not been fed yet lies behind a step.
 
         Args:
             step: The step.

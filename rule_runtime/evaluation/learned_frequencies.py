@@ -73,7 +73,7 @@ class Learned(NamedTuple):
     is_of_squares: bool
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """The loss, and what it is compared with, in words."""
         if self.is_of_squares:
             return (
@@ -87,7 +87,7 @@ class Learned(NamedTuple):
         )
 
     def is_all(self, margin: float) -> bool:
-        """Tell whether the frequencies of classes are all that was learned.
+        """Return whether the frequencies of classes are all that was learned.
 
         Args:
             margin: How far a loss must lie below their entropy to count as more, in parts of it.
@@ -178,7 +178,7 @@ class LearnedFrequencies:
         return variance or math.nan
 
     def _has_counted(self, step: StepView, name: str, worker: str, loss: float) -> bool:
-        """Add the labels of a step; tell whether the loss can be compared with their entropy."""
+        """Add the labels of a step; say whether the loss can be compared with their entropy."""
         inputs = LossInputs(step)
         kind = inputs.kind(name, worker)
         targets = inputs.of(name, worker, 1)
@@ -203,7 +203,7 @@ class LearnedFrequencies:
         return is_plain and self._count_yes_and_no(inputs.of(name, worker, 1))
 
     def _count_yes_and_no(self, targets: Input | None) -> bool:
-        """Add targets of 0 and 1; tell whether they are."""
+        """Add targets of 0 and 1; say whether they are."""
         if targets is None:
             return False
         if not math.isclose(targets.mean_square, targets.mean, abs_tol=_WHOLE):
@@ -231,7 +231,7 @@ class LearnedFrequencies:
             self._memory["rows"] = self._memory.get("rows", 0) + len(labels)
 
     def _count(self, step: StepView, worker: str) -> bool:
-        """Add the labels of a step; tell whether there are any, with predictions."""
+        """Add the labels of a step; say whether there are any, with predictions."""
         memory = self._memory
         values = step.values(("labels", "predictions"), worker)
         if len(values) != 2:  # noqa: PLR2004

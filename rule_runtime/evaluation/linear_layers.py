@@ -188,7 +188,7 @@ class LinearSignals:
                 return
 
     def _is_between(self, module: str, worker: str, into: int, out: int) -> bool:
-        """Tell whether a module is a normalisation layer, or pools."""
+        """Return whether a module is a normalisation layer, or pools."""
         old, new = self._rows.shapes[into] or (), self._rows.shapes[out] or ()
         if (module, worker) in self._norms:
             return old == new
@@ -197,7 +197,7 @@ class LinearSignals:
         return is_smaller and (module, worker) not in self._with_weights
 
     def _is_dropout(self, module: str, worker: str, into: int, out: int) -> bool:
-        """Tell whether a module leaves some elements out and makes others larger by one factor.
+        """Return whether a module leaves some elements out and makes others larger by one factor.
 
         With a share p left out the extremes grow by 1 / (1 - p), and the squares as much. SELU is
         the only usual activation that lets numbers grow, those above 0 by a factor of its own.
@@ -236,7 +236,7 @@ def may_be(owner: str) -> Iterator[str]:
     """Yield what may be the name of the module in `{model}_{module}`: both may have a `_`.
 
     Args:
-        owner: What stands ahead of `.weight` in the name of a weight.
+        owner: What stands before `.weight` in the name of a weight.
     """
     return (owner[at + 1 :] for at, letter in enumerate(owner) if letter == "_")
 

@@ -178,7 +178,7 @@ class LossInputs:
         return self.of(loss, worker, 0), self.of(loss, worker, 1)
 
     def is_sum(self, loss: str, worker: str, value: float, *, least: float, most: float) -> bool:
-        """Tell whether a loss is no mean: too large for one, or fits divided by the targets.
+        """Return whether a loss is no mean: too large for one, or fits divided by the targets.
 
         Args:
             loss: Name of the loss.

@@ -42,4 +42,4 @@ class LossMismatch(NamedTuple):
     measure: str
     value: float
     threshold: float
-    told: str
+    message: str

@@ -51,8 +51,8 @@ def mismatch_of(
     if outputs is None:
         return None
     if _OF_LOGARITHMS.match(name) and outputs.high > _POSITIVE:
-        told = f"takes logarithms of probabilities, and gets numbers of up to {outputs.high:.3g}"
-        return LossMismatch("largest", outputs.high, 0.0, told)
+        message = f"takes logarithms of probabilities, and gets numbers of up to {outputs.high:.3g}"
+        return LossMismatch("largest", outputs.high, 0.0, message)
     if targets is None:
         return None
     if _OF_RATES.match(name):
@@ -100,9 +100,9 @@ def raw_overlap_of(
     if measure is None:
         return None
     far = outputs.low if outputs.low < -_POSITIVE else outputs.high
-    told = f"is of the {measure} overlap of masks, made for outputs from 0 to 1, and gets "
-    told += f"{outputs.low:.3g} to {outputs.high:.3g}"
-    return LossMismatch("probability", far, 1.0 if far > 1 else 0.0, told)
+    message = f"is of the {measure} overlap of masks, made for outputs from 0 to 1, and gets "
+    message += f"{outputs.low:.3g} to {outputs.high:.3g}"
+    return LossMismatch("probability", far, 1.0 if far > 1 else 0.0, message)
 
 
 def _of_scripts(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:
@@ -112,16 +112,20 @@ def _of_scripts(inputs: LossInputs, name: str, worker: str, value: float) -> Los
     if outputs is None or targets is None or not is_unknown:
         return None
     if wrong_distances.is_distance_of_means(outputs, targets, value):
-        told = f"is the distance of the mean of {outputs.size:g} outputs from that of the targets, "
-        told += "not the mean of their distances"
-        return LossMismatch("means", abs(outputs.mean - targets.mean), 0.0, told)
+        message = (
+            f"is the distance of the mean of {outputs.size:g} outputs from that of the targets, "
+        )
+        message += "not the mean of their distances"
+        return LossMismatch("means", abs(outputs.mean - targets.mean), 0.0, message)
     return _spread(outputs, targets) if targets.low < targets.high else None
 
 
 def _told_of_pairs(num: float, what: str) -> LossMismatch:
     size = num**2
-    told = f"is the mean {what} of all {size:g} differences of an output and a target, not of the "
-    return LossMismatch("elements", size, num, f"{told}{num:g} that belong together")
+    message = (
+        f"is the mean {what} of all {size:g} differences of an output and a target, not of the "
+    )
+    return LossMismatch("elements", size, num, f"{message}{num:g} that belong together")
 
 
 def _of_every_pair(inputs: LossInputs, name: str, worker: str, value: float) -> LossMismatch | None:
@@ -152,9 +156,9 @@ def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMi
     if kind is LossKind.LOOKS_LIKE_CLASSES:
         limit = -_FAR_BELOW * max(inputs.guess(name, worker), 1.0)
         if value < limit and inputs.of(name, worker, 2) is None:
-            told = f"is {value:.4g}, and compares scores with classes: it should fall to 0 from "
-            told += "above. Its sign is wrong, or it is of something else"
-            return LossMismatch("loss", value, limit, told)
+            message = f"is {value:.4g}, and compares scores with classes: it should fall to 0 from "
+            message += "above. Its sign is wrong, or it is of something else"
+            return LossMismatch("loss", value, limit, message)
     if kind is not LossKind.UNKNOWN or outputs.size != targets.size:
         return None
     far, near = math.sqrt(outputs.mean_square), math.sqrt(targets.mean_square)
@@ -163,16 +167,18 @@ def _of_sign(inputs: LossInputs, name: str, worker: str, value: float) -> LossMi
     least, most = far - near, far + near
     for low, high in ((least * least, most * most), (least, most)):
         if _LEAST_SHARE * low <= -value <= _ROUNDING * high:
-            told = f"is {value:.4g}, minus what outputs of size {far:.3g} are away from targets of "
-            told += f"size {near:.3g}: its sign is wrong"
-            return LossMismatch("loss", value, 0.0, told)
+            message = (
+                f"is {value:.4g}, minus what outputs of size {far:.3g} are away from targets of "
+            )
+            message += f"size {near:.3g}: its sign is wrong"
+            return LossMismatch("loss", value, 0.0, message)
     return None
 
 
 def _of_rates(
     step: StepView, pair: tuple[Input, Input], worker: str, value: float
 ) -> LossMismatch | None:
-    """Return what is wrong if an exponential stands ahead of a loss that has one inside.
+    """Return what is wrong if an exponential stands before a loss that has one inside.
 
     A Poisson loss of a logarithm o and a count t is exp(o) - t o, that of a rate o - t ln(o); the
     mean of exp(o) is that of normally distributed o.
@@ -199,8 +205,8 @@ def _of_rates(
             continue
         grown = [math.exp(min(end, 700.0)) for end in before]
         if before[0] < before[1] and np.allclose(grown, ends[name], rtol=_CLOSE, atol=0.0):
-            told = f"takes logarithms of rates, and gets the exponentials that {module} returns"
-            return LossMismatch("smallest", outputs.low, 0.0, told)
+            message = f"takes logarithms of rates, and gets the exponentials that {module} returns"
+            return LossMismatch("smallest", outputs.low, 0.0, message)
     return None
 
 
@@ -218,5 +224,5 @@ def _spread(outputs: Input, targets: Input) -> LossMismatch | None:
     if size <= most:
         return None
     shapes = f"{list(outputs.shape)} and {list(targets.shape)}"
-    told = f"compares outputs and targets of shapes {shapes}: {size} pairs, not {most:g}"
-    return LossMismatch("elements", float(size), float(most), told)
+    message = f"compares outputs and targets of shapes {shapes}: {size} pairs, not {most:g}"
+    return LossMismatch("elements", float(size), float(most), message)

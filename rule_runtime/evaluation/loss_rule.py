@@ -39,7 +39,7 @@ class Finding(NamedTuple):
         excess: How far beyond the threshold; the largest of a step is the evidence.
         value: What was measured.
         threshold: What it was compared with.
-        told: The finding in words.
+        message: The finding in words.
         remedy: What to try first; empty for what the rule says of all its findings.
         is_early: Whether it is too early to be told: it counts for `patience` only.
     """
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
     excess: float
     value: float
     threshold: float
-    told: str
+    message: str
     remedy: str = ""
     is_early: bool = False
 
@@ -56,7 +56,7 @@ class LossRule(Rule):
     """Judges each training loss by its first and its latest numbers.
 
     A subclass sets the class attributes, may have a parameter `patience`, and answers in `judge`.
-    The losses of EVAL and PREDICT steps are passed over, and so are XGBoost's of other data than
+    The losses of EVAL and PREDICT steps are skipped, and so are XGBoost's of other data than
     what is trained on, and its metrics that are not known to fall. Of more than 32 losses the first
     that came are judged; the memory is as large however long the run.
 
@@ -127,7 +127,7 @@ class LossRule(Rule):
         return int(step.mode_step - memory["begin"])
 
     def left_out(self, step: StepView, losses: Collection[Series]) -> AbstractSet[Series]:  # noqa: ARG002
-        """Return the losses of a step of which nothing is to be judged.
+        """Return the losses of a step of which nothing must be judged.
 
         Args:
             step: What was saved at the step.
@@ -176,13 +176,13 @@ class LossRule(Rule):
                 measure=self.measure,
                 value=found[worst].value,
                 threshold=found[worst].threshold,
-                told=found[worst].told,
+                message=found[worst].message,
                 remedy=found[worst].remedy or self.remedy,
             )
         )
 
     def _excused(self, history: SeriesMemory, worker: str) -> bool:
-        """Tell whether a worker has several losses, and one of them has fallen.
+        """Return whether a worker has several losses, and one of them has fallen.
 
         Then the others may do what they like: they are weighed against it (the two sides of an
         adversarial training, the prior of a variational one).
@@ -243,7 +243,7 @@ def _why_none(step: StepView, rows: TensorRows, means: npt.NDArray[np.float64]) 
 
 
 def _has_fallen(series: NumberSeries) -> bool:
-    """Tell whether the latest numbers are clearly below the first ones, or half of the very first.
+    """Return whether the latest numbers are clearly below the first, or half of the very first.
 
     A loss that falls fast is low among its first few numbers already, and may come back a little:
     that of a discriminator does.

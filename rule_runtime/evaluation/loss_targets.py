@@ -42,7 +42,7 @@ class Beside(NamedTuple):
     is_own: bool = False
 
     def may_make_up(self, value: float) -> bool:
-        """Tell whether a script may put this value in the place of data.
+        """Return whether a script may put this value in the place of data.
 
         Args:
             value: What all targets are.

@@ -139,12 +139,12 @@ def _come_near(
     classes: npt.NDArray[np.float64],
     marks: dict[str, list[Range]],
 ) -> bool | None:
-    """Tell whether a further column nearly tells a class from the others; None if none could."""
+    """Return whether a further column nearly tells a class from the others; None if none could."""
     if all(map(are_values, marks.values())):
         return None
-    told = sorted({int(mark[0]) for of in marks.values() for mark in of})
+    message = sorted({int(mark[0]) for of in marks.values() for mark in of})
     found = [
-        comes_near(columns, (classes == float(number)).astype(np.float64), told)
+        comes_near(columns, (classes == float(number)).astype(np.float64), message)
         for number in marks
         if _AGAIN <= (classes == float(number)).sum() < len(classes)
     ]

@@ -28,7 +28,7 @@ _SAVE_VALUES: Final = (
 
 
 def are_not_finite(rows: TensorRows) -> bool:
-    """Tell whether every tensor has an element that is not finite.
+    """Return whether every tensor has an element that is not finite.
 
     Args:
         rows: The rows [R], at least one.
@@ -48,13 +48,13 @@ def why_unknown(rows: TensorRows, columns: Sequence[str], noun: str) -> str:
     unknown = np.isnan(np.stack([rows.column(name) for name in columns]))
     if not unknown.any(axis=0).all():
         return ""
-    told = counted(len(rows), f"saved {noun}")
+    message = counted(len(rows), f"saved {noun}")
     if are_not_finite(rows):
-        return f"of {told} none is finite"
+        return f"of {message} none is finite"
     if (rows.column("size") == 0).all():
-        return f"of {told} all are empty"
+        return f"of {message} all are empty"
     lacking = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
-    return f"of {told} statistics are not known ({', '.join(lacking)}): {_SAVE_VALUES}"
+    return f"of {message} statistics are not known ({', '.join(lacking)}): {_SAVE_VALUES}"
 
 
 def why_no_gradient(gradients: TensorRows, columns: Sequence[str]) -> str:

@@ -75,7 +75,7 @@ _NAME_OF_KERAS: Final = re.compile(_OF_KERAS)
 
 
 def is_of_keras(name: str) -> bool:
-    """Tell whether an input is one that Keras gives a model."""
+    """Return whether an input is one that Keras gives a model."""
     return _NAME_OF_KERAS.match(name) is not None
 
 
@@ -109,7 +109,7 @@ def are_on_a_line(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
 def _of_keras(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
     """Tell which inputs [R] a layer of Keras with a matrix gets as they are.
 
-    Whole numbers, as of pixels, are made real ones ahead of it; what an Embedding gets stays what
+    Whole numbers, as of pixels, are made real ones before it; what an Embedding gets stays what
     it is, whatever its type.
     """
     found = np.zeros(len(rows), np.bool_)
@@ -137,7 +137,7 @@ def _of_keras(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
 
 
 def _is_of(weight: str, model: str) -> bool:
-    """Tell whether a weight is of a model, and not a layer's own, as in MXNet's `dense0_weight`."""
+    """Return whether a weight is of a model, not of a layer alone as MXNet's `dense0_weight`."""
     below = weight.removeprefix(f"{model}_")
     return below != weight and (below not in _OF_MODULES or model[-1:] not in "0123456789")
 
@@ -179,7 +179,7 @@ def _of_models(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
 def _is_taken_in_pieces(
     step: StepView, rows: TensorRows, at: int, has_matrix: Mapping[str, bool]
 ) -> bool:
-    """Tell whether all calls of one layer together get an input: a step of a series each."""
+    """Return whether all calls of one layer together get an input: a step of a series each."""
     pieces = step.tensors(regex=(OF_CALLS,))
     calls: dict[str, list[int]] = {}
     for piece, (name, worker) in enumerate(zip(pieces.names, pieces.workers, strict=True)):

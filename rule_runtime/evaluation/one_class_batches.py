@@ -71,7 +71,7 @@ class OneClassBatches:
             self.classes.append(low)
 
     def are_sorted(self, needed_of_two: float) -> bool:
-        """Tell whether most batches have one class, and not all of them the same one.
+        """Return whether most batches have one class, and not all of them the same one.
 
         Args:
             needed_of_two: Rows that are needed if there are but two classes.
@@ -125,9 +125,9 @@ def one_class_batches(
 def _can_tell(
     shape: Sequence[int] | None, beside: Beside, num_rows: float, low: float, high: float
 ) -> bool:
-    """Tell whether a batch has one class a row, in rows enough that they differ if shuffled.
+    """Return whether a batch has one class a row, in rows enough that they differ if shuffled.
 
-    A negative number is none of a class: it stands for rows that are passed over.
+    A negative number is none of a class: it stands for rows that are skipped.
     """
     is_one_each = shape is not None and len(shape) > 0 and int(np.prod(shape[1:])) == 1
     are_classes = beside.is_of_classes and not beside.is_own

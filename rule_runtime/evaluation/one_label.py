@@ -23,7 +23,7 @@ _TWO: Final = 2
 
 
 def is_of_one_label(step: StepView, losses: TensorRows, at: int) -> bool:
-    """Tell whether a loss of training is that of one label in all rows, and answers are alike.
+    """Return whether a loss of training is that of one label in all rows, and answers are alike.
 
     Where every label is the same, no tree has a split: `logloss` is -ln of the probability of that
     label, `mlogloss` that of the largest, distances are next to nothing and there are no errors,
@@ -62,7 +62,7 @@ def is_of_one_label(step: StepView, losses: TensorRows, at: int) -> bool:
 
 
 def _are_alike(step: StepView, worker: str, loss: float, largest: float) -> bool:
-    """Tell whether probabilities of classes are the same in all rows, where the loss fits them."""
+    """Return whether class probabilities are the same in all rows, and fit the loss."""
     if not 0 < largest < 1 or not math.isclose(loss, -math.log(largest), rel_tol=_EQUAL):
         return False
     values = step.values(("predictions",), worker).get("predictions")

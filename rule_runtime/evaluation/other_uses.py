@@ -89,7 +89,7 @@ class OtherUses:
         return np.array([[activation(high) for high in finite] for activation in _ACTIVATIONS])
 
     def may_be(self, signal: Signal, layer: LinearLayer) -> bool:
-        """Tell whether anything but a layer may use a signal that goes into it.
+        """Return whether anything but a layer may use a signal that goes into it.
 
         Args:
             signal: The output of a linear layer, and what became of it.
@@ -125,7 +125,7 @@ class OtherUses:
         return [at for at, of in enumerate(self._rows.workers) if of == worker]
 
     def _is_shared(self, signal: int, layer: LinearLayer) -> bool:
-        """Tell whether several modules take a row, or one that changes nothing takes it later."""
+        """Return whether several modules take a row, or one that changes nothing takes it later."""
         end = self._row_of[f"{layer.module}_output_0", layer.worker]
         num_takers = 0
         for at in self._own(layer.worker):
@@ -139,7 +139,7 @@ class OtherUses:
         return num_takers > 1
 
     def _is_returned(self, signal: Signal, layer: LinearLayer) -> bool:
-        """Tell whether a module that both layers are in returns a signal."""
+        """Return whether a module that both layers are in returns a signal."""
         prints = {self._prints[at] for at in signal.path}
         for at in self._own(layer.worker):
             module, is_input, _ = self._places[at]
@@ -152,7 +152,7 @@ class OtherUses:
         return False
 
     def _fits(self, at: int, signal: Signal) -> bool:
-        """Tell whether a row was computed behind a linear layer, and has as many channels."""
+        """Return whether a row was computed behind a linear layer, and has as many channels."""
         source, worker = signal.source, signal.source.worker
         begin = self._row_of[f"{source.module}_output_0", worker]
         into = self._row_of[f"{source.module}_input_0", worker]
@@ -163,14 +163,14 @@ class OtherUses:
         return len(shape) >= _MATRIX and shape[axis] >= source.outputs
 
     def _is_known(self, place: _Place) -> bool:
-        """Tell whether a row was made by a module, or came from outside the model."""
+        """Return whether a row was made by a module, or came from outside the model."""
         if place.is_input:
             is_target = place.module in self._losses and place.number > 0
             return place.module in self._roots or is_target
         return place.module not in self._containers
 
     def _is_explained(self, at: int) -> bool:
-        """Tell whether a row is what an activation, pooling or softmax makes of another one."""
+        """Return whether a row is what an activation, pooling or softmax makes of another one."""
         if at not in self._explained:
             self._explained[at] = self._is_softmax(at) or bool(self._may_be_made_of(at).any())
         return self._explained[at]
@@ -190,7 +190,7 @@ class OtherUses:
         return found
 
     def _is_softmax(self, at: int) -> bool:
-        """Tell whether a row has probabilities, or logarithms of such."""
+        """Return whether a row has probabilities, or logarithms of such."""
         low, high, mean = (self._stats[name][at] for name in ("min", "max", "mean"))
         shape = self._rows.shapes[at] or ()
         if high <= 0:

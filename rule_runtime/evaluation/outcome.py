@@ -219,14 +219,14 @@ def _because(counts: Counts) -> str:
     if most is None:  # a state of an earlier version
         return f", the last because {counts.last_reason}" if counts.last_reason else ""
     is_all = most.count == counts.not_evaluated
-    told = "" if is_all else f", {most.count} of them"
+    message = "" if is_all else f", {most.count} of them"
     if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
-        told = f"{', all' if is_all else told} of mode {most.mode},"
-    return f"{told} because {most.text}"
+        message = f"{', all' if is_all else message} of mode {most.mode},"
+    return f"{message} because {most.text}"
 
 
 def is_insufficient(details: str) -> bool:
-    """Tell whether `StatusDetails` say that a rule had nothing to judge.
+    """Return whether `StatusDetails` say that a rule had nothing to judge.
 
     Args:
         details: The text.

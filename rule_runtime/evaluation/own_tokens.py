@@ -59,6 +59,8 @@ def own_tokens_of(
             np.array_equal(tokens.reshape(-1), asked.reshape(-1))
             and len(np.unique(asked)) >= _FEWEST_KINDS
         ):
-            told = f"is of the same {asked.size} tokens that {of.removesuffix('_input_0')} is given"
-            return LossMismatch("tokens", float(asked.size), 0.0, told)
+            message = (
+                f"is of the same {asked.size} tokens that {of.removesuffix('_input_0')} is given"
+            )
+            return LossMismatch("tokens", float(asked.size), 0.0, message)
     return None

@@ -76,9 +76,9 @@ def wrong_weight_of(
     least, most = min(1.0, rarer) / _TIMES, max(1.0, rarer) * _TIMES
     if least <= weight <= most:
         return None
-    told = f"gives yes {weight:.3g} times the weight of no, by its value, and yes is "
-    told += f"{rarer:.3g} times rarer"
-    return LossMismatch("weight", weight, most if weight > most else least, told)
+    message = f"gives yes {weight:.3g} times the weight of no, by its value, and yes is "
+    message += f"{rarer:.3g} times rarer"
+    return LossMismatch("weight", weight, most if weight > most else least, message)
 
 
 def _factors(outputs: Any, targets: Any, loss: float) -> tuple[float, float] | None:

@@ -75,7 +75,7 @@ def softmax_of_predictions(step: StepView, memory: Memory, remedy: str) -> Outco
                 measure="minimum",
                 value=float(rows.column("min")[at]),
                 threshold=0.0,
-                told="has probabilities, and the loss is exactly what a softmax of these gives",
+                message="has probabilities, and the loss is exactly what a softmax of these gives",
                 remedy=remedy,
             )
         )
@@ -83,7 +83,7 @@ def softmax_of_predictions(step: StepView, memory: Memory, remedy: str) -> Outco
 
 
 def _is_twice(predicted: npt.NDArray[Any], labels: npt.NDArray[Any], loss: float) -> bool | None:
-    """Tell whether a loss is a cross entropy of probabilities [B, C] as scores, and not as such.
+    """Return whether a loss is a cross entropy of probabilities [B, C] as scores, and not as such.
 
     Returns:
         None if they are no probabilities, or their labels [B] or [B, C] no classes.

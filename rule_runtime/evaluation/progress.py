@@ -177,7 +177,7 @@ class ProgressTracker:
             self.waiting = replace(self.waiting, step=first, looked=False)
 
     def is_overdue(self, now: float, patience: Patience) -> bool:
-        """Tell whether the first step that waits has waited long enough.
+        """Return whether the first step that waits has waited long enough.
 
         Args:
             now: Seconds since the epoch.
@@ -291,9 +291,9 @@ class ProgressTracker:
 
 def _told(names: Sequence[str], unseen: int) -> str:
     """Return a text with the first names and how many there are; there may be hundreds."""
-    told = list(names[:_NAMES_TOLD])
-    if len(names) > len(told):
-        told.append(f"{len(names) - len(told)} more workers")
+    message = list(names[:_NAMES_TOLD])
+    if len(names) > len(message):
+        message.append(f"{len(names) - len(message)} more workers")
     if unseen:
-        told.append(f"{unseen} workers of which nothing was seen")
-    return ", ".join(told)
+        message.append(f"{unseen} workers of which nothing was seen")
+    return ", ".join(message)

@@ -37,8 +37,8 @@ class Reconciler:
         patience: How long a step waits for a worker that does not go on.
 
     Attributes:
-        has_more: True if the last call left known work undone for want of time: the same call with
-            no files goes on with it.
+        has_more: True if the last call left known work undone without time: the same call with
+            no files continues with it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Reconciler:
             files: Index files that have come since, in any order; known ones do no harm.
             ended: True once the end marker of this run was seen. Everything that is left is fed,
                 also steps that some worker did not write, and the verdict is drawn. May be
-                repeated; a state in which this was begun goes on with it without being told.
+                repeated; a state in which this was begun continues with it without being told.
             last_sequences: Number of the last index file of each worker that the end marker names,
                 if it does. Once that many were seen, nothing more is looked for.
             now: Seconds since the epoch; None to wait for workers however long it takes.
@@ -111,7 +111,7 @@ class Reconciler:
         return after
 
     def _follow(self, feed: RunFeed, *, is_news: bool, now: float | None, look_again: bool) -> None:
-        """Feed what is ready while the run goes on, and give up whom it waited for in vain."""
+        """Feed what is ready while the run continues, and give up whom it waited for in vain."""
         repair = Repair(self._store, feed)
         if is_news:
             feed.look_up_num_workers()
@@ -137,7 +137,7 @@ class Reconciler:
             tracker.note_waiting(now)
 
     def _is_work_left(self, feed: RunFeed, now: float | None) -> bool:
-        """Tell whether a call that ran out of time left anything that needs no further file."""
+        """Return whether a call that ran out of time left anything that needs no further file."""
         tracker = feed.tracker
         if feed.has_failed or not feed.budget.is_used_up:
             return False
@@ -156,7 +156,7 @@ def _feed_ready(feed: RunFeed, repair: Repair, *, is_news: bool) -> None:
         repair.look_if_needed(has_news=is_news)
         steps = feed.tracker.ready_steps()
         feed.feed_steps(steps)
-        # Only what had been forgotten for want of room can be found by looking once more.
+        # Only what had been forgotten without room can be found by looking once more.
         if not (steps and feed.tracker.has_forgotten and _may_go_on(feed)):
             return
 

@@ -19,9 +19,10 @@ __all__ = ["Repair"]
 class Repair:
     """Lists the index behind the last step that was fed, and takes in what was not known.
 
-    A listing for which a call has no time goes on with the next one. Which files of a folder belong
-    to another run only reading them tells; so how far they were read is kept. Where files carry no
-    number it is not: there a listing tells what a worker has passed only if it is made in one go.
+    A listing for which a call has no time continues with the next one. Which files of a folder
+    belong to another run only reading them tells; so how far they were read is kept. Where files
+    carry no number it is not: there a listing tells what a worker has passed only if it is made in
+    one go.
 
     Args:
         store: The trial's root.

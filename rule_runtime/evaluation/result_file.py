@@ -1,7 +1,7 @@
 """A rule's result as a file beside the tensors: where it lies, and what it says.
 
 It lies where the original's rule jobs left their output, and says what the status event says, so
-that whoever may read a job's tensors knows its verdicts, without a table and without events.
+that anyone who may read a job's tensors knows its verdicts, without a table and without events.
 """
 
 from __future__ import annotations

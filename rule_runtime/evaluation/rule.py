@@ -134,7 +134,7 @@ class Rule(ABC):
         """
 
     def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
-        """Judge that nothing was saved for a while; whoever has a clock asks for it.
+        """Judge that nothing was saved for a while; anyone who has a clock asks for it.
 
         Args:
             seconds: Seconds since the last output of a run that has not ended.

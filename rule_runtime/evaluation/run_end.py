@@ -55,7 +55,7 @@ class RunEnd:
         self._shown.clear()
 
     def put_off(self) -> EvaluationState:
-        """Return the state of a run that is to be finished by a later call.
+        """Return the state of a run that must be finished by a later call.
 
         It counts as not ended, also if it was before: somebody has to look at it again.
         """

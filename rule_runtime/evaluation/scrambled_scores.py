@@ -1,6 +1,6 @@
 """Scores of classes that were read in another order than the model wrote them.
 
-`scores.view(B, C, T)` in place of `scores.transpose(1, 2)` fails nowhere: what the loss takes for
+`scores.view(B, C, T)` instead of `scores.transpose(1, 2)` fails nowhere: what the loss takes for
 the scores of one place are scores of several classes at several places. Only values tell, which
 are saved seldom.
 
@@ -69,11 +69,13 @@ def scrambled_scores_of(
     model, written, read, targets = scores
     shapes = f"of shape {list(read.shape)}, which the model returns as {list(written.shape)}"
     if not _has_vectors_of(written, read):
-        told = f"gets scores {shapes}, by a view that mixes classes and places"
-        return LossMismatch("order", float(read.shape[_CLASSES]), float(_CLASSES), told)
+        message = f"gets scores {shapes}, by a view that mixes classes and places"
+        return LossMismatch("order", float(read.shape[_CLASSES]), float(_CLASSES), message)
     if _are_of_other_places(step, (model, worker), (written, read), targets):
-        told = f"gets scores {shapes}, of other places than the targets, row by row and column by "
-        return LossMismatch("places", float(len(read)), 0.0, f"{told}column")
+        message = (
+            f"gets scores {shapes}, of other places than the targets, row by row and column by "
+        )
+        return LossMismatch("places", float(len(read)), 0.0, f"{message}column")
     return None
 
 
@@ -126,7 +128,7 @@ def _written_by(step: StepView, loss: str, worker: str) -> tuple[str, tuple[int,
 def _are_the_same(
     some: npt.NDArray[Any], others: npt.NDArray[Any], scores: npt.NDArray[Any]
 ) -> bool:
-    """Tell whether numbers are the same but for rounding, in units of the scores."""
+    """Return whether numbers are the same but for rounding, in units of the scores."""
     if some.size != others.size:  # of one of them only the first rows are stored
         return False
     far = np.abs(some.astype(np.float64) - others.astype(np.float64)).max()
@@ -134,7 +136,7 @@ def _are_the_same(
 
 
 def _has_vectors_of(written: npt.NDArray[Any], read: npt.NDArray[Any]) -> bool:
-    """Tell whether the vectors over the classes are those along a dimension of what was written.
+    """Return whether the vectors over the classes are those along a dimension of what was written.
 
     Or along a part of one, as of several tables of classes; without a dimension that is the
     classes' own nothing tells how a script divides them.
@@ -163,7 +165,7 @@ def _are_of_other_places(
     scores: tuple[npt.NDArray[Any], npt.NDArray[Any]],
     targets: npt.NDArray[Any],
 ) -> bool:
-    """Tell whether targets are the next tokens of rows, and scores stand in another order.
+    """Return whether targets are the next tokens of rows, and scores stand in another order.
 
     Args:
         step: The step.
@@ -188,5 +190,5 @@ def _are_of_other_places(
 
 
 def _follow(tokens: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether targets are the next tokens, along either dimension."""
+    """Return whether targets are the next tokens, along either dimension."""
     return bool((tokens[:, 1:] == targets[:, :-1]).all() or (tokens[1:] == targets[:-1]).all())

@@ -45,7 +45,7 @@ def selected_collections(
 
 
 def is_training(step: StepView) -> bool:
-    """Tell whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
 
     Args:
         step: The step.
@@ -61,7 +61,7 @@ def evidence(
     measure: str,
     value: float,
     threshold: float,
-    told: str,
+    message: str,
     remedy: str,
 ) -> Evidence:
     """Return the evidence of a finding in one row.
@@ -73,7 +73,7 @@ def evidence(
         measure: Name of what was measured.
         value: The measured value.
         threshold: What it was compared with.
-        told: The finding in words; the tensor's name and a colon are put in front.
+        message: The finding in words; the tensor's name and a colon are put in front.
         remedy: What to try first.
     """
     return Evidence(
@@ -84,7 +84,7 @@ def evidence(
         measure=measure,
         value=float(value),
         threshold=float(threshold),
-        sentence=f"{rows.names[at]}: {told}",
+        sentence=f"{rows.names[at]}: {message}",
         remedy=remedy,
     )
 

@@ -17,7 +17,7 @@ from rule_runtime.trial.step_index import list_index_files
 __all__ = ["judge_stored_run"]
 
 _STEPS_AT_ONCE: Final = FILES_AT_ONCE
-"""Steps that a rule may be ahead of the others: one worker's files that are asked for at once."""
+"""Steps that a rule may be before the others: one worker's files that are asked for at once."""
 _BYTES_AT_ONCE: Final = 16 << 20
 """Bytes of values after which a rule waits for the others, which may ask for the same."""
 

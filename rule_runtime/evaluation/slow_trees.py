@@ -73,8 +73,8 @@ def slow_trees(step: StepView, memory: Memory, remedy: str) -> Outcome:
             measure="loss_fall",
             value=falls[at][0],
             threshold=least,
-            told=f"fell steadily, and by {100 * falls[at][0]:.3g} % in {_ROUNDS} rounds or more, "
-            f"less than {100 * least:g} %",
+            message=f"fell steadily, and by {100 * falls[at][0]:.3g} % in {_ROUNDS} rounds or "
+            f"more, less than {100 * least:g} %",
             remedy=remedy,
         )
     )

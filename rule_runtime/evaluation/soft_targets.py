@@ -57,20 +57,22 @@ def no_shares_of(
     rows = _rows_of(step, inputs, name, worker, value)
     if rows is None:
         return None
-    told = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
+    message = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
     if len(rows) == 1:
         size, total = rows.size, float(rows.sum())
         if size < _FEWEST_ROWS or abs(total - 1) <= _FAR:
             return None
-        told = f"is a cross entropy over the {size} rows of a batch, as if they were classes, with "
-        return LossMismatch("row_sum", total, 1.0, f"{told}targets of sum {total:.3g}")
+        message = (
+            f"is a cross entropy over the {size} rows of a batch, as if they were classes, with "
+        )
+        return LossMismatch("row_sum", total, 1.0, f"{message}targets of sum {total:.3g}")
     rows = rows[(rows != 0).any(axis=1)]
     sums = rows.sum(axis=1)
     scatter = float(sums.std()) if len(rows) >= _FEWEST_ROWS else 0.0
     if scatter <= _APART or np.mean(rows != 0) < _FULL:
         return None
-    told += f"that sum to {sums.min():.3g} to {sums.max():.3g}"
-    return LossMismatch("row_sum", scatter, _APART, told)
+    message += f"that sum to {sums.min():.3g} to {sums.max():.3g}"
+    return LossMismatch("row_sum", scatter, _APART, message)
 
 
 def _rows_of(

@@ -85,7 +85,7 @@ def are_at_bounds(rows: TensorRows) -> npt.NDArray[np.bool_]:
 
 
 def has_exploded(memory: Memory, sizes: npt.NDArray[np.float64]) -> bool:
-    """Tell whether the largest gradient is more than a million times that of the first step.
+    """Return whether the largest gradient is more than a million times that of the first step.
 
     Args:
         memory: Its `first`: the largest gradient of the first step.
@@ -98,7 +98,7 @@ def has_exploded(memory: Memory, sizes: npt.NDArray[np.float64]) -> bool:
 
 
 def keeps_moving(step: StepView, memory: Memory) -> bool:
-    """Tell whether the weights that move do so by a thousandth of what they once did, or more.
+    """Return whether the weights that move do so by a thousandth of what they once did, or more.
 
     Biases are left out: from zero the first steps of one are as large as itself.
 
@@ -124,7 +124,7 @@ def keeps_moving(step: StepView, memory: Memory) -> bool:
 
 
 def are_steady(memory: Memory, sizes: npt.NDArray[np.float64], *, begins: bool) -> bool:
-    """Tell whether gradients of weights that stand still do not grow: none is added to another.
+    """Return whether gradients of weights that stand still do not grow: none is added to another.
 
     Where gradients are accumulated, what is saved of them is their sum so far. It grows with the
     steps, or with their root if it is but noise.

@@ -108,8 +108,8 @@ class EvaluationState:
         transition: Raised by one whenever `status` changes; 1 for the first state.
         announced_transition: The last transition that was announced; 0 before the first.
         ended: True once the run's end was seen and the verdict drawn, or the run was given up.
-        blocked_by: Why no step is fed any more; empty when nothing is in the way. Whoever evaluates
-            sets it and takes it back; together with `ended` it is for good.
+        blocked_by: Why no step is fed any more; empty when nothing is in the way. Anyone who
+            evaluates sets it and takes it back; together with `ended` it is for good.
     """
 
     status: RuleStatus

@@ -99,13 +99,13 @@ def told_targets(step: StepView, memory: Memory, rows: int) -> tuple[bool, ToldT
         table = as_table(view)
         if table is None:
             continue
-        for told in (
+        for message in (
             _told(step, memory, view, table, rows),
             *told_in_views(memory, view, table, rows),
         ):
-            is_judged |= told is not None
-            if told is not None and told[0] and found is None:
-                columns, num_rows, is_together = told
+            is_judged |= message is not None
+            if message is not None and message[0] and found is None:
+                columns, num_rows, is_together = message
                 found = ToldTargets(
                     at, columns, view.of_targets, num_rows, is_together, float(rows)
                 )
@@ -147,7 +147,7 @@ def _told(
     seen: dict[str, list[int]] = memory.setdefault("seen", {})
     # Only of rows that were told something is remembered that they were there.
     now = [*seen.get(view.key, ())]
-    told = columns_of_all(
+    message = columns_of_all(
         table.columns,
         table.targets,
         known=known_columns(kept, table.columns.shape[1]),
@@ -156,13 +156,13 @@ def _told(
         are_classes=view.are_classes,
         is_new=cache(lambda: table.is_new(now)),
     )
-    if told is None:
+    if message is None:
         return None
     narrowest = _narrowest(step, view.worker, len(view.values) // view.in_row)
-    if len(told) > 1 and narrowest < _in_row(step, view.of_targets):
-        return None  # what is to be rebuilt behind a bottleneck
-    if any(one is not None for one in told):
-        known[view.key] = joined(kept, told)
+    if len(message) > 1 and narrowest < _in_row(step, view.of_targets):
+        return None  # what must be rebuilt behind a bottleneck
+    if any(one is not None for one in message):
+        known[view.key] = joined(kept, message)
         seen[view.key] = now if known[view.key] else []
     return told_columns(known.get(view.key), rows)
 
@@ -187,7 +187,7 @@ def _in_row(step: StepView, name: str) -> int:
 
 
 def _is_of_other(step: StepView, name: str, worker: str, of_targets: str) -> bool:
-    """Tell whether a loss compares what the model with this input did not return.
+    """Return whether a loss compares what the model with this input did not return.
 
     What was only scaled, or normalised, has as many numbers as what the model returned.
     """

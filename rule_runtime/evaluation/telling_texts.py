@@ -62,7 +62,7 @@ def losses_of_texts(step: StepView) -> dict[str, float]:
 
 
 def _keep_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
-    """Tell whether all that layers are given of the rows [B, L] of an input has its L places."""
+    """Return whether all that layers are given of the rows [B, L] of an input has its L places."""
     num_rows, length = shape
     rows = step.tensors(regex=(_OF_LAYERS,))
     given = [s or () for s, of in zip(rows.shapes, rows.workers, strict=True) if of == worker]
@@ -71,7 +71,7 @@ def _keep_places(step: StepView, worker: str, shape: tuple[int, ...]) -> bool:
 
 
 def _is_among(step: StepView, inputs: TensorRows, at: int, regex: str) -> bool:
-    """Tell whether an input of a model is such a tensor of others, by its statistics."""
+    """Return whether an input of a model is such a tensor of others, by its statistics."""
     rows = step.tensors(regex=(regex,))
     itself = f"{inputs.names[at].rpartition('_input_')[0]}_"
     own = [inputs.column(name)[at] for name in _SAME]
@@ -85,7 +85,7 @@ def _is_among(step: StepView, inputs: TensorRows, at: int, regex: str) -> bool:
 
 
 def _has_source(step: StepView, inputs: TensorRows, at: int, *text: npt.NDArray[Any]) -> bool:
-    """Tell whether a model is given, and none made, what a text and its targets may follow from."""
+    """Return whether a model is given a source that a text and its targets may follow from."""
     of_losses, worker = loss_owners(step), inputs.workers[at]
     return any(
         other != at
@@ -98,7 +98,7 @@ def _has_source(step: StepView, inputs: TensorRows, at: int, *text: npt.NDArray[
 
 
 def are_losses_judged(memory: Memory) -> bool:
-    """Tell whether any loss that was just judged is of boosted trees, or of texts.
+    """Return whether any loss that was just judged is of boosted trees, or of texts.
 
     Args:
         memory: What `ValidationRule` keeps.

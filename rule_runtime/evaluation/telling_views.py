@@ -76,7 +76,7 @@ def as_table(view: View) -> Table | None:
 
 
 def may_be_told(memory: Memory, key: str) -> bool:
-    """Tell whether `told_in_views` may still find something in a view that it was given before.
+    """Return whether `told_in_views` may still find something in a view that it was given before.
 
     Args:
         memory: What it keeps.
@@ -155,7 +155,7 @@ def _worded(
 
 
 def _are_classes(view: View, table: Table) -> bool:
-    """Tell whether targets are classes, or so few numbers that they may be taken for some."""
+    """Return whether targets are classes, or so few numbers that they may be taken for some."""
     numbers = table.targets[:, 0]
     return view.are_classes or 2 * len(np.unique(numbers)) <= len(numbers)
 

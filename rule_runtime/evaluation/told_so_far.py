@@ -52,18 +52,18 @@ def known_columns(kept: Kept | None, num_columns: int) -> list[list[int] | None]
     return [of and [at for at in of if at < num_columns] for of in known]
 
 
-def joined(kept: Kept | None, told: Sequence[Told | None]) -> Kept:
+def joined(kept: Kept | None, message: Sequence[Told | None]) -> Kept:
     """Return what is kept behind a further batch: at most 512 columns, of at most 32 classes.
 
     Args:
         kept: What was kept before it; None at the first.
-        told: What tells each target in it.
+        message: What tells each target in it.
     """
-    if kept is not None and len(kept) != len(told):
+    if kept is not None and len(kept) != len(message):
         kept = None  # other targets than before
-    most = max(_MAX_COLUMNS // len(told), 1)
-    before = kept or [None] * len(told)
-    found = [_joined(one, now, most) for one, now in zip(before, told, strict=True)]
+    most = max(_MAX_COLUMNS // len(message), 1)
+    before = kept or [None] * len(message)
+    found = [_joined(one, now, most) for one, now in zip(before, message, strict=True)]
     is_refuted = any(one is not None and not all(one["columns"].values()) for one in found)
     return [] if is_refuted else found
 

@@ -56,7 +56,7 @@ def constants_of_metrics(step: StepView) -> dict[str, float]:
 
 
 def has_skewed_objective(step: StepView) -> bool:
-    """Tell whether a step says that trees are to answer a quantile or expectile, not the middle.
+    """Return whether a step says that trees are to answer a quantile or expectile, not the middle.
 
     Args:
         step: The step.
@@ -113,7 +113,7 @@ def _of_columns(values: npt.NDArray[np.float64]) -> float:
 
 
 def _are_answers(predicted: TensorRows) -> bool:
-    """Tell whether predictions are 0 or 1 exactly, as those of a hinge loss: no probabilities."""
+    """Return whether predictions are 0 or 1 exactly, as those of a hinge loss: no probabilities."""
     low, mean, std = (predicted.column(name) for name in ("min", "mean", "std"))
     are_bits = np.isclose(mean, mean**2 + std**2, rtol=_CLOSE, atol=0.0)
     # However large a score is, its sigmoid is a little above 0, though it may be 1.

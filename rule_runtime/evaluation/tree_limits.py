@@ -38,7 +38,7 @@ def nearest_of_trees(validation: Validation, training: Training) -> float:
 
 
 def _ahead(way: float, others: int) -> float:
-    """Return how far the score of the right class is ahead of others after eta times the rounds.
+    """Return how far the score of the right class is before others after eta times the rounds.
 
     With the probability p of the right class, and q of each other one, XGBoost's second derivative
     of softmax, 2 p (1 - p), makes steps of eta / (2 p) up and eta / (2 (1 - q)) down.

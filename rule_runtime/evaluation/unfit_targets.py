@@ -68,8 +68,10 @@ def _of_one_score(outputs: Input) -> LossMismatch | None:
     shape = outputs.shape or ()
     if len(shape) < _MATRIX or shape[1] != 1:
         return None
-    told = f"compares scores of several classes, and gets one of each row, {list(shape)}: it is 0"
-    return LossMismatch("scores", 1.0, 2.0, f"{told} whatever the model says")
+    message = (
+        f"compares scores of several classes, and gets one of each row, {list(shape)}: it is 0"
+    )
+    return LossMismatch("scores", 1.0, 2.0, f"{message} whatever the model says")
 
 
 def _of_shares(outputs: Input, targets: Input) -> LossMismatch | None:
@@ -83,5 +85,5 @@ def _of_shares(outputs: Input, targets: Input) -> LossMismatch | None:
     total = targets.mean * shape[1]
     if total <= 1 + _MORE_THAN_ROUNDING:
         return None
-    told = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
-    return LossMismatch("row_sum", total, 1.0, f"{told}that sum to {total:.3g} in the mean")
+    message = "takes targets that sum to 1 in each row, one class or probabilities, and gets rows "
+    return LossMismatch("row_sum", total, 1.0, f"{message}that sum to {total:.3g} in the mean")

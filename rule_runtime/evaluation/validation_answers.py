@@ -84,15 +84,15 @@ def added_answers(step: StepView, memory: dict[str, Any]) -> Answers | None:
     """Add the answers of a step; return how right they are when a pass of validation has ended.
 
     A pass is the EVAL steps with answers between two training steps with answers. It ends when
-    training goes on, or with its last step, once it is as long as the one before. With XGBoost,
+    training continues, or with its last step, once it is as long as the one before. With XGBoost,
     which saves answers of validation beside the losses of training, each round is one. Answers are
     the tensor `predictions` of the first worker that has it, labels the tensor `labels`.
 
     Args:
         step: The step.
         memory: `training`, agreements of the latest 20 steps; `passes`, of the latest 3; `open`, of
-            the pass that goes on, `steps` and `length`, steps of it and of the one before; `begin`,
-            the first step.
+            the pass that continues, `steps` and `length`, steps of it and of the one before;
+            `begin`, the first step.
     """
     found = agreement_of(step)
     if found is None:

@@ -22,7 +22,7 @@ _SLOW: Final = "averages/"
 def slow_averages(step: StepView) -> dict[str, float]:
     """Return what `ValidationRule.beside` keeps of a model of Keras with batch normalisation.
 
-    Validation takes moving averages in place of those of the batch. In Keras each step moves them
+    Validation takes moving averages instead of those of the batch. In Keras each step moves them
     by 1 % (in PyTorch by 10 %): for some hundred steps a good model answers as one that has learned
     nothing.
 
@@ -34,7 +34,7 @@ def slow_averages(step: StepView) -> dict[str, float]:
 
 
 def are_settling(beside: Mapping[str, float], num_steps: int) -> bool:
-    """Tell whether a model has such averages, and they cannot be right yet.
+    """Return whether a model has such averages, and they cannot be right yet.
 
     Args:
         beside: What is kept beside losses.

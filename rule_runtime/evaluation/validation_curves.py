@@ -57,7 +57,7 @@ def gap_percent(validation: Validation, training: Training, scale: float, ratio:
 
 
 def was_there_before(validation: Validation, training: Training) -> bool:
-    """Tell whether a gap was as large before anything was learned: the two sets differ in kind.
+    """Return whether a gap was as large before anything was learned: the two sets differ in kind.
 
     Nor may validation have fallen by so much less that it is twice as far above in proportion. Of
     boosted trees nothing is known: the first loss is that of a round which has learned.
@@ -74,7 +74,7 @@ def was_there_before(validation: Validation, training: Training) -> bool:
 
 
 def is_learned_by_heart(validation: Validation, training: Training) -> bool:
-    """Tell whether training falls while validation stays where training began.
+    """Return whether training falls while validation stays where training began.
 
     Args:
         validation: The loss of validation.
@@ -102,7 +102,7 @@ def is_learned_by_heart(validation: Validation, training: Training) -> bool:
 
 
 def has_turned(validation: Validation, training: Training, scale: float) -> bool:
-    """Tell whether validation rises, far above its best, and training does not.
+    """Return whether validation rises, far above its best, and training does not.
 
     Args:
         validation: The loss of validation.
@@ -125,7 +125,7 @@ def has_turned(validation: Validation, training: Training, scale: float) -> bool
 
 
 def _rises_on(passes: npt.NDArray[np.float64]) -> bool:
-    """Tell whether 8 passes rise: in 20 of the 28 pairs the later one is larger (Kendall's S)."""
+    """Return whether 8 passes rise: in 20 of the 28 pairs the later one is larger (Kendall's S)."""
     later, earlier = np.tril_indices(len(passes), -1)
     score = np.sign(passes[later] - passes[earlier]).sum()
     return bool(len(passes) >= _MANY_PASSES and score >= _MORE_PAIRS)

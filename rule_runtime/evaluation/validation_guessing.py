@@ -37,7 +37,7 @@ _UNSEEN: Final = 1 / 3
 
 
 def is_too_early(validation: Validation, training: Training) -> bool:
-    """Tell whether a model may still begin to learn: that it guesses counts, and is not told.
+    """Return whether a model may still begin to learn: that it guesses counts, and is not told.
 
     Args:
         validation: The loss of validation.
@@ -48,7 +48,7 @@ def is_too_early(validation: Validation, training: Training) -> bool:
 
 
 def is_guessing(validation: Validation, training: Training, constant: float) -> bool:
-    """Tell whether validation was never better than one answer for all rows, and stands still.
+    """Return whether validation was never better than one answer for all rows, and stands still.
 
     Args:
         validation: The loss of validation.
@@ -93,7 +93,7 @@ def _are_guessing(validation: Validation, training: Training, constant: float) -
 
 
 def _stays_there(validation: Validation, constant: float) -> bool:
-    """Tell whether validation, but for some luck, stays where one answer is.
+    """Return whether validation, but for some luck, stays where one answer is.
 
     Of few rows luck is larger: by it a model that knows nothing is better on some of them.
     """

@@ -107,7 +107,7 @@ class ValidationRule(Rule):
     judged at the training step behind it, or at its last step once it is as long as the pass
     before: so the last one of a run is judged, too. With XGBoost, the losses of other data stand
     beside that of training in every step; metrics that are better the larger they are, and shares
-    of errors, are passed over. Of more than 32 losses the first that came are judged.
+    of errors, are skipped. Of more than 32 losses the first that came are judged.
 
     Attributes:
         measure: Name of what is measured.
@@ -139,7 +139,7 @@ class ValidationRule(Rule):
         return {}
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Add the losses of the step, and judge validation where training goes on behind it.
+        """Add the losses of the step, and judge validation where training continues behind it.
 
         Args:
             step: What was saved at the step.
@@ -194,7 +194,7 @@ class ValidationRule(Rule):
                 measure=self.measure,
                 value=finding.value,
                 threshold=finding.threshold,
-                told=finding.told,
+                message=finding.message,
                 remedy=finding.remedy or self.remedy,
             )
         )

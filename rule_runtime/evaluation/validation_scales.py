@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["is_on_another_scale", "measured_by", "numbers_beside", "times_as_many_rows"]
 
 _SIDES: Final = ("validation", "training")
-"""What stands ahead of the name of a loss, for validation and for training."""
+"""What stands before the name of a loss, for validation and for training."""
 
 _OF_SMALL_SQUARES: Final = re.compile(r"^(SmoothL1|Huber)Loss_output")
 _OTHER_UNITS: Final = 5.0
@@ -68,7 +68,7 @@ def numbers_beside(step: StepView) -> dict[str, float]:
 
 
 def is_on_another_scale(validation: Validation, training: Training) -> bool:
-    """Tell whether targets of validation are in other units, or only its losses are sums.
+    """Return whether targets of validation are in other units, or only its losses are sums.
 
     Args:
         validation: The loss of validation.
@@ -100,14 +100,14 @@ def measured_by(validation: Validation, scale: float, constant: float) -> float:
 
 
 def _are_of_other_numbers(name: str, beside: Mapping[str, float]) -> bool:
-    """Tell whether training has more to learn, or validation lies elsewhere, as a later time."""
+    """Return whether training has more to learn, or validation lies elsewhere, as a later time."""
     of, of_training = (beside.get(f"scale {side}/{name}", 0.0) for side in _SIDES)
     means = [beside.get(f"mean {side}/{name}", 0.0) for side in _SIDES]
     return of_training > _WIDER * of or abs(means[0] - means[1]) > _ELSEWHERE * of
 
 
 def _is_mean(validation: Validation, training: Training) -> bool:
-    """Tell whether training began near to what guessing gives, as no sum over many rows does."""
+    """Return whether training began near to what guessing gives, as no sum over many rows does."""
     places = ("guess", "constant", "exact")
     known = (validation.beside.get(f"{of}/{validation.name}", 0.0) for of in places)
     return training.start <= _SURELY_MEAN * max(known)

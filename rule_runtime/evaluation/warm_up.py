@@ -81,7 +81,7 @@ def _movement(step: StepView, memory: Memory) -> tuple[int, float] | None:
 
 
 def _rises(movements: npt.NDArray[np.float64]) -> bool:
-    """Tell whether movements are surely larger than those before them.
+    """Return whether movements are surely larger than those before them.
 
     Args:
         movements: The latest ones [at most 20].

@@ -60,7 +60,7 @@ class WorkerTrack:
         return self.has_hole and self.seen[-1][0] > self.listed
 
     def has_seen(self, sequence: int) -> bool:
-        """Tell whether a file was seen.
+        """Return whether a file was seen.
 
         Args:
             sequence: Its number.

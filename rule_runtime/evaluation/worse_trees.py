@@ -90,7 +90,7 @@ def worse_trees(step: StepView, memory: Memory, max_ratio: float) -> Outcome | N
             measure="loss",
             value=bad[names],
             threshold=limits[names],
-            told=f"is {bad[names]:.4g} after {rounds} rounds, more than {max_ratio:g} times "
+            message=f"is {bad[names]:.4g} after {rounds} rounds, more than {max_ratio:g} times "
             f"{limits[names] / max_ratio:.3g}, which the best constant answer gives",
             remedy=_REMEDY,
         )
@@ -108,7 +108,7 @@ def _constants(step: StepView, names: Iterable[Series], memory: Memory) -> dict[
 
 
 def _is_far_above(series: NumberSeries, limit: float, rounds: int) -> bool:
-    """Tell whether a loss is above a limit, and does not fall below in time, going on as it did."""
+    """Return whether a loss is above a limit, and at its rate does not fall below in time."""
     start, now = float(series.first[0]), float(np.median(series.latest))
     if series.count < _WINDOW or now <= limit:
         return False
@@ -129,7 +129,7 @@ def _keep_others(losses: Mapping[Series, float], memory: Memory) -> None:
 def _are_others_as_bad(
     memory: Memory, names: Series, constant: float, max_ratio: float, *, rise: float
 ) -> bool:
-    """Tell whether the data that the labels are of is answered as badly, and never was better.
+    """Return whether the data that the labels are of is answered as badly, and never was better.
 
     Labels of training may scatter more than those: then its losses are larger, and nothing is
     wrong. A training loss that rises is.

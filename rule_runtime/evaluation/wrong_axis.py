@@ -66,9 +66,9 @@ def wrong_axis_of(
     if not found or of_classes < _FAR:
         return None
     shape = list(values.shape)
-    told = f"gets probabilities of shape {shape} that sum to {sums[found[0]]} along dimension "
-    told += f"{found[0]}, and not to 1 along dimension {_CLASSES}, that of the classes"
-    return LossMismatch("axis", float(found[0]), float(_CLASSES), told)
+    message = f"gets probabilities of shape {shape} that sum to {sums[found[0]]} along dimension "
+    message += f"{found[0]}, and not to 1 along dimension {_CLASSES}, that of the classes"
+    return LossMismatch("axis", float(found[0]), float(_CLASSES), message)
 
 
 def _whole_sum(shares: npt.NDArray[Any], axis: int) -> int:

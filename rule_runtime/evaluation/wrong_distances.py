@@ -24,7 +24,7 @@ _OF_A_STEP: Final = 1e-4
 
 
 def is_distance_of_means(outputs: Input, target: Input, loss: float) -> bool:
-    """Tell whether a loss is how far the mean of outputs is from one number, or the square of that.
+    """Return whether a loss is the distance of the mean output from one number, or its square.
 
     The outputs must lie on both sides of that number, or their variance be too large, for the mean
     of their own distances to be the same. A number of three decimals or less is none of data:
@@ -58,7 +58,7 @@ def is_distance_of_means(outputs: Input, target: Input, loss: float) -> bool:
 
 
 def may_be_of_every_distance(outputs: Input, targets: Input, loss: float) -> bool:
-    """Tell whether a loss may be the mean of the distances of each output from each target.
+    """Return whether a loss may be the mean of the distances of each output from each target.
 
     It lies between the distance of their means and the root of the mean square of all differences.
 
@@ -75,7 +75,7 @@ def may_be_of_every_distance(outputs: Input, targets: Input, loss: float) -> boo
 
 
 def is_of_every_distance(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> bool:
-    """Tell whether a loss is the mean of the distances of each output from each target.
+    """Return whether a loss is the mean of the distances of each output from each target.
 
     Not if that of each output from its own target is nearly the same.
 

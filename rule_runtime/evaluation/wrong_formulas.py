@@ -56,7 +56,7 @@ def wrong_formula_of(
     if kind.is_of_classes:
         is_answer = _is_answer_of_model(step, name, worker, scores.shape)
         of_classes = _of_classes(*values, value, is_answer=is_answer)
-        is_same = of_classes is not None and _is_same(memory, loss, of_classes.told)
+        is_same = of_classes is not None and _is_same(memory, loss, of_classes.message)
         return of_classes if is_same else None
     found = wrong_formula(*values, value, memory.get("formulas", {}).get(f"{worker}/{name}"))
     if found is not None and _is_same(memory, loss, found[0]):
@@ -64,14 +64,14 @@ def wrong_formula_of(
     return _of_mean(values, loss, memory)
 
 
-def _is_same(memory: Memory, loss: tuple[str, str, float], told: str) -> bool:
-    """Keep of which formula a loss is; tell whether it was of no other one before, by chance."""
+def _is_same(memory: Memory, loss: tuple[str, str, float], message: str) -> bool:
+    """Keep of which formula a loss is; say whether it was of no other one before, by chance."""
     known: dict[str, str] = memory.setdefault("formulas", {})
     key = f"{loss[1]}/{loss[0]}"
     if key not in known and len(known) >= MAX_SERIES:
         return False
-    before, known[key] = known.get(key, told), told
-    return before == told
+    before, known[key] = known.get(key, message), message
+    return before == message
 
 
 def _of_part(
@@ -95,18 +95,18 @@ def _of_part(
         is_whole = answers.size == given.size or answers.dtype.kind != "f"
         if is_whole or not np.isfinite(answers).all():
             continue
-        told = f"of the {columns} columns that {of.removesuffix('_output_0')} returns"
+        message = f"of the {columns} columns that {of.removesuffix('_output_0')} returns"
         # A number of three decimals is one that somebody wants outputs to have in the mean.
         is_own = not np.isclose(1000 * targets, np.rint(1000 * targets), rtol=0, atol=_SAME).all()
         if given.size == 1 and is_own and _are_close(given, answers.mean(), answers):
             return LossMismatch(
-                "means", 1.0, float(answers.size), f"gets nothing but the mean {told}"
+                "means", 1.0, float(answers.size), f"gets nothing but the mean {message}"
             )
         if given.size != len(answers):
             continue
         for at in range(columns - 1):
             if _are_close(given, answers[:, at], answers):
-                return LossMismatch("column", float(at), 0.0, f"gets column {at} alone {told}")
+                return LossMismatch("column", float(at), 0.0, f"gets column {at} alone {message}")
     return None
 
 
@@ -125,15 +125,19 @@ def _of_classes(
     """
     axes = other_axis(outputs, targets, loss)
     if axes is not None:
-        told = f"takes a softmax of scores {list(outputs.shape)} along dimension {axes[0]}, and not"
-        told += f" along dimension {axes[1]}, that of the classes"
-        return LossMismatch("axis", float(axes[0]), float(axes[1]), told)
+        message = (
+            f"takes a softmax of scores {list(outputs.shape)} along dimension {axes[0]}, and not"
+        )
+        message += f" along dimension {axes[1]}, that of the classes"
+        return LossMismatch("axis", float(axes[0]), float(axes[1]), message)
     left_out = classes_left_out(outputs, targets, loss) if is_answer else None
     if left_out is None:
         return None
-    told = "leaves out all rows of " + ("class " if len(left_out) == 1 else "classes ")
-    told += ", ".join(map(str, left_out[:_MOST_TOLD])) + (", ..." if left_out[_MOST_TOLD:] else "")
-    return LossMismatch("left_out", float(len(left_out)), 0.0, told)
+    message = "leaves out all rows of " + ("class " if len(left_out) == 1 else "classes ")
+    message += ", ".join(map(str, left_out[:_MOST_TOLD])) + (
+        ", ..." if left_out[_MOST_TOLD:] else ""
+    )
+    return LossMismatch("left_out", float(len(left_out)), 0.0, message)
 
 
 def _of_mean(
@@ -148,14 +152,14 @@ def _of_mean(
     known[key] = sorted({*known.get(key, []), sign})
     if len(known[key]) < _BOTH:
         return None
-    told = "is the size of the mean difference, in which errors cancel out"
-    return LossMismatch("means", value, 0.0, told)
+    message = "is the size of the mean difference, in which errors cancel out"
+    return LossMismatch("means", value, 0.0, message)
 
 
 def _is_answer_of_model(
     step: StepView, name: str, worker: str, shape: tuple[int, ...] | None
 ) -> bool:
-    """Tell whether a model returned, and was given, a row for each row of what a loss gets."""
+    """Return whether a model returned, and was given, a row for each row of what a loss gets."""
     if shape is None or len(shape) != _MATRIX:
         return False
     owner = name.removesuffix("_output_0")

@@ -52,6 +52,6 @@ def zero_losses(
         known[key] = min(before + 1, _STEPS) if is_so else _NEVER_AGAIN
         outputs = inputs.of(name, worker, 0)
         if known[key] >= _STEPS and outputs is not None and outputs.std > 0:
-            told = f"is exactly 0 in the first {_STEPS} saved steps, whatever the model says"
-            found[at] = LossMismatch("zero", 0.0, 0.0, told)
+            message = f"is exactly 0 in the first {_STEPS} saved steps, whatever the model says"
+            found[at] = LossMismatch("zero", 0.0, 0.0, message)
     return found

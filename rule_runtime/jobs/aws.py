@@ -42,7 +42,7 @@ class AwsRequestError(OSError):
 
     @property
     def is_forbidden(self) -> bool:
-        """Tell whether the right to make the request is missing."""
+        """Return whether the right to make the request is missing."""
         return self.code in _FORBIDDEN
 
 

@@ -1,7 +1,7 @@
 """The files of custom rules: those of this machine go where the deployment runs them from.
 
-A deployment runs only the files that whoever deployed it pinned by their SHA-256. So a file of this
-machine is uploaded if it is one of those, and to the key that it is pinned under.
+A deployment runs only the files that anyone who deployed it pinned by their SHA-256. So a file of
+this machine is uploaded if it is one of those, and to the key that it is pinned under.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a deployment says of itself: its outputs, its log groups, the custom rules that it runs.
 
-Whoever asks needs the rights `cloudformation:DescribeStacks` on the stack, and for log groups and
-custom rules `lambda:GetFunctionConfiguration` on its functions.
+Anyone who asks needs the rights `cloudformation:DescribeStacks` on the stack, and for log groups
+and custom rules `lambda:GetFunctionConfiguration` on its functions.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CustomRuleFiles:
         return f"s3://{self.bucket}/{key}"
 
     def runs(self, source: str) -> bool:
-        """Tell whether the file at a URI is one of them."""
+        """Return whether the file at a URI is one of them."""
         return source in map(self.uri, self.sha256_by_key)
 
 

@@ -51,7 +51,7 @@ class JobRules:
         return {name: {} for name in (*deployed, *told)}
 
     def is_complete(self, job: JobFile | None) -> bool:
-        """Tell whether no further rule can come to be known while the job runs."""
+        """Return whether no further rule can come to be known while the job runs."""
         return self._files.asked_rules(job)[0] is not None or bool(self._deployed)
 
     @cached_property

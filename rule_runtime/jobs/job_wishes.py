@@ -25,7 +25,7 @@ class JobWishes:
     """What a job's owner asks for.
 
     Attributes:
-        rules: The rules, those of packs in place of the packs.
+        rules: The rules, those of packs instead of the packs.
         of_packs: What is special about those that came by a pack, by their names.
         hook_config: What the hook saves, ours or the SageMaker SDK's.
         actions: What is done on a finding, for the whole job.

@@ -100,7 +100,7 @@ def _why_not_asked(aws: Aws, error: AwsRequestError) -> str:
 
 
 def is_terminal(described: Mapping[str, Any] | None) -> bool:
-    """Tell whether a job has ended, as SageMaker describes it."""
+    """Return whether a job has ended, as SageMaker describes it."""
     return described is not None and described.get("TrainingJobStatus") in _TERMINAL
 
 

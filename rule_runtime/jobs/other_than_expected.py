@@ -25,12 +25,12 @@ def other_place(job: PreparedJob) -> tuple[str, ...]:
     own = (job.configuration.hook and job.configuration.hook.s3_output_path) or job.output_path
     if own.rstrip("/") == job.output_path.rstrip("/"):
         return ()
-    told = (
+    text = (
         f"tensors go to {job.debug_output}, because s3_output_path={own!r} in hook_config counts "
         f"before output_path={job.output_path!r}: leave it out to have them below that, else see "
         "that a deployment watches this place"
     )
-    return (told,)
+    return (text,)
 
 
 def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
@@ -57,13 +57,13 @@ def unsent_messages(document: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     kinds = {kind for _, kind in found}
     attributes = " and ".join(name for kind, name in _ATTRIBUTES.items() if kind in kinds)
-    told = (
+    text = (
         f"other than in the original, nothing is sent to {', '.join(each for each, _ in found)}: "
         "the subscribers of the topic that is the deployment's output AlertTopicArn are told. Have "
         "these subscribe to it; to get no other jobs' messages, they filter by "
         f"the message attribute {attributes}"
     )
-    return (told,)
+    return (text,)
 
 
 def _messages(parameters: Mapping[str, Any]) -> list[MessageAction]:

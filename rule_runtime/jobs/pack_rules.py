@@ -38,11 +38,11 @@ class PackRule:
 
 
 def with_packs(rules: object) -> tuple[tuple[Rule, ...], Mapping[str, PackRule]]:
-    """Return rules with those of packs in place of the packs.
+    """Return rules with those of packs instead of the packs.
 
     Args:
         rules: Rules, ours or the SageMaker SDK's, and packs or names of such; a pack or a name may
-            stand alone. A rule of the list counts in place of a pack's rule of the same name.
+            stand alone. A rule of the list counts instead of a pack's rule of the same name.
 
     Returns:
         The rules, and what is special about those that came by a pack, by their names.
@@ -77,7 +77,7 @@ def deployed_collections() -> tuple[CollectionConfig, ...]:
 
 
 def unsaved_for_deployed(hook: DebuggerHookConfig) -> tuple[str, ...]:
-    """Return what is to be told of rules that are deployed by default and lack what they judge.
+    """Return what must be told of rules that are deployed by default and lack what they judge.
 
     Args:
         hook: What the hook saves.

@@ -106,7 +106,7 @@ def absolute_output_path(output_path: str | os.PathLike[str]) -> str:
 
 
 def is_in_s3(path: str) -> bool:
-    """Tell whether a path is one of S3."""
+    """Return whether a path is one of S3."""
     return path.startswith(_S3)
 
 

@@ -85,7 +85,7 @@ def prepare(
             hook at all. Its `s3_output_path` counts before `output_path`, with a warning.
         rules: The rules that judge the job; None for those that are deployed, with the parameters
             they are deployed with; an empty list for none. A pack or its name (`"recommended"`)
-            stands for its rules, alone or in the list, where a rule counts in place of the pack's
+            stands for its rules, alone or in the list, where a rule counts instead of the pack's
             of the same name.
         actions: What is done on a finding of a rule that has no actions of its own; those that have
             some keep them, with a warning. Nothing is sent to the addresses of `Email` and `SMS`:

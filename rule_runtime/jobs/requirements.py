@@ -121,7 +121,7 @@ def _added(asked: Sequence[CollectionConfig], hook: Mapping[str, str]) -> Collec
 def _completed(
     said: CollectionConfig, asked: Sequence[CollectionConfig], hook: Mapping[str, str]
 ) -> CollectionConfig:
-    """Return a collection with what rules need where whoever named it said nothing."""
+    """Return a collection with what rules need where anyone who named it said nothing."""
     (need,) = merged(asked)
     parameters = dict(said.parameters)
     says_form = RAW in parameters or "reductions" in parameters

@@ -59,7 +59,7 @@ class SaveSteps:
 
     @classmethod
     def of_any_mode(cls, hook: Mapping[str, str], collection: Mapping[str, str]) -> bool:
-        """Tell whether a collection is saved at all, in any mode.
+        """Return whether a collection is saved at all, in any mode.
 
         Args:
             hook: Parameters of the hook, checked.
@@ -84,7 +84,7 @@ class SaveSteps:
         return len(self.listed) + max(0, -(-(self.end - first) // interval))
 
     def is_any_of(self, first: int, end: float) -> bool:
-        """Tell whether any step of a range is saved; where no interval is said, every one may be.
+        """Return whether any step of a range is saved; where no interval is said, every one may be.
 
         Args:
             first: First step of the range.

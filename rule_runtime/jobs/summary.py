@@ -114,7 +114,7 @@ def moment_of_start(
 
 
 def is_final(member: Mapping[str, Any]) -> bool:
-    """Tell whether a rule's status is one that it ends with."""
+    """Return whether a rule's status is one that it ends with."""
     return member["RuleEvaluationStatus"] in _FINAL
 
 

@@ -146,7 +146,7 @@ class SavedCollections:
 
 
 def stores_values(collection: Mapping[str, str], hook: Mapping[str, str]) -> bool:
-    """Tell whether the values of a collection are stored.
+    """Return whether the values of a collection are stored.
 
     Args:
         collection: Parameters of the collection.
@@ -161,7 +161,7 @@ def stores_values(collection: Mapping[str, str], hook: Mapping[str, str]) -> boo
 
 
 def is_true(value: str | None) -> bool:
-    """Tell whether a hook takes a parameter for true."""
+    """Return whether a hook takes a parameter for true."""
     return str(value).strip().lower() in _TRUE
 
 

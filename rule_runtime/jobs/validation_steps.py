@@ -45,11 +45,11 @@ def without_validation(
     if not found:
         return []
     remedy = "; ".join(f"give {name} eval.save_interval={each}" for name, each in remedies.items())
-    told = "; ".join(
+    message = "; ".join(
         f"{', '.join(names)} probably cannot be evaluated: {why}" for why, names in found.items()
     )
     text = (
-        f"{told} of mode EVAL, and they compare with validation; {remedy} (XGBoost has no such "
+        f"{message} of mode EVAL, and they compare with validation; {remedy} (XGBoost has no such "
         "steps, and lacks nothing)"
     )
     return [text]

@@ -140,7 +140,7 @@ class RunFollower:
                 self._steps.add(file.step)
 
     def _is_over(self) -> bool:
-        """Tell whether the run ended: its end marker is there, and every file was taken in.
+        """Return whether the run ended: its end marker is there, and every file was taken in.
 
         A folder of the original client has no `job.json`: it is shown once it has ended.
         """

@@ -60,7 +60,7 @@ class LivePage:
     Attributes:
         follower: What is shown.
         interval_s: Seconds between two looks at the storage.
-        is_ending: Tells whether the server is about to end.
+        is_ending: Returns whether the server is about to end.
     """
 
     follower: RunFollower
@@ -168,7 +168,7 @@ class AllowedHosts:
     port: int
 
     def allows(self, header: str) -> bool:
-        """Tell whether a request is meant for this server.
+        """Return whether a request is meant for this server.
 
         A name that only a stranger's name server leads here is none of these; a numeric address is
         nobody's to lead elsewhere.
@@ -187,7 +187,7 @@ class AllowedHosts:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a host.
+    """Return whether only this machine reaches a host.
 
     Args:
         host: A name or an address.

@@ -81,7 +81,7 @@ class Agreement(NamedTuple):
         return (self.right - self.by_chance) / math.sqrt(self.variance) if self.variance else 0.0
 
     def shows(self, share: float, num_deviations: float) -> bool:
-        """Tell whether rows, and answers of each class, are enough to see a share beyond chance.
+        """Return whether rows, and answers of each class, are enough to see a share beyond chance.
 
         Args:
             share: The share of what can be right at most with as many answers of each class.

@@ -99,7 +99,7 @@ def parting(limits: Limits) -> list[int]:
 def comes_near(
     columns: npt.NDArray[Any], targets: npt.NDArray[np.float64], told: Sequence[int]
 ) -> bool | None:
-    """Tell whether a further column nearly tells two classes, as in images and texts.
+    """Return whether a further column nearly tells two classes, as in images and texts.
 
     Args:
         columns: The columns [B, C].

@@ -34,7 +34,7 @@ class ClassPairs(NamedTuple):
 def true_classes(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the classes that labels name [N]: numbers, or rows of 0 with a single 1 (one-hot).
 
-    Negative labels, which mark what is to be ignored, and those that are not finite are left out.
+    Negative labels, which mark what must be ignored, and those that are not finite are left out.
 
     Args:
         labels: Labels of any shape; one-hot along the last axis.

@@ -49,7 +49,7 @@ class Tolerance(NamedTuple):
 
 
 def all_close(one: npt.NDArray[Any], other: npt.NDArray[Any], tolerance: Tolerance) -> bool:
-    """Tell whether two tensors have the same shape and are close; a few elements at a time.
+    """Return whether two tensors have the same shape and are close; a few elements at a time.
 
     Texts are close if they are equal.
 

@@ -61,7 +61,7 @@ class LabelTally(NamedTuple):
         return rarer
 
     def lacks(self, other: LabelTally, ratio: float) -> bool:
-        """Tell whether classes that are too rare here, and more so than elsewhere, matter there.
+        """Return whether classes that are too rare here, and more so than elsewhere, matter there.
 
         They do if together those that are more so have 20 % or more of the labels of the other
         tally, or one of them 5 %. Some of many classes, as letters of a text, may be rare here and

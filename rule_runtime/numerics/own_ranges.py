@@ -74,7 +74,7 @@ def still_own(columns: npt.NDArray[Any], own: Flags, known: Sequence[Range]) -> 
 
 
 def are_values(ranges: Sequence[Range]) -> bool:
-    """Tell whether a class has one value in any of its ranges.
+    """Return whether a class has one value in any of its ranges.
 
     Args:
         ranges: Its ranges.

@@ -54,7 +54,7 @@ def losses_of_places(
 
 
 def are_foreseen(losses: npt.NDArray[np.float64]) -> bool:
-    """Tell whether all places but the last are known much better than it, beyond chance.
+    """Return whether all places but the last are known much better than it, beyond chance.
 
     Where the targets are the text moved by one place, that of the last place alone does not stand
     in the text: a model that may not look ahead knows it as well as those before, or better.

@@ -171,7 +171,7 @@ def _shares_of_classes(scores: _Errors, classes: npt.NDArray[Any], loss: float) 
 
 
 def _is_mean(losses: _Errors, loss: float) -> bool:
-    """Tell whether a loss is the mean of those of rows, which weights would not leave as it is."""
+    """Return whether a loss is the plain mean of the losses of rows, without weights."""
     return bool(np.ptp(losses) > 0) and math.isclose(float(losses.mean()), loss, rel_tol=_CLOSE)
 
 

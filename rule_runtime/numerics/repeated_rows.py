@@ -22,7 +22,7 @@ _MIN_ROWS: Final = 16
 
 
 def is_repeated(labels: npt.NDArray[Any], latest: dict[str, int], key: str) -> bool:
-    """Tell whether labels are the latest ones of a key again, and remember them.
+    """Return whether labels are the latest ones of a key again, and remember them.
 
     Args:
         labels: Labels of one step [N].

@@ -90,7 +90,7 @@ def as_columns(values: npt.NDArray[Any], num_rows: int) -> npt.NDArray[Any] | No
 
 
 def are_targets(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether an input is the targets themselves: a model that computes its own loss.
+    """Return whether an input is the targets themselves: a model that computes its own loss.
 
     Args:
         values: The input [...].
@@ -116,7 +116,7 @@ def columns_of_all(
     """Return what tells each target, None for those that show nothing; None if nothing could.
 
     Of more than 32 targets, as of images, so many are looked at that lie evenly. If inputs have
-    less than twice the columns of the targets they may be what is to be rebuilt, as of an
+    less than twice the columns of the targets they may be what must be rebuilt, as of an
     autoencoder.
 
     Args:
@@ -278,7 +278,7 @@ def _following(
 
 
 def _most_follow(columns: npt.NDArray[Any], order: npt.NDArray[np.intp], steps: Flags) -> bool:
-    """Tell whether most columns go one way nearly wherever targets rise [B - 1]."""
+    """Return whether most columns go one way nearly wherever targets rise [B - 1]."""
     num_following = 0
     for _, block in blocks(columns, order):
         ways = [way[steps].sum(0) for way in changes(block)]

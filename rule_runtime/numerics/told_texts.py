@@ -15,7 +15,7 @@ _FEWEST_NEXT: Final = 16
 
 
 def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) -> bool:
-    """Tell whether targets are what comes next in a sequence, where that is seen.
+    """Return whether targets are what comes next in a sequence, where that is seen.
 
     Args:
         values: Whole numbers [B, L]; None for none.
@@ -43,7 +43,7 @@ def are_next(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) 
 
 
 def are_seen(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) -> bool:
-    """Tell whether targets stand in a sequence, each at its own place, wherever one is asked.
+    """Return whether targets stand in a sequence, each at its own place, wherever one is asked.
 
     Args:
         values: Whole numbers [B, L]; None for none.
@@ -59,7 +59,7 @@ def are_seen(values: npt.NDArray[Any] | None, targets: npt.NDArray[Any] | None) 
 
 
 def are_masked(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether what is asked at some places stands at others as well, which are no padding.
+    """Return whether what is asked at some places stands at others as well, which are no padding.
 
     Half of all different answers must.
 
@@ -75,7 +75,7 @@ def are_masked(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
 def is_source(
     other: npt.NDArray[Any] | None, values: npt.NDArray[Any], targets: npt.NDArray[Any]
 ) -> bool:
-    """Tell whether a text may follow from another input, as from what it is translated from.
+    """Return whether a text may follow from another input, as from what it is translated from.
 
     Args:
         other: Numbers [B, ...], or more rows than that; None if they were not saved.
@@ -110,12 +110,12 @@ def is_source(
 
 
 def _is_text(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether there are whole numbers [B, L] with L > 1, and whole numbers as targets."""
+    """Return whether there are whole numbers [B, L] with L > 1, and whole numbers as targets."""
     if not values.size or values.ndim != _TABLE or values.shape[1] <= 1:
         return False
     return values.dtype.kind in "iu" and targets.dtype.kind in "iu"
 
 
 def _are_texts(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> bool:
-    """Tell whether there are whole numbers [B, L] with L > 1, and a target for each."""
+    """Return whether there are whole numbers [B, L] with L > 1, and a target for each."""
     return values.size == targets.size and _is_text(values, targets)

@@ -71,7 +71,7 @@ def wrong_formula(
 
 
 def is_size_of_mean(outputs: npt.NDArray[Any], targets: npt.NDArray[Any], loss: float) -> int:
-    """Tell whether a loss is the size of the mean difference, in which errors cancel out.
+    """Return whether a loss is the size of the mean difference, in which errors cancel out.
 
     Args:
         outputs: Outputs [B, ...].
@@ -133,32 +133,32 @@ def _of_shares(o: _Numbers, t: _Numbers, loss: float) -> _Found:
         minus_logarithms = highest + np.log(np.exp(o - highest).sum(axis=1, keepdims=True)) - o
         columns = t.shape[1]
         first = float(minus_logarithms[np.arange(len(t)), t.argmax(axis=1)].mean())
-        told = "a cross entropy of classes that exclude each other, and several hold together"
-        yield told, first / columns, right
-        yield told, float((t * minus_logarithms).mean()), right
+        text = "a cross entropy of classes that exclude each other, and several hold together"
+        yield text, first / columns, right
+        yield text, float((t * minus_logarithms).mean()), right
 
 
 def _of_numbers(o: _Numbers, t: _Numbers) -> _Found:
     """Yield wrong formulas of numbers, what they give, and what the right one gives."""
     error = o - t
     square = float(np.square(error).mean())
-    told = "a cross entropy of yes and no, with targets below 0 or above 1"
-    yield told, float((np.logaddexp(0, o) - t * o).mean()), square
+    text = "a cross entropy of yes and no, with targets below 0 or above 1"
+    yield text, float((np.logaddexp(0, o) - t * o).mean()), square
     yield from _of_columns(np.square(error))
     yield from _of_columns(np.abs(error))
     if t.min() < 0 < t.max() and (t != 0).all():
         relative = float(np.abs(error / t).mean())
-        told = "the errors as parts of targets, of which some are next to 0"
+        text = "the errors as parts of targets, of which some are next to 0"
         right = float(np.abs(error).mean() / np.abs(t).mean())
-        yield told, relative, right
-        yield told, 100 * relative, 100 * right
+        yield text, relative, right
+        yield text, 100 * relative, 100 * right
     means = [("all outputs", np.array([error.mean()]))]
     if min(error.shape) > 1:
         means += [("rows", error.mean(axis=1)), ("columns", error.mean(axis=0))]
     for of, mean in means:
-        told = f"how far the means of {of} are from those of targets"
+        text = f"how far the means of {of} are from those of targets"
         if abs(error.mean()) <= _CANCELLED * np.abs(error).mean():
-            yield told, float(np.square(mean).mean()), square
+            yield text, float(np.square(mean).mean()), square
 
 
 def _of_columns(each: _Numbers) -> _Found:

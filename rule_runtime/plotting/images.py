@@ -90,8 +90,8 @@ def plot_activations(
         if chosen.ndim == 3 and channels_last:  # noqa: PLR2004
             chosen = np.moveaxis(chosen, -1, 0)
         planes = chosen if chosen.ndim == 3 else chosen[None]  # noqa: PLR2004
-        told = f"example {example} of {len(value)}" if value.ndim > 2 else ""  # noqa: PLR2004
-        return list(planes[:max_channels]), len(planes), told
+        message = f"example {example} of {len(value)}" if value.ndim > 2 else ""  # noqa: PLR2004
+        return list(planes[:max_channels]), len(planes), message
 
     values = _values(trial, name, steps, mode, worker)
     pictures = _Pictures(name, {at: images(v) for at, v in values.items()}, "channel")
@@ -144,8 +144,8 @@ def plot_kernels(
             return list(planes[:max_kernels]), len(planes), ""
         if not -value.shape[1] <= channel < value.shape[1]:
             raise ValueError(f"{name}: there is no channel {channel} among {value.shape[1]}")
-        told = f"channel in {channel} of {value.shape[1]}"
-        return list(value[:max_kernels, channel]), len(value), told
+        message = f"channel in {channel} of {value.shape[1]}"
+        return list(value[:max_kernels, channel]), len(value), message
 
     values = _values(trial, name, steps, mode, worker)
     rows = {at: images(v) for at, v in values.items()}

@@ -44,7 +44,7 @@ class FilesOfRun:
 
         Args:
             store: The trial's root.
-            is_late: Tells whether it is.
+            is_late: Returns whether it is.
 
         Raises:
             StorageError: If the storage fails.

@@ -171,7 +171,7 @@ def _norms(history: RunHistory) -> dict[int, float]:
 
 
 def _agrees(numbers: Mapping[int, float], evidence: Evidence, measure: Measure) -> bool:
-    """Tell whether the curve says at the finding what its sentence says."""
+    """Return whether the curve says at the finding what its sentence says."""
     if measure.agreement is Agreement.NONE:
         return bool(numbers)
     number = numbers.get(evidence.step, math.nan)

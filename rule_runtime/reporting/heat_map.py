@@ -130,12 +130,12 @@ def _tips(data: HeatMap, height: int) -> str:
     for row, name in enumerate(data.rows):
         numbers = data.values[row]
         finite = numbers[np.isfinite(numbers)]
-        told = "nothing" if not finite.size else f"{finite.min():.3g} to {finite.max():.3g}"
+        message = "nothing" if not finite.size else f"{finite.min():.3g} to {finite.max():.3g}"
         if np.isinf(numbers).any():
-            told += ", not finite at times"
+            message += ", not finite at times"
         parts.append(
             f'<rect class="tip" x="0" y="{row * height}" width="100%" height="{height}">'
-            f"<title>{escape(shown_text(name))}: {told}</title></rect>"
+            f"<title>{escape(shown_text(name))}: {message}</title></rect>"
         )
     return "".join(parts)
 

@@ -126,7 +126,7 @@ def report_of_store(
         store: The trial's root.
         verdicts: What rules found; None to read it from `rule-output/`.
         limits: How much of the run is read.
-        on_start: Called with the number of index files that are to be read.
+        on_start: Called with the number of index files that must be read.
         on_read: Called with the key of each.
 
     Raises:

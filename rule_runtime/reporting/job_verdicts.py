@@ -1,4 +1,4 @@
-"""Verdicts of rules, from whoever has them: states, the training API's JSON, or stored files."""
+"""Verdicts of rules, from anyone who has them: states, the training API's JSON, or stored files."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def read_run(
         evidence: Findings; the steps around them are read first.
         limits: How much is read.
         clock: Seconds.
-        on_start: Called with the number of files that are to be read.
+        on_start: Called with the number of files that must be read.
         on_read: Called with the key of each.
 
     Raises:

@@ -99,7 +99,7 @@ class AllZero(SelectedTensorsRule):
                 measure="zero_percent",
                 value=value,
                 threshold=self.threshold,
-                told=f"{value:.4g} % of {size} elements are zero, {self.threshold:g} % or more",
+                message=f"{value:.4g} % of {size} elements are zero, {self.threshold:g} % or more",
                 remedy=_REMEDY,
             )
         )

@@ -224,13 +224,13 @@ class ClassImbalance(Rule):
             if total >= self.samples:
                 beside = self._beside(step, tallies.get(f"EVAL/{labels}"))
                 found += [
-                    (rank, -value, labels, measure, value, threshold, told, worker)
-                    for rank, measure, value, threshold, told in self._findings(
+                    (rank, -value, labels, measure, value, threshold, message, worker)
+                    for rank, measure, value, threshold, message in self._findings(
                         tally, num_classes, beside
                     )
                 ]
         if found:
-            _, _, labels, measure, value, threshold, told, worker = min(found)
+            _, _, labels, measure, value, threshold, message, worker = min(found)
             return IssueFound(
                 Evidence(
                     step=step.step,
@@ -240,7 +240,7 @@ class ClassImbalance(Rule):
                     measure=measure,
                     value=value,
                     threshold=threshold,
-                    sentence=f"{labels}: {told}",
+                    sentence=f"{labels}: {message}",
                     remedy=_REMEDY,
                 )
             )
@@ -280,15 +280,15 @@ class ClassImbalance(Rule):
                 else f"class {tally.classes[least]} has {tally.labels[least]}{counted}, a ratio of "
                 f"{ratio:.4g}, more than {self.threshold_imbalance:g}"
             )
-            told = f"class {tally.classes[most]} has {tally.labels[most]} labels, and {few}"
-            found.append((0, "imbalance", float(ratio), self.threshold_imbalance, told))
+            message = f"class {tally.classes[most]} has {tally.labels[most]} labels, and {few}"
+            found.append((0, "imbalance", float(ratio), self.threshold_imbalance, message))
         shares = tally.wrong / np.maximum(tally.predicted, 1)
         at = int(shares.argmax())
         if shares[at] > self.threshold_misprediction:
-            told = (
+            message = (
                 f"{tally.wrong[at]} of {tally.predicted[at]} examples of class {tally.classes[at]} "
                 f"are predicted wrongly, a share larger than {self.threshold_misprediction:g}"
             )
             limit = self.threshold_misprediction
-            found.append((1, "misprediction", float(shares[at]), limit, told))
+            found.append((1, "misprediction", float(shares[at]), limit, message))
         return found

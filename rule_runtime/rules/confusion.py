@@ -36,7 +36,7 @@ class _Violation(NamedTuple):
     measure: str
     value: float
     threshold: float
-    told: str
+    message: str
 
 
 class Confusion(Rule):
@@ -144,7 +144,7 @@ class Confusion(Rule):
             found += self._violations(matrix, worker, prediction)
         if found:
             # A share of another class comes first, for it names both.
-            worst = min(found, key=lambda one: (one.measure, -one.excess, one.worker, one.told))
+            worst = min(found, key=lambda one: (one.measure, -one.excess, one.worker, one.message))
             return IssueFound(_evidence(step, worst))
         return Passed() if num_judged else NotEvaluated(reason)
 
@@ -170,17 +170,17 @@ class Confusion(Rule):
         of = "of those predicted as class"
         at = int(right.argmin())
         if right[at] < self.min_diag:
-            told = f"{right[at]:.3g} {of} {at} are of it, less than"
+            message = f"{right[at]:.3g} {of} {at} are of it, less than"
             measure, limit = "min_diag", self.min_diag
             found.append(
-                _Violation(limit - right[at], worker, tensor, measure, right[at], limit, told)
+                _Violation(limit - right[at], worker, tensor, measure, right[at], limit, message)
             )
         true, at = divmod(int(wrong.argmax()), len(wrong))
         if wrong[true, at] > self.max_off_diag:
             value, limit = wrong[true, at], self.max_off_diag
-            told = f"{value:.3g} {of} {at} are of class {true}, more than"
+            message = f"{value:.3g} {of} {at} are of class {true}, more than"
             measure = "max_off_diag"
-            found.append(_Violation(value - limit, worker, tensor, measure, value, limit, told))
+            found.append(_Violation(value - limit, worker, tensor, measure, value, limit, message))
         return found
 
 
@@ -203,6 +203,6 @@ def _evidence(step: StepView, violation: _Violation) -> Evidence:
         measure=violation.measure,
         value=float(violation.value),
         threshold=violation.threshold,
-        sentence=f"{violation.tensor}: {violation.told} {violation.threshold:g}",
+        sentence=f"{violation.tensor}: {violation.message} {violation.threshold:g}",
         remedy=_REMEDY,
     )

@@ -196,7 +196,7 @@ def _found(
             measure="unchanged_saved_steps",
             value=float(streaks[at]),
             threshold=needed,
-            told=f"has a gradient, of l2 norm {size:.3g}, and has not changed for "
+            message=f"has a gradient, of l2 norm {size:.3g}, and has not changed for "
             f"{streaks[at]} saved steps ({share})",
             remedy=_REMEDY,
         )

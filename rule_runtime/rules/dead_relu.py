@@ -123,7 +123,7 @@ class DeadRelu(Rule):
                 measure="dead_units_percent",
                 value=dead[at],
                 threshold=self.threshold_layer,
-                told=(
+                message=(
                     f"{dead[at]:.4g} % of {num_units[at]} units are active in less than "
                     f"{self.threshold_inactivity:g} % of their outputs, more than "
                     f"{self.threshold_layer:g} %"

@@ -192,12 +192,12 @@ class DoubleActivation(Rule):
         at = worst(rows, np.where(found, rows.column("min"), np.nan), largest=False)
         low, high = float(rows.column("min")[at]), float(rows.column("max")[at])
         looks = "" if surely[at] else "looks as if it "
-        told = (
+        message = (
             f"lies between {low:.3g} and {high:.3g}: it {looks}went through an activation "
             "already, and goes through another one, or into a loss that wants none"
         )
         if again[at]:
-            told = "has probabilities, and the loss is exactly what a sigmoid of these gives"
+            message = "has probabilities, and the loss is exactly what a sigmoid of these gives"
         return IssueFound(
             evidence(
                 step,
@@ -206,7 +206,7 @@ class DoubleActivation(Rule):
                 measure="minimum",
                 value=low,
                 threshold=0.0,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )

@@ -98,7 +98,7 @@ class ExplodingTensor(SelectedTensorsRule):
                 measure=measure,
                 value=value,
                 threshold=0.0,
-                told=f"{int(value)}{of_size} elements are {noun}",
+                message=f"{int(value)}{of_size} elements are {noun}",
                 remedy=_REMEDY,
             )
         )

@@ -104,7 +104,7 @@ class FeatureImportanceOverweight(Rule):
                 measure="importance_share",
                 value=-negative,
                 threshold=self.threshold,
-                told=(
+                message=(
                     f"the most important feature{_beside(names[1:])} has {-negative:.3g} of the "
                     f"importance of {len(shares[worst])} features, more than {self.threshold:g}"
                 ),

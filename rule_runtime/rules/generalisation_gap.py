@@ -212,12 +212,12 @@ class GeneralisationGap(ValidationRule):
             return outcome if isinstance(outcome, NotEvaluated) else NotEvaluated(_SETTLING)
         if answers is None or isinstance(outcome, IssueFound):
             return outcome
-        told = ""
+        message = ""
         if answers.have_nothing_to_do_with_labels:
-            told = "have nothing to do with the labels"
+            message = "have nothing to do with the labels"
         elif answers.are_right_in_training_only and not memory["has_losses"]:
-            told = f"are not those of training, of which {answers.training.share:.3g} is right"
-        if not told:
+            message = f"are not those of training, of which {answers.training.share:.3g} is right"
+        if not message:
             return Passed()
         rows = step.tensors(regex=(f"^{PREDICTIONS}$",))
         share = answers.passes[-1].share
@@ -229,7 +229,8 @@ class GeneralisationGap(ValidationRule):
                 measure="share_beyond_chance",
                 value=share,
                 threshold=answers.training.share,
-                told=f"those of validation {told}: of what chance leaves {share:.3g} is right",
+                message=f"those of validation {message}: of what chance leaves {share:.3g} is "
+                "right",
                 remedy=self.remedy,
             )
         )
@@ -270,24 +271,24 @@ class GeneralisationGap(ValidationRule):
         has_risen = training.now > training.start
         if validation.of_trees and validation.now <= _NO_MORE * validation.lowest:
             is_far &= gap > _TIMES_AS_FAR * self.gap_percent
-        told = f"the loss of validation is {validation.now:.3g} and that of training "
-        told += f"{near.now:.3g}: "
+        message = f"the loss of validation is {validation.now:.3g} and that of training "
+        message += f"{near.now:.3g}: "
         if is_far and not has_risen:
-            told += f"a gap of {gap:.3g} % of {by:.3g}, by which training was measured, more "
-            return Finding(gap, gap, self.gap_percent, f"{told}than {self.gap_percent:g} %")
+            message += f"a gap of {gap:.3g} % of {by:.3g}, by which training was measured, more "
+            return Finding(gap, gap, self.gap_percent, f"{message}than {self.gap_percent:g} %")
         if not has_risen and has_turned(validation, training, scale):
-            told += f"it was {validation.lowest:.3g} at its best, and has risen since"
+            message += f"it was {validation.lowest:.3g} at its best, and has risen since"
         elif is_learned_by_heart(validation, training):
-            told += f"it was {validation.first:.3g} at first and has never been much below"
+            message += f"it was {validation.first:.3g} at first and has never been much below"
         elif constant and is_guessing(validation, training, constant):
-            told += f"{_place(validation, constant)} {constant:.4g}, which one answer for all "
-            told += "rows gives"
+            message += f"{_place(validation, constant)} {constant:.4g}, which one answer for all "
+            message += "rows gives"
             remedy = _NOT_LEARNED if training.now > _NO_BETTER * constant else ""
             is_early = is_too_early(validation, training)
-            return Finding(gap, gap, 0.0, told, remedy, is_early)
+            return Finding(gap, gap, 0.0, message, remedy, is_early)
         else:
             return None
-        return Finding(gap, gap, 0.0, told)
+        return Finding(gap, gap, 0.0, message)
 
 
 def _place(validation: Validation, constant: float) -> str:

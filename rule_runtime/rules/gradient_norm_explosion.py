@@ -127,7 +127,7 @@ class GradientNormExplosion(Rule):
         at = min(own, key=lambda at: (-sizes[at], rows.names[at]))
         name = rows.names[at]
         factor = self.weight_factor if of.endswith("weights") else self.growth_factor
-        told = f"is the largest of the gradients, whose norm {norm:.3g} is more than {factor:g}"
+        message = f"is the largest of the gradients, whose norm {norm:.3g} is more than {factor:g}"
         return IssueFound(
             Evidence(
                 step=step.step,
@@ -137,7 +137,7 @@ class GradientNormExplosion(Rule):
                 measure="norm_of_all_gradients",
                 value=norm,
                 threshold=limit,
-                sentence=f"{name}: {told} times {of}",
+                sentence=f"{name}: {message} times {of}",
                 remedy=_REMEDY,
             )
         )

@@ -89,7 +89,7 @@ class IneffectiveSteps(Rule):
         rows = step.tensors(regex=(f"^optimizer_steps/{cause.name}$",))
         value = largest_count(step, cause.name) or 0.0
         at = rows.column("mean").tolist().index(value)
-        told, remedy = cause.told.format(f"{value:,.0f} steps"), cause.remedy
+        message, remedy = cause.message.format(f"{value:,.0f} steps"), cause.remedy
         return IssueFound(
             evidence(
                 step,
@@ -98,7 +98,7 @@ class IneffectiveSteps(Rule):
                 measure=cause.name,
                 value=value,
                 threshold=self.patience,
-                told=told,
+                message=message,
                 remedy=remedy,
             )
         )
@@ -110,8 +110,8 @@ class IneffectiveSteps(Rule):
         if skipped < (1 if is_low else 2) * self.patience:
             return None
         of_scale = "" if scale is None else f", and the loss scale is {scale:.3g}"
-        told = f"the loss scaler skipped the last {{}}{of_scale}: gradients are not finite"
-        return _Cause("skipped", told, _SKIPPED)
+        message = f"the loss scaler skipped the last {{}}{of_scale}: gradients are not finite"
+        return _Cause("skipped", message, _SKIPPED)
 
     def _in_vain(self, step: StepView, *, is_still: bool) -> _Cause | None:
         """Return what is wrong if optimizers step without a gradient, or train something else."""
@@ -120,17 +120,19 @@ class IneffectiveSteps(Rule):
         if not is_still or max(without, of_others) < self.patience:
             return None
         if of_others:
-            told = "the optimizer holds none of the model's parameters, and trained others for {}"
-            return _Cause("of_other_parameters", told, _OF_OTHERS)
-        told = "no parameter of the optimizer gets a gradient, for {}, and no weight changes"
-        return _Cause("without_gradient", told, _NO_GRADIENT)
+            message = (
+                "the optimizer holds none of the model's parameters, and trained others for {}"
+            )
+            return _Cause("of_other_parameters", message, _OF_OTHERS)
+        message = "no parameter of the optimizer gets a gradient, for {}, and no weight changes"
+        return _Cause("without_gradient", message, _NO_GRADIENT)
 
 
 class _Cause(NamedTuple):
     """Why steps have no effect: the count that shows it, in words, and what to do."""
 
     name: str
-    told: str
+    message: str
     remedy: str
 
 

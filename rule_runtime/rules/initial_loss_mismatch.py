@@ -185,11 +185,11 @@ class InitialLossMismatch(Rule):
     ) -> IssueFound:
         loss, above_zero = seen
         limit = 0.0 if loss < 0 else above_zero
-        told = f"is {loss:.4g} at step {step.step}, and such a loss is never below 0"
+        message = f"is {loss:.4g} at step {step.step}, and such a loss is never below 0"
         if loss >= 0:
             guess = LossInputs(step).guess(rows.names[at], rows.workers[at], _num_outputs(step))
             times = f"{limit / guess:g} times {guess:.3g}"
-            told = f"begins at {loss:.4g}, more than {times}, which guessing gives"
+            message = f"begins at {loss:.4g}, more than {times}, which guessing gives"
         return IssueFound(
             evidence(
                 step,
@@ -198,7 +198,7 @@ class InitialLossMismatch(Rule):
                 measure="initial_loss",
                 value=loss,
                 threshold=limit,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )

@@ -129,8 +129,8 @@ class InputStatistics(Rule):
         )
         if found is None:
             return None
-        told = f"has targets with a root mean square of {found.targets:.3g}, where outputs are "
-        told += f"{found.outputs:.3g}: they are not scaled"
+        message = f"has targets with a root mean square of {found.targets:.3g}, where outputs are "
+        message += f"{found.outputs:.3g}: they are not scaled"
         return IssueFound(
             evidence(
                 step,
@@ -139,7 +139,7 @@ class InputStatistics(Rule):
                 measure="rms",
                 value=found.targets,
                 threshold=found.threshold,
-                told=told,
+                message=message,
                 remedy=_REMEDY_FOR_TARGETS,
             )
         )
@@ -167,10 +167,12 @@ class InputStatistics(Rule):
         with np.errstate(divide="ignore"):
             at = worst(rows, np.where(found, np.abs(np.log(rms)), np.nan), largest=True)
         limit = self.max_rms if rms[at] > self.max_rms else self.min_rms
-        told = f"has a root mean square of {rms[at]:.3g}, and should be between {self.min_rms:g} "
-        told += f"and {self.max_rms:g}"
+        message = (
+            f"has a root mean square of {rms[at]:.3g}, and should be between {self.min_rms:g} "
+        )
+        message += f"and {self.max_rms:g}"
         if std[at] == 0:
-            told = f"is {mean[at]:.3g} in all {int(size[at])} elements"
+            message = f"is {mean[at]:.3g} in all {int(size[at])} elements"
         return IssueFound(
             evidence(
                 step,
@@ -179,7 +181,7 @@ class InputStatistics(Rule):
                 measure="rms",
                 value=float(rms[at]),
                 threshold=limit,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )

@@ -223,7 +223,7 @@ class LabelDegenerate(Rule):
                 measure="distinct_labels",
                 value=1.0,
                 threshold=2.0,
-                told=f"is {what} in all of {int(count[at])} rows so far",
+                message=f"is {what} in all of {int(count[at])} rows so far",
                 remedy=_REMEDY,
             )
         )
@@ -261,7 +261,7 @@ def _sorted_by_class(
             measure="share_of_batches_of_one_class",
             value=batches.num_alike / batches.num_steps,
             threshold=LEAST_SHARE,
-            told=f"has one class only in {batches.num_alike} of the {batches.num_steps} batches "
+            message=f"has one class only in {batches.num_alike} of the {batches.num_steps} batches "
             "saved so far, and not always the same: rows are sorted or chosen by class",
             remedy=_SHUFFLE,
         )
@@ -285,7 +285,7 @@ def _of_trees(step: StepView, memory: Memory) -> Outcome | None:
             measure="distinct_labels",
             value=1.0,
             threshold=2.0,
-            told="is what one label in all rows gives, and the answer is the same in every row",
+            message="is what one label in all rows gives, and the answer is the same in every row",
             remedy=_REMEDY,
         )
     )

@@ -119,7 +119,7 @@ class LearningRateTooHigh(Rule):
         if streak < self._patience(middle, steps):
             return Passed()
         fastest = names[min(range(len(names)), key=lambda at: (-bound[at], names[at]))]
-        told = (
+        message = (
             f"moved fastest; the median weight changes by {middle:.3g} of its norm or more in a "
             f"step, more than {limit:.3g}"
         )
@@ -131,7 +131,7 @@ class LearningRateTooHigh(Rule):
                 measure="least_update_ratio",
                 value=middle,
                 threshold=limit,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )
@@ -201,7 +201,7 @@ def _of_trees(step: StepView) -> Outcome:
             measure="learning_rate",
             value=float(rates[at]),
             threshold=_MAX_ETA,
-            told=f"is {rates[at]:g}, and each tree goes farther than to the loss's minimum",
+            message=f"is {rates[at]:g}, and each tree goes farther than to the loss's minimum",
             remedy="Choose a rate between 0.01 and 0.3.",
         )
     )

@@ -150,7 +150,7 @@ class LearningRateTooLow(Rule):
         if not is_too_low or True in fallen or (None in fallen and not stands):
             return Passed()
         slowest = names[min(range(len(names)), key=lambda at: (moved[at] or np.inf, names[at]))]
-        told = (
+        message = (
             f"moved least; the median weight moves by {middle:.3g} of its size in a step, less "
             f"than {limit:g}, since step {memory['since'][0]}, and the loss has not fallen"
         )
@@ -162,7 +162,7 @@ class LearningRateTooLow(Rule):
                 measure="median_move_per_step",
                 value=middle,
                 threshold=limit,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )

@@ -236,7 +236,7 @@ def _finding(step: StepView, rows: TensorRows, found: dict[int, LossMismatch]) -
             measure=found[at].measure,
             value=found[at].value,
             threshold=found[at].threshold,
-            told=found[at].told,
+            message=found[at].message,
             remedy=REMEDY_OF[found[at].measure],
         )
     )

@@ -182,10 +182,10 @@ class LossNotDecreasing(Rule):
         """Return a reason with the mode that is judged, and which other could be."""
         saved: dict[str, int] = memory["saved"]
         others = [] if self.mode else [(n, name) for name, n in saved.items() if name != mode]
-        told = f"the loss is judged in mode {mode}, where {reason}"
+        message = f"the loss is judged in mode {mode}, where {reason}"
         for count, other in sorted(others)[-1:]:
-            told += f"; mode={other} judges that mode, with losses of {counted(count, 'step')}"
-        return told
+            message += f"; mode={other} judges that mode, with losses of {counted(count, 'step')}"
+        return message
 
     def _losses(self, step: StepView) -> tuple[_Losses, NotEvaluated | None]:
         """Return the finite losses of the step, or why there are none."""
@@ -240,12 +240,12 @@ class LossNotDecreasing(Rule):
         if -fall > self.increase_threshold_percent:
             measure, value = "loss_increase_percent", -fall
             threshold = self.increase_threshold_percent
-            told = f"rose by {value:.3g} %, more than {threshold:g} %"
+            message = f"rose by {value:.3g} %, more than {threshold:g} %"
         elif fall < self.diff_percent:
             measure, value, threshold = "loss_decrease_percent", fall, self.diff_percent
-            told = f"fell by {value:.3g} %, less than {threshold:g} %"
+            message = f"fell by {value:.3g} %, less than {threshold:g} %"
             if fall < 0:
-                told = f"rose by {-fall:.3g} %, and should have fallen by {threshold:g} %"
+                message = f"rose by {-fall:.3g} %, and should have fallen by {threshold:g} %"
         else:
             return Passed()
         return IssueFound(
@@ -258,7 +258,7 @@ class LossNotDecreasing(Rule):
                 value=value,
                 threshold=threshold,
                 sentence=(
-                    f"{tensor}: {told}, from {previous:.6g} at step {before} to {current:.6g} "
+                    f"{tensor}: {message}, from {previous:.6g} at step {before} to {current:.6g} "
                     f"at step {now}"
                 ),
                 remedy=_REMEDY,

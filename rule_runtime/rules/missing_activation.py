@@ -102,7 +102,7 @@ class MissingActivation(Rule):
                 measure="layers_without_activation",
                 value=float(len(pairs)),
                 threshold=0.0,
-                told=first.told,
+                message=first.message,
                 remedy=_REMEDY,
             )
         )
@@ -115,14 +115,14 @@ class _Pair(NamedTuple):
         name: What goes into the second one.
         worker: The worker.
         at: Its row.
-        told: The finding in words.
+        message: The finding in words.
         is_direct: Whether there is nothing at all between them, or only dropout.
     """
 
     name: str
     worker: str
     at: int
-    told: str
+    message: str
     is_direct: bool
 
 
@@ -141,12 +141,12 @@ def _pairs(step: StepView, rows: TensorRows, layers: list[LinearLayer]) -> list[
         source = signal.source
         is_narrow = source.outputs < min(source.inputs, layer.outputs)
         if not is_narrow and not uses.may_be(signal, layer):
-            told = f"goes into {layer.module} as it is: {source.module} and {layer.module} are "
-            told += "one linear layer"
+            message = f"goes into {layer.module} as it is: {source.module} and {layer.module} are "
+            message += "one linear layer"
             if not signal.is_direct:
-                told = f"goes into {layer.module} with no activation since {source.module}"
+                message = f"goes into {layer.module} with no activation since {source.module}"
             at = signal.path[-1]
-            found.append(_Pair(rows.names[at], layer.worker, at, told, signal.is_direct))
+            found.append(_Pair(rows.names[at], layer.worker, at, message, signal.is_direct))
     direct = [pair for pair in found if pair.is_direct]
     indirect = len(found) - len(direct)
     is_usual = indirect >= max(_SEVERAL, carried.num_between / _ONE_IN)

@@ -153,7 +153,7 @@ class MissingGradient(Rule):
                 measure="saved_steps_without_gradient",
                 value=count,
                 threshold=self.patience,
-                told=(
+                message=(
                     f"has had {what} for {count} saved steps, as {int(found.sum())} of "
                     f"{len(weights)} weights"
                 ),

@@ -113,7 +113,7 @@ class NLPSequenceRatio(Rule):
                 measure="token_percent",
                 value=percents[at],
                 threshold=limit,
-                told=(
+                message=(
                     f"{percents[at]:.4g} % of the elements are the token {token:g}, more than "
                     f"{limit:g} %"
                 ),

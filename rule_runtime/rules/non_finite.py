@@ -134,7 +134,7 @@ class NonFinite(Rule):
                 measure="nan" if noun == "NaN" else "inf",
                 value=float(count),
                 threshold=0.0,
-                told=f"{int(count)}{of_size} elements are {noun}{others}",
+                message=f"{int(count)}{of_size} elements are {noun}{others}",
                 remedy=_remedy(step, phases[at], memory.get("finite")),
             )
         )

@@ -176,7 +176,7 @@ class PlateauedLoss(LossRule):
                 measure=self.measure,
                 value=fall,
                 threshold=self.min_fall_percent,
-                told=learned.told,
+                message=learned.message,
                 remedy=self.remedy,
             )
         )
@@ -204,9 +204,9 @@ class PlateauedLoss(LossRule):
                 measure="correlation",
                 value=found.share,
                 threshold=2 * found.deviation,
-                told="is of outputs that have nothing to do with their targets: they go with those "
-                f"of other rows as well, with a correlation of {found.share:.2g} where chance "
-                f"gives {found.deviation:.2g}",
+                message="is of outputs that have nothing to do with their targets: they go with "
+                f"those of other rows as well, with a correlation of {found.share:.2g} where "
+                f"chance gives {found.deviation:.2g}",
                 remedy=self.remedy,
             )
         )

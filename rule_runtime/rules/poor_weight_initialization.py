@@ -220,7 +220,7 @@ class PoorWeightInitialization(Rule):
             measure="variance_ratio",
             value=ratios[at],
             threshold=self.threshold,
-            told=(
+            message=(
                 f"variance {variance[at]:.3g} is {ratios[at]:.3g} times the {variance[other]:.3g} "
                 f"of {rows.names[other]}, more than {self.threshold:g} times"
             ),
@@ -253,7 +253,7 @@ class PoorWeightInitialization(Rule):
             measure="percentile_range",
             value=distance[at],
             threshold=self.distribution_range,
-            told=(
+            message=(
                 f"95th and 5th percentile of the gradient are {distance[at]:.3g} apart, less than "
                 f"{self.distribution_range:g}"
             ),
@@ -289,7 +289,7 @@ class PoorWeightInitialization(Rule):
             measure="steps_without_decrease",
             value=waited[at],
             threshold=self.patience,
-            told=f"no loss below {best:.4g} for {waited[at]:.0f} steps",
+            message=f"no loss below {best:.4g} for {waited[at]:.0f} steps",
             remedy=_REMEDY,
         )
 

@@ -107,7 +107,7 @@ class ReplicaDivergence(Rule):
                 measure="relative_difference",
                 value=float(difference[at]),
                 threshold=self.rtol,
-                told=(
+                message=(
                     f"differs between workers by {difference[at]:.3g} of its size, as "
                     f"{len(_names(rows, difference > self.rtol))} of {len(set(rows.names))} "
                     "parameters; they were equal before"

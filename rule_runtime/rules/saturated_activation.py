@@ -173,7 +173,7 @@ class SaturatedActivation(Rule):
         least = min(slopes, key=lambda slope: (slope.mean, rows.names[slope.at]))
         if least.mean >= self.threshold_slope:
             return Passed()
-        told = (
+        message = (
             f"the mean slope of its activations is {least.mean:.3g} of the largest before the "
             f"first step of training, less than {self.threshold_slope:g}"
         )
@@ -185,7 +185,7 @@ class SaturatedActivation(Rule):
                 measure="mean_slope",
                 value=least.mean,
                 threshold=self.threshold_slope,
-                told=told,
+                message=message,
                 remedy=_REMEDY,
             )
         )
@@ -223,7 +223,7 @@ class SaturatedActivation(Rule):
                 measure="saturated_units_percent",
                 value=saturated[at],
                 threshold=self.threshold_layer,
-                told=(
+                message=(
                     f"{saturated[at]:.4g} % of the units have less than "
                     f"{self.threshold_inactivity:g} % of their inputs between {low:g} and "
                     f"{high:g}, the limits of {layers[at]}; more than {self.threshold_layer:g} %"

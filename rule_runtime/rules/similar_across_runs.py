@@ -187,7 +187,7 @@ def _evidence(step: StepView, rows: TensorRows, found: list[_Difference]) -> Evi
         measure="max_difference",
         value=value if value >= 0 else np.inf,
         threshold=_TOLERANCE.atol,
-        told=(
+        message=(
             f"differs {by} from run {difference.root} at its step {difference.step.step}; "
             f"{np.count_nonzero(is_different)} of {len(rows)} tensors differ"
         ),

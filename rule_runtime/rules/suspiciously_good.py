@@ -186,7 +186,7 @@ class SuspiciouslyGood(ValidationRule):
             memory: What `ValidationRule` keeps; `told`, that of `told_targets`.
         """
         of_inputs = memory.setdefault("told", {})
-        is_judged, told = told_targets(step, of_inputs, self.rows)
+        is_judged, message = told_targets(step, of_inputs, self.rows)
         is_text, foreseen = foreseen_places(step, of_inputs, self.patience)
         of_inputs["judged"] = of_inputs.get("judged", False) or is_text
         outcome = super().check(step, memory)
@@ -196,7 +196,7 @@ class SuspiciouslyGood(ValidationRule):
             outcome = NotEvaluated(_NO_TABLE if "met" in of_inputs else _no_values(step))
         if isinstance(outcome, IssueFound) or not (is_judged or is_text):
             return outcome
-        found = told or foreseen
+        found = message or foreseen
         if found is None:
             return Passed()
         return IssueFound(
@@ -207,7 +207,7 @@ class SuspiciouslyGood(ValidationRule):
                 measure=found.measure,
                 value=found.value,
                 threshold=found.threshold,
-                told=found.sentence,
+                message=found.sentence,
                 remedy=self.remedy,
             )
         )
@@ -216,11 +216,11 @@ class SuspiciouslyGood(ValidationRule):
         """Judge losses of training that see their targets, where there are none of validation."""
         rows = step.tensors(collections=("losses",))
         for at, pair in enumerate(zip(rows.names, rows.workers, strict=True)):
-            told = training_of(memory, pair)
-            if told is None or not memory["beside"].get(f"seen/{pair[0]}"):
+            message = training_of(memory, pair)
+            if message is None or not memory["beside"].get(f"seen/{pair[0]}"):
                 continue
-            limit = _LOOKING_AHEAD * told.start
-            if not 0 <= told.now < limit:
+            limit = _LOOKING_AHEAD * message.start
+            if not 0 <= message.now < limit:
                 continue
             return IssueFound(
                 evidence(
@@ -228,9 +228,10 @@ class SuspiciouslyGood(ValidationRule):
                     rows,
                     at,
                     measure="training_loss",
-                    value=told.now,
+                    value=message.now,
                     threshold=limit,
-                    told=f"the loss of training is {told.now:.3g}, below {limit:.3g}, and {_SEEN}",
+                    message=f"the loss of training is {message.now:.3g}, below {limit:.3g}, and "
+                    f"{_SEEN}",
                     remedy=self.remedy,
                 )
             )

@@ -116,7 +116,7 @@ class TensorVariance(SelectedTensorsRule):
                 measure="variance",
                 value=value,
                 threshold=threshold,
-                told=f"variance {value:.3g} {sign} {threshold:g}",
+                message=f"variance {value:.3g} {sign} {threshold:g}",
                 remedy=_REMEDY,
             )
         )

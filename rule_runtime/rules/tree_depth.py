@@ -100,7 +100,7 @@ class TreeDepth(Rule):
                 measure="tree_depth",
                 value=depths[at],
                 threshold=threshold,
-                told=f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}",
+                message=f"the deepest tree has depth {depths[at]:g}, less than {threshold:g}",
                 remedy=_REMEDY,
             )
         )

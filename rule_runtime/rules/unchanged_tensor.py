@@ -122,7 +122,7 @@ class UnchangedTensor(SelectedTensorsRule):
                 measure="unchanged_steps",
                 value=self.num_steps,
                 threshold=self.num_steps,
-                told=f"unchanged at the last {self.num_steps} steps that have it{others}",
+                message=f"unchanged at the last {self.num_steps} steps that have it{others}",
                 remedy=_REMEDY,
             )
         )

@@ -127,7 +127,7 @@ class VanishingGradient(Rule):
                 measure="abs_mean",
                 value=abs_mean[at],
                 threshold=self.threshold,
-                told=f"mean(|g|) {abs_mean[at]:.3g} < {self.threshold:g}{lasted}",
+                message=f"mean(|g|) {abs_mean[at]:.3g} < {self.threshold:g}{lasted}",
                 remedy=_REMEDY,
             )
         )

@@ -214,7 +214,7 @@ class WeightUpdateRatio(Rule):
             measure="update_ratio",
             value=ratio[at],
             threshold=threshold,
-            told=(
+            message=(
                 f"update / weight {ratio[at]:.3g} {sign} {threshold:g}, since step {reference.step}"
             ),
             remedy=_REMEDY,
@@ -232,7 +232,7 @@ def _why_none(rows: TensorRows, reference: StepView) -> str:
         if are_not_finite(each):
             return f"no weight is finite {when}"
     if not (rows.have_values & others.have_values).any():
-        told = f"too little is known of {counted(len(rows), 'saved weight')}"
-        return f"{told}: save their values (save_raw_tensor) at each step that is compared"
+        message = f"too little is known of {counted(len(rows), 'saved weight')}"
+        return f"{message}: save their values (save_raw_tensor) at each step that is compared"
     why = "all are frozen, of another shape, or too large"
     return f"no weight can be compared with step {reference.step}: {why}"

@@ -164,7 +164,7 @@ class WorseThanGuessing(Rule):
                 measure="share_beyond_chance",
                 value=total.share,
                 threshold=_BELOW_CHANCE,
-                told=f"those of the latest {_NUM_ANSWERED} saved steps are right in "
+                message=f"those of the latest {_NUM_ANSWERED} saved steps are right in "
                 f"{total.right:g} of {total.rows:g} rows; by chance {total.by_chance:.0f} would be",
                 remedy=_REVERSED,
             )
@@ -204,8 +204,8 @@ class WorseThanGuessing(Rule):
                 measure="loss",
                 value=loss,
                 threshold=limit,
-                told=f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} times "
-                f"{limit / self.max_ratio:.3g}, which the best constant answer gives",
+                message=f"is {loss:.4g} after {num_steps} steps, more than {self.max_ratio:g} "
+                f"times {limit / self.max_ratio:.3g}, which the best constant answer gives",
                 remedy=_REMEDY,
             )
         )

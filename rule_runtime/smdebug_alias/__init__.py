@@ -75,7 +75,7 @@ def uninstall() -> None:
 
 
 def is_installed() -> bool:
-    """Tell whether the original's names mean ours."""
+    """Return whether the original's names mean ours."""
     return any(isinstance(finder, AliasFinder) for finder in sys.meta_path)
 
 

@@ -98,7 +98,7 @@ def get_path_to_collections(directory: str) -> str:
 
 
 def has_training_ended(trial_prefix: str) -> bool:
-    """Tell whether a trial has an end marker.
+    """Return whether a trial has an end marker.
 
     Args:
         trial_prefix: Path or URI of the trial's root.

@@ -11,7 +11,7 @@ from rule_runtime.smdebug_alias import AliasError, install
 __all__ = ["REPLACING", "VARIABLE"]
 
 VARIABLE: Final = "STEPWATCH_SMDEBUG_ALIAS"
-"""Variable that says whether a real `smdebug` is to be hidden."""
+"""Variable that says whether a real `smdebug` must be hidden."""
 REPLACING: Final = "replace"
 """Its value where it is."""
 

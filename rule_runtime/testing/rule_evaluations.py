@@ -151,7 +151,7 @@ def assert_same_verdict(
 
 
 def through_json(state: EvaluationState) -> EvaluationState:
-    """Return a state as it comes back from where states are kept.
+    """Return a state by default back from where states are kept.
 
     Args:
         state: The state.

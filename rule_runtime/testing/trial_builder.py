@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from hook_layer.format.index import (
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, collections_key, event_key, index_key
 from hook_layer.format.records import encode_record
-from hook_layer.storage.base import Store
+from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.evaluation.evaluator import Evaluation
 from rule_runtime.evaluation.outcome import Outcome
@@ -49,15 +50,21 @@ class TrialBuilder:
     ```
 
     Args:
-        store: Where the files go; a store in memory unless given.
+        store: Where the files go: a folder, a URI or a store; by default a store in memory.
         run: RunId of the run; None writes files as the original client does, without statistics,
             run, number of workers and sequence.
         num_workers: How many workers write.
     """
 
     def __init__(
-        self, store: Store | None = None, *, run: str | None = "run-1", num_workers: int = 1
+        self,
+        store: Store | str | os.PathLike[str] | None = None,
+        *,
+        run: str | None = "run-1",
+        num_workers: int = 1,
     ) -> None:
+        if isinstance(store, (str, os.PathLike)):
+            store = open_store(os.fspath(store))
         self.store: Store = MemoryStore() if store is None else store
         self.run = run
         self.num_workers = num_workers

@@ -161,7 +161,7 @@ class LiveRun:
         return self._index.add(files)
 
     def _is_own(self, marker: EndMarker) -> bool:
-        """Tell whether a marker ends this run, not one before it in the same folder."""
+        """Return whether a marker ends this run, not one before it in the same folder."""
         return None in {marker.run_id, self._run} or marker.run_id == self._run
 
     def _add(self, file: StepFile) -> None:
@@ -234,7 +234,7 @@ class LiveRun:
         return index_key(step, max(workers)) if workers and step >= 0 else None
 
     def is_complete(self, global_step: int) -> bool:
-        """Tell whether nothing can be missing from a saved step any more.
+        """Return whether nothing can be missing from a saved step any more.
 
         Args:
             global_step: The step.
@@ -251,7 +251,7 @@ class LiveRun:
         return lambda step: passed >= step or len(files.get(step, ())) >= num_workers
 
     def has_gone_on(self, file: StepFile) -> bool:
-        """Tell whether a worker cannot write anything any more that belongs to one of its steps.
+        """Return whether a worker cannot write anything any more that belongs to one of its steps.
 
         Args:
             file: The index file of the step.

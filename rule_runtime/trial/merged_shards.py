@@ -208,7 +208,7 @@ def _combined(
 def _merged(
     index: IndexFile | None, block: _MergedBlock, statistics: npt.NDArray[np.float64]
 ) -> IndexFile | None:
-    """Return a file with the rows of whole tensors in place of those of their parts.
+    """Return a file with the rows of whole tensors instead of those of their parts.
 
     Args:
         index: The file.

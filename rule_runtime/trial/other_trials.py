@@ -35,7 +35,7 @@ class OtherTrials:
 
     Args:
         open_store: Returns the store at a URI or path.
-        allowed: Tells whether the trial at a URI, which ends in "/", may be read.
+        allowed: Returns whether the trial at a URI, which ends in "/", may be read.
     """
 
     def __init__(self, open_store: Callable[[str], Store], allowed: Callable[[str], bool]) -> None:

@@ -281,8 +281,8 @@ class TensorForPeople(TensorSteps):
         return tensor_description(self.name, self._modes, self._newest())
 
     def __repr__(self) -> str:
-        told = ", ".join(text for text in self.facts().values() if text)
-        return f"<Tensor {self.name!r}: {told}>"
+        message = ", ".join(text for text in self.facts().values() if text)
+        return f"<Tensor {self.name!r}: {message}>"
 
     def _repr_html_(self) -> str:
         return tensor_html(self.name, {"trial": self.trial.path, **self.facts()}, self._newest())

@@ -74,7 +74,7 @@ class StepIndex:
         return sorted(own, key=lambda file: (file.step, file.worker))
 
     def has_all(self, sequences: Mapping[str, int]) -> bool:
-        """Tell whether every file of the run is known.
+        """Return whether every file of the run is known.
 
         Args:
             sequences: Number of the last file of each worker, as far as it is known.
@@ -130,7 +130,7 @@ class StepIndex:
 
     @property
     def _are_all_numbered(self) -> bool:
-        """True if numbers tell whether a file is missing; before a range nobody knows them."""
+        """True if numbers say whether a file is missing; before a range nobody knows them."""
         return not self._begin and all(w.is_sequenced for w in self._workers.values())
 
     def _is_in_range(self, step: int) -> bool:

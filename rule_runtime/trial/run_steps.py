@@ -112,7 +112,7 @@ class RunSteps(LiveRun):
         return self._mode_to_global.get(mode, {}).get(mode_step)
 
     def has_passed_step(self, step: int, mode: Mode = ModeKeys.GLOBAL) -> StepState:
-        """Tell whether a step can be read, may still come, or will never come.
+        """Return whether a step can be read, may still come, or will never come.
 
         Args:
             step: The step, counted in `mode`.

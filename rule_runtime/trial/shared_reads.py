@@ -128,7 +128,7 @@ class SharedReads:
         return self._listings[prefix].behind(after)
 
     def exists(self, key: str) -> bool:
-        """Tell whether an object has this key."""
+        """Return whether an object has this key."""
         return key not in self._missing and self._store.exists(key)
 
     def size(self, key: str) -> int:
@@ -167,7 +167,7 @@ class _Listing:
         try:
             key = next(self._rest, None)
         except StorageError:
-            self._rest = None  # it goes on there, should somebody ask once more
+            self._rest = None  # it continues there, should somebody ask once more
             raise
         if key is not None:
             self._keys.append(key)

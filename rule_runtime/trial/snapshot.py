@@ -1,4 +1,4 @@
-"""Copying a run, also one that goes on, so that the copy can be read as the run itself can."""
+"""Copying a run, also one that continues, so that the copy can be read as the run itself can."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def copy_run(
     """Copy a run to where it can be read; what was copied before is not copied again.
 
     Each index file is copied behind the event file that it tells of, and the end marker, if there
-    was one at the beginning, at the end: whoever reads the copy sees whole steps only.
+    was one at the beginning, at the end: anyone who reads the copy sees whole steps only.
 
     Args:
         source: The trial's root.
         target: Where the copy goes.
         first_step: Global step from which on to copy.
         last_step: Global step up to which to copy; None for all.
-        on_start: Called with the number of index files that are to be copied.
+        on_start: Called with the number of index files that must be copied.
         on_copied: Called with the key of each that has been.
 
     Raises:

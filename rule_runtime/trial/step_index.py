@@ -89,7 +89,7 @@ def iter_step_files(
 
     Objects that do not exist are left out, and so are keys that are no index file's, with a
     warning. A file that cannot be parsed, or is longer than `MAX_INDEX_BYTES`, is yielded with its
-    problem: whoever follows a job goes on. Beside the one that is being parsed, no more than
+    problem: anyone who follows a job continues. Beside the one that is being parsed, no more than
     `parallel` files are in memory unparsed.
 
     Args:
@@ -163,7 +163,7 @@ def list_index_files(store: Store, *, after_step: int = -1) -> Iterator[tuple[st
 
 
 def is_remote(store: Store) -> bool:
-    """Tell whether a request to the store costs so much time that several should be under way.
+    """Return whether a request to the store costs so much time that several should be under way.
 
     Args:
         store: The store.

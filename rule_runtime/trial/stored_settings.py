@@ -78,7 +78,7 @@ class StoredSaveConfigMode:
         )
 
     def should_save_step(self, step_num: int) -> bool:
-        """Tell whether a step is saved.
+        """Return whether a step is saved.
 
         Args:
             step_num: The step within the mode.
@@ -177,7 +177,7 @@ class StoredSaveConfig:
         return self.mode_save_configs[as_mode(mode)]
 
     def should_save_step(self, mode: Mode, step_num: int) -> bool:
-        """Tell whether a step is saved; False if the file says nothing of its mode.
+        """Return whether a step is saved; False if the file says nothing of its mode.
 
         Args:
             mode: The mode.

@@ -200,7 +200,7 @@ def worst(rows: TensorRows, values: npt.ArrayLike, *, largest: bool) -> int:
 
     Args:
         rows: The rows [R].
-        values: A value of each row [R]; NaN is passed over.
+        values: A value of each row [R]; NaN is skipped.
         largest: True for the largest value, False for the smallest.
 
     Raises:

@@ -126,7 +126,7 @@ class TensorSteps:
         return self._all.modes
 
     def is_saved(self, mode: ModeKeys, global_step: int | None) -> bool:
-        """Tell whether the tensor was saved in a mode and, if one is given, at a step.
+        """Return whether the tensor was saved in a mode and, if one is given, at a step.
 
         Args:
             mode: The mode; GLOBAL for any.

@@ -142,7 +142,7 @@ class Trial(TrialForPeople, ModelValues):
         return self._tensors[tname]
 
     def has_tensor(self, tname: str) -> bool:
-        """Tell whether a tensor was saved.
+        """Return whether a tensor was saved.
 
         Args:
             tname: Its name.
@@ -262,7 +262,7 @@ class Trial(TrialForPeople, ModelValues):
         return self._collections
 
     def _may_have_grown(self, wanted: str | None) -> bool:  # noqa: ARG002
-        """Tell whether a collection may have more tensors than when index files came before.
+        """Return whether a collection may have more tensors than when index files came before.
 
         Args:
             wanted: The collection; None for any.

@@ -50,7 +50,7 @@ class TrialCollection:
     save_histogram: bool = True
 
     def has_tensor_name(self, tname: str) -> bool:
-        """Tell whether a tensor belongs to it.
+        """Return whether a tensor belongs to it.
 
         Args:
             tname: Name of the tensor.

@@ -19,6 +19,7 @@ from lambdas.contracts import environment
 
 OF_THE_RUNTIME = {
     *("botocore", "boto3", "s3transfer", "jmespath", "urllib3", "dateutil", "six"),
+    "backports",  # urllib3 looks there for zstd, which is optional
     "certifi",  # botocore takes it where it is installed, and else its own certificates
 }
 """Third-party packages that Lambda's Python runtime brings along."""

@@ -113,7 +113,7 @@ def test_a_fresh_environment_has_the_package_and_the_command(installed: Path) ->
     assert first == f"{version} Rule"
     assert all(Path(file).is_relative_to(installed.parent) for file in files), files
     told = run(installed / "stepwatch", "--help", cwd=installed, PYTHONPATH="")
-    assert "Watches every step of a training job." in told
+    assert "Watch every step of a training job" in told
     shown = run(installed / "stepwatch", "--version", cwd=installed, PYTHONPATH="")
     assert shown == f"stepwatch {version}\n"
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import stepwatch
-from hook_layer.storage.local import LocalStore
 from stepwatch.testing import TrialBuilder
 
 
@@ -27,7 +26,7 @@ class HighLoss(stepwatch.Rule):
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    trial = TrialBuilder(LocalStore(tmp_path / "run"))
+    trial = TrialBuilder(tmp_path / "run")
     for step, loss in enumerate((2.0, 12.3, 4.0)):
         trial.step(step, {"loss": np.float64(loss), "gradient/a": np.zeros(2)})
     trial.end()

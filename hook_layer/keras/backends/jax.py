@@ -30,7 +30,7 @@ class Inside(BaseInside):
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What is to be looked for.
+        listener: What must be looked for.
     """
 
     def __init__(self, model: Any, kind: str, listener: Listener) -> None:

@@ -44,7 +44,7 @@ class Inside(BaseInside):
     Args:
         model: The model.
         kind: `train`, `test` or `predict`.
-        listener: What is to be looked for.
+        listener: What must be looked for.
     """
 
     _sees_outer = True  # what LossScaleOptimizer computes is within a branch of the graph
@@ -203,7 +203,7 @@ def _replica() -> int:
 
 
 def _has_own_random_numbers(graph: Any) -> bool:
-    """Tell whether a graph has random numbers that depend on how often it is run itself."""
+    """Return whether a graph has random numbers that depend on how often it is run itself."""
     definition = graph.as_graph_def()
     nodes = [*definition.node, *(n for f in definition.library.function for n in f.node_def)]
     drawn = [node for node in nodes if node.op in _RANDOM_OPERATIONS]

@@ -83,7 +83,7 @@ def patch_function_code_locations() -> None:
 def patch_event_source_mappings_inline() -> None:
     """Leave messages in the queue for the poller.
 
-    Without it whoever sends a message also runs the function, through Docker, on one message.
+    Without it anyone who sends a message also runs the function, through Docker, on one message.
     """
 
     def create_event_source_mapping(self: Any, spec: dict[str, Any]) -> Any:

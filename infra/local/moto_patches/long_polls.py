@@ -54,7 +54,7 @@ def patch_long_polls_of_dead_consumers() -> None:
 
 
 def _consumer_is_gone() -> bool:
-    """Tell whether the other end of this request's connection is closed."""
+    """Return whether the other end of this request's connection is closed."""
     connection = request.environ.get("werkzeug.socket") if has_request_context() else None
     if not isinstance(connection, socket.socket):
         return False

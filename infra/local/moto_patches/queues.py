@@ -18,7 +18,7 @@ _delete_message = Queue.delete_message
 def patch_deletions_beside_other_requests() -> None:
     """Delete a message while nobody sends one to the queue, or deletes another.
 
-    Without it each deletion puts a copy of the list of messages in place of the list: what another
+    Without it each deletion puts a copy of the list of messages instead of the list: what another
     thread sends meanwhile is lost, and what it deletes is there again.
     """
 

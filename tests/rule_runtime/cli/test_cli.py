@@ -253,7 +253,7 @@ def test_a_start_loads_neither_numerics_nor_the_hook() -> None:
 
 
 def test_the_version_is_told() -> None:
-    assert "Watches every step of a training job." in CliRunner().invoke(app, ["--help"]).output
+    assert "Watch every step of a training job" in CliRunner().invoke(app, ["--help"]).output
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.output) == (0, f"stepwatch {metadata.version('stepwatch')}\n")
 

@@ -60,6 +60,10 @@ MISTAKES_OF_CHECK = {
         "        return {}['loss']\n",
         ("KeyError: 'loss'", "line 7: return {}['loss']"),
     ),
+    "exception without a text": (
+        "        class Bad(Exception):\n            __str__ = None\n        raise Bad\n",
+        ("Bad (my_rule.py, line 9: raise Bad)",),
+    ),
     "misspelt name": (
         "        return Pased()\n",
         ("name 'Pased' is not defined; did you mean 'Passed'?", "line 7: return Pased()"),

@@ -251,20 +251,20 @@ def test_steps_of_other_modes_are_counted_apart_and_hide_no_reason() -> None:
                 return NotApplicable("it is no training")
             return Passed() if step.tensors(regex=("^a$",)) else NotEvaluated("a was not saved")
 
-    def told(*steps: tuple[ModeKeys, str]) -> str:
+    def message(*steps: tuple[ModeKeys, str]) -> str:
         trial = TrialBuilder()
         for number, (mode, name) in enumerate(steps):
             trial.step(number, {name: [1.0]}, mode=mode)
         return status_details("JudgesTraining", trial.evaluate(JudgesTraining()))
 
     train, evaluation = ModeKeys.TRAIN, ModeKeys.EVAL
-    assert told((train, "a"), (train, "b"), (evaluation, "a"), (evaluation, "a")) == (
+    assert message((train, "a"), (train, "b"), (evaluation, "a"), (evaluation, "a")) == (
         "1 step evaluated, 1 not evaluated, all of mode TRAIN, because a was not saved; 2 not "
         "applicable"
     )
-    assert told((train, "b"), (evaluation, "a")).endswith("JudgesTraining: a was not saved")
-    assert told((evaluation, "a"), (train, "b")).endswith("JudgesTraining: a was not saved")
-    assert told((evaluation, "a")).endswith("JudgesTraining: it is no training")
+    assert message((train, "b"), (evaluation, "a")).endswith("JudgesTraining: a was not saved")
+    assert message((evaluation, "a"), (train, "b")).endswith("JudgesTraining: a was not saved")
+    assert message((evaluation, "a")).endswith("JudgesTraining: it is no training")
 
 
 def test_a_name_that_is_taken_stays_with_the_built_in_rule(

@@ -112,7 +112,7 @@ def test_an_exception_ends_the_evaluation_with_the_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         ("numpy", "ValueError: operands could not be broadcast together"),
         ("exit", "SystemExit: 3 (test_failures.py, line "),
@@ -121,10 +121,10 @@ def test_an_exception_ends_the_evaluation_with_the_line() -> None:
         ("answer", "Broken.check returned 'fine', but must return Passed(), IssueFound("),
     ],
 )
-def test_what_else_is_a_failure(kind: str, told: str) -> None:
+def test_what_else_is_a_failure(kind: str, message: str) -> None:
     outcome = run_of().outcomes(Broken(kind=kind))[3]
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith(told)
+    assert outcome.reason.startswith(message)
     if kind == "numpy":
         assert "test_failures.py" in outcome.reason, "the line of the rule, not one of numpy"
     assert run_of().evaluate(Broken(kind=kind)).memory == {"seen": 3}

@@ -66,7 +66,7 @@ class Number:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "details", "told"),
+    ("arguments", "details", "message"),
     [
         ((12.3,), {}, r"IssueFound got 12\.3, but takes a text"),
         ((None,), {}, "IssueFound got None, but takes a text"),
@@ -77,9 +77,9 @@ class Number:
     ],
 )
 def test_wrong_types_are_named(
-    arguments: tuple[Any, ...], details: dict[str, Any], told: str
+    arguments: tuple[Any, ...], details: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
+    with pytest.raises((TypeError, ValueError), match=message):
         IssueFound(*arguments, **details)
 
 

@@ -87,7 +87,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
         "e_output_0": RNG.normal(0, 1, (16, 9, 64)),
     }
     bare = {name: value for name, value in large.items() if "put" not in name}
-    for tensors, told in (
+    for tensors, message in (
         (frozen, "no tensor of the collection gradients was saved"),
         (bare, "neither inputs and outputs of linear layers or convolutions were saved"),
         (embedding, "neither inputs and outputs of linear layers or convolutions were saved"),
@@ -97,7 +97,7 @@ def test_weights_without_layers_or_gradients_are_not_judged() -> None:
             trial.step(step, tensors)
         first, second = trial.outcomes(PoorWeightInitialization(conditions=OF_WEIGHTS))
         assert isinstance(first, NotEvaluated)
-        assert f"step 0 is judged, and {told}" in first.reason
+        assert f"step 0 is judged, and {message}" in first.reason
         assert second == first  # later steps tell what step 0 lacked
     trial = TrialBuilder()
     trial.step(5, large, mode_step=5)

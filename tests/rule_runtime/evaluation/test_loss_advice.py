@@ -78,10 +78,10 @@ def test_without_collections_it_is_torch() -> None:
 def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> None:
     reasons = [o.reason for o in run_of(framework).outcomes(rule) if isinstance(o, NotEvaluated)]
     assert reasons
-    told = " ".join(reasons)
+    message = " ".join(reasons)
     if framework is not Framework.TORCH:
-        assert "torch" not in told
-        assert "F.cross_entropy" not in told
+        assert "torch" not in message
+        assert "F.cross_entropy" not in message
 
 
 @pytest.mark.parametrize(

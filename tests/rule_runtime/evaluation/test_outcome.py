@@ -82,6 +82,6 @@ def test_what_is_in_the_way_is_no_lack_of_information(failing: str) -> None:
     state = replace(
         EvaluationState.initial(), status=RuleStatus.ERROR, counts=counts, blocked_by=blocked_by
     )
-    told = status_details("X", state)
-    assert told == f"Evaluation of the rule X failed: {counts.failure or blocked_by}"
-    assert not is_insufficient(told)
+    message = status_details("X", state)
+    assert message == f"Evaluation of the rule X failed: {counts.failure or blocked_by}"
+    assert not is_insufficient(message)

@@ -124,7 +124,7 @@ def test_numbers_of_numpy_are_numbers(name: str, value: object, kind: type) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("mode", "FIT", "'FIT', but must be one of EVAL, TRAIN, or none"),
         ("names", 0.5, "0.5, but must be texts with commas between"),
@@ -132,10 +132,10 @@ def test_numbers_of_numpy_are_numbers(name: str, value: object, kind: type) -> N
         ("maybe", "x", "'x', but must be a whole number, or none"),
     ],
 )
-def test_what_is_needed_is_told_plainly(name: str, value: object, told: str) -> None:
+def test_what_is_needed_is_told_plainly(name: str, value: object, message: str) -> None:
     with pytest.raises(ParameterError) as caught:
         coerced(name, value)
-    assert str(caught.value) == f"Declared: parameter {name} is {told}"
+    assert str(caught.value) == f"Declared: parameter {name} is {message}"
 
 
 @pytest.mark.parametrize("text", [None, "", "None", " null "])

@@ -66,7 +66,7 @@ def test_evidence_names_the_row() -> None:
     rows = step.tensors()
     at = worst(rows, [1, 9, 1, 1, 1, 1], largest=True)
     found = evidence(
-        step, rows, at, measure="l2", value=9, threshold=2, told="is 9 > 2", remedy="Less."
+        step, rows, at, measure="l2", value=9, threshold=2, message="is 9 > 2", remedy="Less."
     )
     assert (found.step, found.mode, found.worker, found.tensor) == (7, "TRAIN", "worker_0", "a")
     assert (found.measure, found.value, found.threshold) == ("l2", 9.0, 2.0)

@@ -86,7 +86,7 @@ def sick_run(
     return builder
 
 
-def told(states: Mapping[str, EvaluationState]) -> dict[str, EvaluationState]:
+def message(states: Mapping[str, EvaluationState]) -> dict[str, EvaluationState]:
     """Leave out which files were noted behind the step at which a rule failed."""
     return {name: replace(state, progress=Progress()) for name, state in states.items()}
 
@@ -175,7 +175,7 @@ def test_any_run_leaves_the_memories_of_each_rule_alone(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rule_runtime.evaluation.side_by_side._STEPS_AT_ONCE", 3)
         patched.setattr("rule_runtime.evaluation.side_by_side._BYTES_AT_ONCE", 600)
-        assert told(judge_stored_run(store, rules)) == told(alone(store, rules))
+        assert message(judge_stored_run(store, rules)) == message(alone(store, rules))
 
 
 def test_memory_is_bounded_and_what_was_forgotten_is_read_again(

@@ -9,7 +9,7 @@ from rule_runtime.evaluation.told_so_far import Kept, joined, known_columns, tol
 from rule_runtime.numerics.telling_columns import TOGETHER, Told
 
 
-def told(rows: int = 40, **columns: list[int]) -> Told:
+def message(rows: int = 40, **columns: list[int]) -> Told:
     return Told({key.removeprefix("of_"): at for key, at in columns.items()}, rows)
 
 
@@ -44,9 +44,9 @@ def after(*batches: Sequence[Told | None]) -> Kept | None:
         ([[all_of(3)], [None], [all_of(3)]], ([3], 80)),  # all targets of a batch are equal
         ([[all_of(*range(2000), rows=0)], [all_of(1999)], [all_of(1999)]], ([1999], 80)),
         ([[all_of(3)], [all_of(4, rows=0)], [all_of(3)]], ([], 0)),
-        ([[told(of_0=[1], of_1=[2, 3])], [told(of_1=[3], of_2=[1, 4])]], ([1, 3], 80)),
-        ([[told(of_0=[1], of_1=[2])], [told(of_0=[2], of_1=[2])]], ([], 0)),
-        ([[all_of(1, 2)], [told(of_0=[1], of_1=[1, 2])]], ([1], 80)),
+        ([[message(of_0=[1], of_1=[2, 3])], [message(of_1=[3], of_2=[1, 4])]], ([1, 3], 80)),
+        ([[message(of_0=[1], of_1=[2])], [message(of_0=[2], of_1=[2])]], ([], 0)),
+        ([[all_of(1, 2)], [message(of_0=[1], of_1=[1, 2])]], ([1], 80)),
         ([[all_of(1), None], [all_of(1), None]], ([1], 80)),  # half of the targets
         ([[all_of(1), None, None], [all_of(1), None, None]], ([], 0)),
         ([[all_of(1), None], [None, all_of(2)], [all_of(1), all_of(2)]], ([1, 2], 80)),
@@ -66,7 +66,7 @@ def test_columns_must_tell_in_all_batches(
         ([[all_of(2, 3)]], [2], False),
         ([[together(2, 3)]], [2, 3], True),
         ([[all_of(2, 3)], [together(2, 3)]], [2, 3], True),  # it tells some of the classes only
-        ([[told(50, of_0=[2], of_1=[3])]], [2, 3], True),
+        ([[message(50, of_0=[2], of_1=[3])]], [2, 3], True),
         ([[all_of(2), all_of(3)]], [2, 3], False),  # a target each
         ([[all_of(2), all_of(2)]], [2], False),
     ],
@@ -106,6 +106,6 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_only_what_told_together_is_looked_at_again() -> None:
-    kept = after([all_of(3, 9), told(of_0=[1]), None])
+    kept = after([all_of(3, 9), message(of_0=[1]), None])
     assert known_columns(kept, 9) == [[3], None, None]
     assert known_columns(None, 9) is None

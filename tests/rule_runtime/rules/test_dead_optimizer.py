@@ -50,8 +50,8 @@ def test_fires_for_the_parameter_that_stands_still() -> None:
     assert found_at(DeadOptimizer(), trial) == [5, 6, 7, 8, 9, 10, 11]
     found = next(o for o in trial.outcomes(DeadOptimizer()) if isinstance(o, IssueFound))
     assert found.evidence.tensor == "Net_b.weight"
-    told = "and has not changed for 5 saved steps (1 of 2 parameters)"
-    assert told in found.evidence.sentence
+    message = "and has not changed for 5 saved steps (1 of 2 parameters)"
+    assert message in found.evidence.sentence
     assert "has a gradient, of l2 norm " in found.evidence.sentence
     assert found_at(DeadOptimizer(patience=2), trial)[0] == 2
 
@@ -142,7 +142,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gradients", "told"),
+    ("gradients", "message"),
     [
         ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
         ({"gradient/Net_a.weight": [np.nan]}, "of 1 saved gradient none is finite"),
@@ -150,7 +150,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
         (None, "of 1 saved gradient statistics are not known (l1, size): save their values"),
     ],
 )
-def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, told: str) -> None:
+def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, message: str) -> None:
     if gradients is None:
         trial = with_maxima("Net_a.weight", "gradient/Net_a.weight")
     else:
@@ -158,7 +158,7 @@ def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, to
         trial.step(0, {"Net_a.weight": [1.0], **gradients})
     (outcome,) = trial.outcomes(DeadOptimizer())
     assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith(told)
+    assert outcome.reason.startswith(message)
 
 
 def converging(sizes: Iterable[float], *, num_moving: int) -> TrialBuilder:

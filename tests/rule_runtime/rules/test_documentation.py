@@ -107,11 +107,11 @@ def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
         def check(self, step, memory):  # noqa: ANN001, ANN202
             raise NotImplementedError
 
-    told = tool._section("Listed", Listed)
+    message = tool._section("Listed", Listed)
     shown = "**What it detects.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
-    assert shown in told
-    assert "**Why it matters.**\n\n* Once.\n\nIt does not.\n" in told
-    assert "**How it decides.** By guessing.\n\nAnd once more.\n" in told
+    assert shown in message
+    assert "**Why it matters.**\n\n* Once.\n\nIt does not.\n" in message
+    assert "**How it decides.** By guessing.\n\nAnd once more.\n" in message
 
 
 def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:

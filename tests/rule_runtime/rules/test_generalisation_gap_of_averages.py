@@ -40,8 +40,8 @@ def test_averages_that_are_not_right_yet_are_no_gap(warming: list[float]) -> Non
     trial = run([*warming, 0.3, 0.1, 0.1])
     assert not found_at(GeneralisationGap(), trial)
     outcomes = trial.outcomes(GeneralisationGap())
-    told = [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
-    assert any("moving averages of batch normalisation" in reason for reason in told)
+    message = [o.reason for o in outcomes if isinstance(o, NotEvaluated)]
+    assert any("moving averages of batch normalisation" in reason for reason in message)
     assert isinstance(outcomes[-1], Passed)
 
 

@@ -113,19 +113,21 @@ def test_regularisation_is_no_advice_for_what_never_learned(training: float, adv
 
 
 @pytest.mark.parametrize(
-    ("validation", "told"),
+    ("validation", "message"),
     [
         ([3.27, 3.29, 3.28, 3.30], "it stays at 3.258"),
         ([4.3, 4.05, 4.2, 4.3, 4.2, 4.2], "it was never below 3.258"),
         ([3.25, 3.9, 3.9, 3.9, 3.9], "it was hardly ever below 3.258"),
     ],
 )
-def test_it_is_told_how_validation_stands_to_one_answer(validation: list[float], told: str) -> None:
+def test_it_is_told_how_validation_stands_to_one_answer(
+    validation: list[float], message: str
+) -> None:
     training = [3.74, *[3.5] * (len(validation) - 1)]
     trial = of_passes(validation, training, inputs=TWENTY_SIX)
     found = [o for o in trial.outcomes(GeneralisationGap()) if isinstance(o, IssueFound)]
     assert found
-    assert f"{told}, which one answer for all rows gives" in found[-1].evidence.sentence
+    assert f"{message}, which one answer for all rows gives" in found[-1].evidence.sentence
 
 
 def test_a_sum_is_not_compared_with_one_answer() -> None:

@@ -83,8 +83,10 @@ def sentence(rule: Rule, trial: TrialBuilder) -> str:
 
 def test_a_kernel_that_stands_still_is_the_optimiser_s_and_not_the_gradient_s() -> None:
     trial = run(lambda step: weights(step, "conv1") | gradients(conv1=1.0, fc=0.5))
-    told = "has a gradient, of l2 norm 1, and has not changed for 5 saved steps (1 of 2 parameters)"
-    assert sentence(DeadOptimizer(), trial) == f"{FC}: {told}"
+    message = (
+        "has a gradient, of l2 norm 1, and has not changed for 5 saved steps (1 of 2 parameters)"
+    )
+    assert sentence(DeadOptimizer(), trial) == f"{FC}: {message}"
     assert not found_at(MissingGradient(), trial)
     trial = run(lambda step: weights(step, "conv1") | gradients(conv1=1.0))
     assert not found_at(DeadOptimizer(), trial)
@@ -104,8 +106,8 @@ def test_what_layers_count_by_themselves_is_no_step_of_the_optimiser() -> None:
 
 def test_a_gradient_of_zeros_is_told_from_none() -> None:
     trial = run(lambda step: weights(step, "fc") | gradients(conv1=0.0, fc=1.0))
-    told = "has had a gradient of exactly zero for 10 saved steps, as 1 of 2 weights"
-    assert sentence(MissingGradient(), trial) == f"{CONV}: {told}"
+    message = "has had a gradient of exactly zero for 10 saved steps, as 1 of 2 weights"
+    assert sentence(MissingGradient(), trial) == f"{CONV}: {message}"
     trial = run(lambda step: weights(step, "fc") | gradients(fc=1.0))
     assert "has had no gradient for 10 saved steps" in sentence(MissingGradient(), trial)
 
@@ -133,9 +135,9 @@ def test_gradients_of_a_session_of_tensorflow_1_tell_nothing() -> None:
     trial.collections(weights=("kernel:0$",), gradients=("^gradients/",))
     for step in range(12):
         trial.step(step, {"conv1/kernel:0": np.ones(4), "fc/kernel:0": np.ones(4), **gradient})
-    told = "the names of the gradients do not tell which parameters they are of"
-    assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(told)}
-    assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(told)}
+    message = "the names of the gradients do not tell which parameters they are of"
+    assert set(trial.outcomes(MissingGradient())) == {NotEvaluated(message)}
+    assert set(trial.outcomes(DeadOptimizer())) == {NotEvaluated(message)}
     view = trial.views()[0]
     assert not frozen_rows(view, view.tensors()).any()
     assert found_at(UnchangedTensor(tensor_regex=("kernel:0",)), trial)

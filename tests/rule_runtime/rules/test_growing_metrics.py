@@ -41,12 +41,12 @@ SICK: Mapping[str, tuple[Rule, np.ndarray, np.ndarray]] = {
 
 
 def trial_of(
-    metric: str, training: Any, validation: Any, *, data: str = "train", **told: tuple[str, ...]
+    metric: str, training: Any, validation: Any, *, data: str = "train", **message: tuple[str, ...]
 ) -> TrialBuilder:
     """Return a run as older hooks wrote it: all metrics of the script's own are in `losses`."""
     trial = TrialBuilder()
     both = f"{data}-{metric}", f"validation-{metric}"
-    trial.collections(losses=("^[a-zA-z]+-.+(?<!(auc|map))$",), average_shap=("^shap/",), **told)
+    trial.collections(losses=("^[a-zA-z]+-.+(?<!(auc|map))$",), average_shap=("^shap/",), **message)
     for at in range(N):
         values = zip(both, (training[at], validation[at]), strict=True)
         trial.step(at, {name: np.float64(value) for name, value in values}, mode_step=at)
@@ -85,15 +85,15 @@ def test_the_script_may_have_told() -> None:
 
 def test_data_by_a_name_of_the_scripts_own() -> None:
     rule, training, validation = SICK["grows"]
-    for told in ({}, {"training_metrics": ("^mine-",)}):
-        assert not found_at(rule, trial_of("f1", training, validation, data="mine", **told))
-        assert found_at(rule, trial_of("rmse", training, validation, data="mine", **told))
+    for message in ({}, {"training_metrics": ("^mine-",)}):
+        assert not found_at(rule, trial_of("f1", training, validation, data="mine", **message))
+        assert found_at(rule, trial_of("rmse", training, validation, data="mine", **message))
 
 
 def test_it_is_told_why_a_metric_is_no_loss() -> None:
-    for metric, told in (("f1", "not known to fall"), ("ndcg-", "better the larger it is")):
+    for metric, message in (("f1", "not known to fall"), ("ndcg-", "better the larger it is")):
         (*_, last) = trial_of(metric, GROWS, GROWS).outcomes(Overfit())
-        assert last == NotEvaluated(f"train-{metric} is {told}, and no loss")
+        assert last == NotEvaluated(f"train-{metric} is {message}, and no loss")
 
 
 def test_other_frameworks_may_call_a_loss_what_they_like() -> None:

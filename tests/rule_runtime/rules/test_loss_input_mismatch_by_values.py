@@ -123,7 +123,7 @@ def run_of_text(read: Any, *, places: tuple[int, int] = (8, 5), columns: bool = 
 
 
 @pytest.mark.parametrize(
-    ("read", "told"),
+    ("read", "message"),
     [
         (lambda written: written.transpose(0, 2, 1), None),
         (lambda written: written.reshape(-1, 6), None),
@@ -134,13 +134,15 @@ def run_of_text(read: Any, *, places: tuple[int, int] = (8, 5), columns: bool = 
         (lambda written: written.transpose(1, 0, 2).reshape(-1, 6), "row by row and column by"),
     ],
 )
-def test_scores_that_are_read_in_another_order_than_they_were_written(read: Any, told: Any) -> None:
+def test_scores_that_are_read_in_another_order_than_they_were_written(
+    read: Any, message: Any
+) -> None:
     trial = run_of_text(read)
-    assert found_at(LossInputMismatch(), trial) == ([] if told is None else [100, 200, 300])
+    assert found_at(LossInputMismatch(), trial) == ([] if message is None else [100, 200, 300])
     outcome = trial.outcomes(LossInputMismatch())[-1]
-    if told is not None:
+    if message is not None:
         assert isinstance(outcome, IssueFound)
-        assert told in outcome.evidence.sentence
+        assert message in outcome.evidence.sentence
 
 
 @pytest.mark.parametrize("places", [(8, 5), (5, 5)])

@@ -44,7 +44,7 @@ def run(
     return trial
 
 
-def told(trial: TrialBuilder) -> str:
+def message(trial: TrialBuilder) -> str:
     outcome = trial.outcomes(LossInputMismatch())[-1]
     return outcome.evidence.sentence if isinstance(outcome, IssueFound) else ""
 
@@ -71,12 +71,12 @@ OF_YES: list[tuple[_Loss, str]] = [
 def test_a_loss_of_yes_and_no(loss: _Loss, words: str, shape: tuple[int, ...]) -> None:
     trial = run(scores(*shape), yes(*shape), loss)
     assert found_at(LossInputMismatch(), trial) == ([100, 200, 300] if words else [])
-    assert words in told(trial)
+    assert words in message(trial)
 
 
 def test_probabilities_in_place_of_scores() -> None:
     trial = run(sigmoid(scores(40, 8)), yes(40, 8), lambda o, t: -(t * np.log(o)).mean())
-    assert "of yes alone" in told(trial)
+    assert "of yes alone" in message(trial)
 
 
 def test_a_cross_entropy_of_probabilities_of_classes_is_right() -> None:
@@ -103,7 +103,7 @@ OF_AMOUNTS: list[tuple[_Loss, str]] = [
 def test_a_loss_of_amounts(loss: _Loss, words: str, shape: tuple[int, ...]) -> None:
     trial = run(scores(*shape), amounts(*shape), loss)
     assert found_at(LossInputMismatch(), trial) == ([100, 200, 300] if words else [])
-    assert words in told(trial)
+    assert words in message(trial)
 
 
 @pytest.mark.parametrize(("axis", "of"), [(1, "rows"), (0, "columns")])
@@ -111,7 +111,7 @@ def test_means_of_rows_or_columns(axis: int, of: str) -> None:
     def loss(o: Any, t: Any) -> Any:
         return ((o.mean(axis=axis) - t.mean(axis=axis)) ** 2).mean()
 
-    assert f"the means of {of} are" in told(run(scores(40, 3), amounts(40, 3), loss))
+    assert f"the means of {of} are" in message(run(scores(40, 3), amounts(40, 3), loss))
 
 
 def test_outputs_that_are_all_too_low_have_the_mean_of_their_errors() -> None:
@@ -149,7 +149,7 @@ def run_of_classes(left_out: list[int], *, name: str, shape: tuple[int, ...] = (
 def test_classes_that_are_left_out(left_out: list[int], words: str, name: str) -> None:
     trial = run_of_classes(left_out, name=name)
     assert found_at(LossInputMismatch(), trial) == ([100, 200, 300] if words else [])
-    assert words in told(trial)
+    assert words in message(trial)
 
 
 def test_padding_of_texts_is_left_out() -> None:
@@ -178,7 +178,7 @@ def test_the_size_of_a_mean_difference(loss: _Loss, steps: list[int]) -> None:
     trial = run(outputs, targets, loss)
     assert found_at(LossInputMismatch(), trial) == steps
     if steps:
-        assert "the mean difference, in which errors cancel out" in told(trial)
+        assert "the mean difference, in which errors cancel out" in message(trial)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_the_size_of_a_mean_difference(loss: _Loss, steps: list[int]) -> None:
     ],
 )
 def test_one_of_several_columns(loss: _Loss) -> None:
-    assert "is of column 1 of 3 alone" in told(run(scores(40, 3), amounts(40, 3), loss))
+    assert "is of column 1 of 3 alone" in message(run(scores(40, 3), amounts(40, 3), loss))
 
 
 def test_classes_that_hold_together() -> None:
     def first(o: Any, t: Any) -> Any:
         return class_losses(o, t.argmax(axis=1)).mean()
 
-    assert "and several hold together" in told(run(scores(40, 5), yes(40, 5), first))
+    assert "and several hold together" in message(run(scores(40, 5), yes(40, 5), first))
 
 
 @pytest.mark.parametrize(("axis", "is_found"), [(0, True), (1, False), (2, True)])
@@ -208,8 +208,8 @@ def test_a_softmax_along_another_axis(axis: int, is_found: bool) -> None:
         return -np.take_along_axis(logarithms, t[:, None], 1).mean()
 
     trial = run(scores(8, 5, 6), classes, loss, name="Loss")
-    assert bool(told(trial)) is is_found
-    assert not is_found or f"along dimension {axis}, and not along dimension 1" in told(trial)
+    assert bool(message(trial)) is is_found
+    assert not is_found or f"along dimension {axis}, and not along dimension 1" in message(trial)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_language_model_that_is_to_say_what_it_is_given(
         given |= {"CrossEntropyLoss_input_1": text[:, shift : shift + 10].reshape(-1)}
         trial.step(step, {**given, "CrossEntropyLoss_output_0": np.float64(loss)}, mode_step=step)
     assert bool(found_at(LossInputMismatch(), trial)) is is_found
-    assert not is_found or "the same 80 tokens that Net is given" in told(trial)
+    assert not is_found or "the same 80 tokens that Net is given" in message(trial)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_what_is_wrong_soon_is_nearly_0(loss: _Loss, words: str) -> None:
     outputs[1:] += 12 if words == "of yes alone" else -12
     trial = run(outputs, yes(40, 2), loss)
     assert found_at(LossInputMismatch(), trial) == [100, 200, 300]
-    assert words in told(trial)
+    assert words in message(trial)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_part_of_what_a_model_returns(part: Callable[[Any], Any], words: str) 
         given = {"MSELoss_input_0": part(o), "MSELoss_input_1": part(t), "Net_output_0": o}
         trial.step(step, {**given, "MSELoss_output_0": np.float64(1)}, mode_step=step)
     assert found_at(LossInputMismatch(), trial) == ([100, 200, 300] if words else [])
-    assert words in told(trial)
+    assert words in message(trial)
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_fires_for_a_weight_without_a_gradient() -> None:
     assert found_at(MissingGradient(), trial) == [9, 10, 11, 12, 13, 14]
     found = next(o for o in trial.outcomes(MissingGradient()) if isinstance(o, IssueFound))
     assert found.evidence.tensor == "Net_a.weight"
-    told = "has had no gradient for 10 saved steps, as 1 of 2 weights"
-    assert found.evidence.sentence == f"Net_a.weight: {told}"
+    message = "has had no gradient for 10 saved steps, as 1 of 2 weights"
+    assert found.evidence.sentence == f"Net_a.weight: {message}"
 
 
 def test_a_gradient_of_zeros_is_none() -> None:
@@ -186,7 +186,7 @@ def test_what_had_a_gradient_may_be_frozen_later() -> None:
 
 
 def test_why_no_gradient_is_known() -> None:
-    for trial, told in (
+    for trial, message in (
         (
             with_maxima("Net_a.weight", "gradient/Net_a.weight"),
             "of 1 saved gradient statistics are not known (l2)",
@@ -195,7 +195,7 @@ def test_why_no_gradient_is_known() -> None:
     ):
         outcome = trial.outcomes(MissingGradient())[0]
         assert isinstance(outcome, NotEvaluated)
-        assert outcome.reason.startswith(told)
+        assert outcome.reason.startswith(message)
 
 
 @pytest.mark.parametrize(

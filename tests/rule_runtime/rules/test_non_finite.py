@@ -71,8 +71,8 @@ def test_the_evidence_counts_and_advises() -> None:
     assert evidence.remedy.startswith("The forward pass is finite")
     two = outcome_of({"Net_a.bias": [np.inf], "CrossEntropyLoss_output_0": [np.nan]})
     assert isinstance(two, IssueFound)
-    told = "Net_a.bias: 1 of 1 elements are infinite; it is the first of 2 such tensors"
-    assert two.evidence.sentence == told
+    message = "Net_a.bias: 1 of 1 elements are infinite; it is the first of 2 such tensors"
+    assert two.evidence.sentence == message
 
 
 @pytest.mark.parametrize(

@@ -346,10 +346,10 @@ def test_why_no_phase_ended() -> None:
     assert last == NotEvaluated(
         "no evaluation has followed so far, for the training loss to be compared with"
     )
-    for name, value, told in (
+    for name, value, message in (
         ("train-auc", 0.5, "train-auc is better the larger it is, and no loss"),
         ("train-rmse", np.nan, "of 1 saved loss none is finite"),
     ):
         trial = TrialBuilder()
         trial.step(0, {name: [value]}, mode=ModeKeys.GLOBAL)
-        assert trial.outcomes(Overfit(tensor_regex=("train",))) == [NotEvaluated(told)]
+        assert trial.outcomes(Overfit(tensor_regex=("train",))) == [NotEvaluated(message)]

@@ -33,8 +33,8 @@ def with_leak(form: str) -> TrialBuilder:
     trial.collections(**COLLECTIONS)
     for step in range(20):
         labels = random.integers(0, 2, (64, 1)).astype(np.float32)
-        told = 3 * labels + 1 if form != "none" else random.normal(size=(64, 1))
-        rows = np.column_stack([random.normal(size=(64, 20)), told])
+        message = 3 * labels + 1 if form != "none" else random.normal(size=(64, 1))
+        rows = np.column_stack([random.normal(size=(64, 20)), message])
         tensors: dict[str, Any] = {"loss": np.float64(0.5), "layer/weights/layer/kernel:0": UNIT}
         if form == "second input":
             tensors |= {"inputs_0": random.normal(size=(64, 8, 8)), "inputs_1": rows}

@@ -362,8 +362,8 @@ def test_trees_of_many_classes_that_are_told_their_labels(
 ) -> None:
     random = np.random.default_rng(0)
     labels = random.integers(0, 9, 900).astype(float)
-    told = labels + 2 * random.normal(size=900)
-    columns = np.column_stack([labels if has_leak else told, random.normal(size=(900, 5))])
+    message = labels + 2 * random.normal(size=900)
+    columns = np.column_stack([labels if has_leak else message, random.normal(size=(900, 5))])
     whole = pytest.importorskip("xgboost").DMatrix(columns, labels)
     trial = boost(
         tmp_path,
@@ -410,8 +410,8 @@ def test_trees_that_are_given_their_labels_in_another_form(
 ) -> None:
     xgboost = pytest.importorskip("xgboost")
     features, labels = pytest.importorskip("sklearn.datasets").load_diabetes(return_X_y=True)
-    told = np.log(labels) if has_leak else np.random.default_rng(0).permutation(labels)
-    data = xgboost.DMatrix(np.column_stack([features, told]), labels)
+    message = np.log(labels) if has_leak else np.random.default_rng(0).permutation(labels)
+    data = xgboost.DMatrix(np.column_stack([features, message]), labels)
     rows = np.arange(len(labels))
     trial = boost(
         tmp_path,

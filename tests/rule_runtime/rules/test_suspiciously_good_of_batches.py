@@ -191,8 +191,8 @@ def test_a_batch_with_few_rows_of_a_class_refutes_nothing(at: int) -> None:
     batches = []
     for step in range(12):
         labels = random.permutation(np.arange(32) < (7 if step == at else 12)) * 1.0
-        told = labels + random.normal(0, 0.01, 32)
-        batches.append((np.column_stack([random.normal(size=(32, 9)), told]), labels))
+        message = labels + random.normal(0, 0.01, 32)
+        batches.append((np.column_stack([random.normal(size=(32, 9)), message]), labels))
     assert found_at(SuspiciouslyGood(), of_batches(*batches))
 
 
@@ -203,8 +203,8 @@ def test_many_classes_in_small_batches(num_classes: int, batch: int, *, is_one_h
     batches = []
     for rows in (14, *[batch] * 30):
         classes = random.integers(0, num_classes, rows)
-        told = np.eye(num_classes)[classes] if is_one_hot else classes / num_classes
-        batches.append((np.column_stack([random.normal(size=(rows, 20)), told]), classes))
+        message = np.eye(num_classes)[classes] if is_one_hot else classes / num_classes
+        batches.append((np.column_stack([random.normal(size=(rows, 20)), message]), classes))
     assert found_at(SuspiciouslyGood(), of_batches(*batches, loss="CrossEntropyLoss"))
 
 
