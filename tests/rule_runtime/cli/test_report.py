@@ -88,7 +88,7 @@ def test_mistakes_have_the_status_2(run: Path, arguments: list[str]) -> None:
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     status, told = report(str(tmp_path), "--output-file", str(tmp_path / "x.html"))
     assert status == 2
-    assert "no step of a run is stored here" in told
+    assert "no saved step found" in told
     assert not (tmp_path / "x.html").exists()
 
 

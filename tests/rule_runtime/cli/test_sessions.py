@@ -125,7 +125,8 @@ def test_a_signal_is_passed_on_and_what_was_saved_is_judged(
         _, told = process.communicate(timeout=120)
     assert process.returncode == 128 + number, told
     assert f"{number.name} ended the command" in told
-    assert verdicts((tmp_path / "v.json").read_text()) == {"run-1": "NoIssuesFound"}
+    text = (tmp_path / "v.json").read_text()
+    assert verdicts(text) == {"run-1": "NoIssuesFound"}, text + told
     session = parse_session_file((tmp_path / "session" / SESSION_FILE).read_bytes(), file="")
     assert session.runs[0].end == "Killed"
 
