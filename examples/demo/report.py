@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rule_runtime.evaluation.outcome import without_api_prefix
+
 if TYPE_CHECKING:
     from infra.local import LocalTarget
 
@@ -51,7 +53,7 @@ def results_of(job_name: str, target: LocalTarget) -> list[RuleResult]:
                 status["RuleConfigurationName"],
                 status["RuleEvaluationStatus"],
                 step,
-                details.partition("\n")[2] or details,
+                without_api_prefix(details),
                 latency_s,
             )
         )
