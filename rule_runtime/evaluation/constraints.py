@@ -19,10 +19,23 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class GreaterThan:
-    """The value must be greater than a bound."""
+class _Bound:
+    """A condition on a number.
+
+    Raises:
+        TypeError: The bound is no number.
+    """
 
     bound: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bound, bool) or not isinstance(self.bound, (int, float)):
+            raise TypeError(f"{type(self).__name__}({self.bound!r}): the bound must be a number")
+
+
+@dataclass(frozen=True)
+class GreaterThan(_Bound):
+    """The value must be greater than a bound."""
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value fulfils the condition."""
@@ -33,10 +46,8 @@ class GreaterThan:
 
 
 @dataclass(frozen=True)
-class AtLeast:
+class AtLeast(_Bound):
     """The value must not be less than a bound."""
-
-    bound: float
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value fulfils the condition."""
@@ -47,10 +58,8 @@ class AtLeast:
 
 
 @dataclass(frozen=True)
-class LessThan:
+class LessThan(_Bound):
     """The value must be less than a bound."""
-
-    bound: float
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value fulfils the condition."""
@@ -61,10 +70,8 @@ class LessThan:
 
 
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(_Bound):
     """The value must not be greater than a bound."""
-
-    bound: float
 
     def accepts(self, value: Any) -> bool:
         """Return whether a value fulfils the condition."""

@@ -20,7 +20,10 @@ __all__ = ["IneffectiveSteps"]
 _PRINTED: Final = ("min", "max", "mean", "l1", "l2")
 _STILL: Final = 2  # saved steps in a row at which weights are what they were: one may be chance
 _LEAST_SCALE: Final = 1.0  # a smaller loss scale makes gradients smaller, which helps none
-_NO_COUNTS: Final = "the hook counted no optimizer steps: only that for PyTorch does"
+_NO_COUNTS: Final = (
+    "no counts of optimizer steps were saved: the hook for PyTorch saves them if the collection "
+    "optimizer_steps is configured"
+)
 _SKIPPED: Final = (
     "Find the operation whose gradient is not finite, such as a square root, norm or division at "
     "zero: run without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
