@@ -75,7 +75,8 @@ class TerminationHandler:
         self._told: weakref.WeakSet[Interruptible] = weakref.WeakSet()
         self._handling: list[tuple[_Installed, FrameType | None]] = []
         self._watch: StuckThreadWatch | None = None
-        self._is_ending = False
+        self._is_ending = self._stores_elsewhere = False
+        self._has_stored = threading.Event()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -158,8 +159,11 @@ class TerminationHandler:
             self._uninstall()
 
     def _end(self, number: int) -> None:
-        if not self._is_ending:  # otherwise somebody is impatient
+        if not self._is_ending:
             self._store_all()
+        elif self._stores_elsewhere:  # once; otherwise somebody is impatient
+            self._stores_elsewhere = False
+            self._has_stored.wait(_STUCK_TIMEOUT_S)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
@@ -170,6 +174,7 @@ class TerminationHandler:
             return  # somebody else's
         for hook in list(self._told):
             hook.note_termination(self._number)
+        self._stores_elsewhere = True
         with suppress(TimeoutError):
             within(_STUCK_TIMEOUT_S, self._store_all)
         end_by_signal(self._number)
@@ -180,6 +185,7 @@ class TerminationHandler:
             # Whatever breaks in the midst of a thread that was doing something else.
             with suppress(Exception):
                 hook.store_before_termination()
+        self._has_stored.set()
 
 
 class TerminationHandlers:

@@ -297,6 +297,16 @@ def test_a_main_thread_inside_a_library_does_not_keep_the_process_alive(
     assert last_step(tmp_path) == 3
 
 
+def test_a_main_thread_that_comes_back_waits_for_what_is_being_stored(tmp_path: Path) -> None:
+    slow = """
+put = hook._store.put
+hook._store.put = lambda key, data: (time.sleep(0.3), put(key, data))"""
+    comes_back = "threading.Timer(0.7, ctypes.CDLL(None).pthread_mutex_unlock, [mutex]).start(); "
+    done, trial = run(tmp_path, before=SHORT_GRACE + slow, at_step_3=STUCK.format(held=comes_back))
+    assert done.returncode == -signal.SIGTERM
+    assert list(trial.indexes()) == [0, 1, 2, 3]
+
+
 def test_a_signal_for_a_child_that_shares_the_pipe_is_none_for_this_process(
     tmp_path: Path,
 ) -> None:
