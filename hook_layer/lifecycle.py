@@ -263,7 +263,7 @@ class HookLifecycle(ResumableHook):
         )
 
     def _watch_termination(self) -> None:
-        """Be told of signals, also where the handler was replaced since the first step."""
+        """Listen to signals, even if the handler was replaced since the first step."""
         has_trial = self._session is not None and self.is_active
         if has_trial and self._options.termination_timeout_s is not None:
             on_termination.tell(self)

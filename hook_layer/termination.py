@@ -32,7 +32,7 @@ _STUCK_TIMEOUT_S: Final = 30.0
 
 
 class Interruptible(Protocol):
-    """What is told of such a signal."""
+    """Receives such a signal."""
 
     def note_termination(self, number: signal.Signals) -> None:
         """Note that training is interrupted; in the midst of anything, so only by setting flags.
@@ -60,7 +60,7 @@ class _Installed:
 
 
 class TerminationHandler:
-    """The handler of a signal, installed as long as somebody must be told of it.
+    """The handler of a signal, installed while a hook listens to it.
 
     Args:
         number: The signal.

@@ -28,7 +28,6 @@ __all__ = [
     "PYTHON_VERSION",
     "PackagingError",
     "digest_folder",
-    "layer_pins",
     "prepare_wheels",
     "stage_function",
     "stage_layer",
@@ -79,13 +78,6 @@ def prepare_wheels(architecture: str) -> Path:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         publish(target, folder)
     return folder
-
-
-def layer_pins() -> dict[str, str]:
-    """Return the exact version of each package of the layer, by name."""
-    lines = LAYER_REQUIREMENTS.read_text(encoding="utf-8").splitlines()
-    pins = (line.removesuffix(" \\").partition("==") for line in lines if "==" in line)
-    return {name: version for name, _, version in pins}
 
 
 def stage_function() -> Path:

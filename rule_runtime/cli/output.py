@@ -11,7 +11,7 @@ from rich.text import Text
 from rule_runtime.cli.evaluation import told_status
 from rule_runtime.cli.summary import has_problem
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.outcome import RuleStatus, status_details, without_api_prefix
 from rule_runtime.evaluation.parameters import Parameter
 from rule_runtime.evaluation.rule import Rule
 from rule_runtime.evaluation.state import EvaluationState
@@ -91,7 +91,7 @@ def _verdicts(states: Mapping[str, EvaluationState]) -> Records:
     table = Records("rule", "status", "step", "details", whole=("status", "step"), show_lines=True)
     for name, state in states.items():
         evidence = state.evidence
-        told = status_details(name, state).rpartition("\n")[2]
+        told = without_api_prefix(status_details(name, state))
         details = state.reason if state.has_found_nothing_to_judge else told
         if evidence is not None:
             details += f"\n{evidence.seen} {evidence.remedy}"

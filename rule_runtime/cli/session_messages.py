@@ -13,7 +13,7 @@ from rich.segment import ControlType
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.watched_script import ProcessEnd
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.outcome import RuleStatus, status_details, without_api_prefix
 from rule_runtime.evaluation.state import EvaluationState
 
 __all__ = ["SessionMessages"]
@@ -74,7 +74,7 @@ class SessionMessages:
         self.line(f"{name}: the same program began again, attempt {attempt}; it {steps}")
 
     def _report(self, run: str, name: str, state: EvaluationState) -> None:
-        details = status_details(name, state).rpartition("\n")[2]
+        details = without_api_prefix(status_details(name, state))
         of_run = f"{run}: " if run else ""
         self._begin_line()
         self.line(f"{of_run}{name}: {details}", style="red")

@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from rule_runtime.cli.tables import harmless
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.evaluation.outcome import RuleStatus, status_details, without_api_prefix
 from rule_runtime.evaluation.state import EvaluationState
 from rule_runtime.evaluation.wording import counted
 from rule_runtime.reporting.run_verdicts import RunVerdicts
@@ -83,7 +83,7 @@ def _finding(prefix: str, name: str, state: EvaluationState) -> Text:
     colour = "red" if state.status is RuleStatus.ISSUES_FOUND else "yellow"
     evidence = state.evidence
     if evidence is None:
-        head, said = f"{prefix}{name}", status_details(name, state).rpartition("\n")[2]
+        head, said = f"{prefix}{name}", without_api_prefix(status_details(name, state))
     else:
         head = f"{prefix}{name} at step {evidence.step}"
         said = f"{evidence.line}. {evidence.remedy}"

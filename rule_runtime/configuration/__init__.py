@@ -11,8 +11,9 @@ and their start is imports.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, Final
+
+from hook_layer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rule_runtime.configuration import rule_configs
@@ -38,33 +39,28 @@ __all__ = [
     "rule_configs",
 ]
 
-_HOMES: Final = {
-    "SMS": "actions",
-    "ActionList": "actions",
-    "ApiLimitError": "api_limits",
-    "CollectionConfig": "collection_config",
-    "DebugConfiguration": "debug_configuration",
-    "DebuggerHookConfig": "hook_config",
-    "Email": "actions",
-    "Rule": "debug_rule",
-    "StopTraining": "actions",
-    "TensorBoardOutputConfig": "hook_config",
-    "check_limits": "api_limits",
-}
 _OF_THE_PROFILER: Final = frozenset({"FrameworkProfile", "ProfilerConfig", "ProfilerRule"})
+
+_get_lazy, __dir__ = lazy_names(
+    __name__,
+    {
+        "SMS": f"{__name__}.actions",
+        "ActionList": f"{__name__}.actions",
+        "ApiLimitError": f"{__name__}.api_limits",
+        "CollectionConfig": f"{__name__}.collection_config",
+        "DebugConfiguration": f"{__name__}.debug_configuration",
+        "DebuggerHookConfig": f"{__name__}.hook_config",
+        "Email": f"{__name__}.actions",
+        "Rule": f"{__name__}.debug_rule",
+        "StopTraining": f"{__name__}.actions",
+        "TensorBoardOutputConfig": f"{__name__}.hook_config",
+        "check_limits": f"{__name__}.api_limits",
+        "rule_configs": f"{__name__}.rule_configs:",
+    },
+)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "rule_configs":
-        return importlib.import_module(f"{__name__}.rule_configs")
     if name in _OF_THE_PROFILER:
         raise ImportError(f"{name}: there is no profiler here; leave its rules and settings out")
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    value = globals()[name] = getattr(module, name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return _get_lazy(name)

@@ -6,19 +6,16 @@ trainings with XGBoost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rule_runtime.reporting.html_report import HtmlReport as HtmlReport
-    from rule_runtime.reporting.html_report import job_report as job_report
+from hook_layer.lazy_names import lazy_names
 
 __all__ = ["HtmlReport", "job_report"]
 
-
-def __getattr__(name: str) -> Any:
-    # Other parts of this package do without what pages need.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rule_runtime.reporting import html_report  # noqa: PLC0415 - needs jinja2
-
-    return getattr(html_report, name)
+if TYPE_CHECKING:
+    from rule_runtime.reporting.html_report import HtmlReport, job_report
+else:
+    # Other parts of this package do without jinja2, which pages need.
+    __getattr__, __dir__ = lazy_names(
+        __name__, dict.fromkeys(__all__, "rule_runtime.reporting.html_report")
+    )

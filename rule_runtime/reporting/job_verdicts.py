@@ -78,7 +78,7 @@ class JobVerdict:
         """
         is_not_judged = state.has_found_nothing_to_judge
         summary, advice = _documentation(name)
-        told = status_details(name, state).rpartition("\n")[2]
+        told = without_api_prefix(status_details(name, state))
         return cls(
             name=name,
             status=state.status,

@@ -16,6 +16,7 @@ import pytest
 from infra import packaging
 from infra.local.service_environment import service_environment
 from lambdas.contracts import environment
+from tests.infra.layer_pins import layer_pins
 
 OF_THE_RUNTIME = {
     *("botocore", "boto3", "s3transfer", "jmespath", "urllib3", "dateutil", "six"),
@@ -124,7 +125,7 @@ def test_wheels_are_for_the_functions_platform() -> None:
 def test_the_layer_has_the_versions_of_the_constraints_each_with_digests() -> None:
     wheels = packaging.prepare_wheels("arm64")
     constraints = (packaging.ROOT / "constraints.txt").read_text().splitlines()
-    pins = packaging.layer_pins()
+    pins = layer_pins()
     assert len(pins) == 7
     for name, version in pins.items():
         assert (wheels / f"{name.replace('-', '_')}-{version}.dist-info").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.packaging import layer_pins
+from tests.infra.layer_pins import layer_pins
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
