@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
-import os
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 
-from benchmarks.detection.judging import Verdict, judge
+from benchmarks.detection.judged_runs import RUNS, judged_runs
 from benchmarks.detection.packs import packs
-from benchmarks.detection.program import PARTS
+from benchmarks.detection.parts import PARTS
 from benchmarks.detection.report import Packs, as_json, summary, tables
 from benchmarks.detection.results_file import overview, part_results
-from benchmarks.detection.runs import Plan, obtain, planned
+from benchmarks.detection.runs import Plan, planned
 from benchmarks.detection.scores import Judged
 from rule_runtime.configuration.packs import PACKS
 
@@ -46,7 +41,14 @@ def main(arguments_given: Sequence[str] | None = None) -> None:
     plans = _plans(arguments)
     if not plans:
         raise SystemExit("no run is of these programs with these faults")
-    runs = _judged(arguments, plans)
+    runs = judged_runs(
+        plans,
+        arguments.folder,
+        jobs=arguments.jobs,
+        only_packs=arguments.pack,
+        again=arguments.again,
+        is_judged=not arguments.no_rules,
+    )
     if arguments.write:
         _write(runs, keys)
     if arguments.json:
@@ -76,7 +78,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pack", choices=PACKS, action="append", help="default: all")
     parser.add_argument("--seeds", type=int, help="runs of each kind; default: 10 healthy, else 5")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--folder", type=Path, help="where runs are kept")
+    parser.add_argument("--folder", type=Path, default=RUNS, help="where runs are kept")
     parser.add_argument("--no-rules", action="store_true", help="train only: what faults do")
     parser.add_argument("--again", action="store_true", help="train and judge in any case")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -84,8 +86,6 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     arguments = parser.parse_args(given)
     if arguments.write and any((arguments.program, arguments.fault, arguments.no_rules)):
         parser.error("results are of all runs of a part: no --program, --fault or --no-rules")
-    if arguments.folder is None:
-        arguments.folder = Path(tempfile.gettempdir()) / "stepwatch-detection"
     return arguments
 
 
@@ -101,38 +101,6 @@ def _plans(arguments: argparse.Namespace) -> list[Plan]:
             only_faults=arguments.fault,
         )
     ]
-
-
-def _judged(arguments: argparse.Namespace, plans: list[Plan]) -> list[Judged]:
-    work = partial(
-        _judge_one,
-        root=arguments.folder,
-        again=arguments.again,
-        only_packs=arguments.pack,
-        is_judged=not arguments.no_rules,
-    )
-    if arguments.jobs == 1:
-        return list(map(work, plans))
-    with ProcessPoolExecutor(arguments.jobs, initializer=_be_quiet) as pool:
-        return list(pool.map(work, plans))
-
-
-def _be_quiet() -> None:
-    os.nice(10)
-    # Rules of all packs over all runs: what they cannot judge is in the tables.
-    logging.disable(logging.WARNING)
-
-
-def _judge_one(
-    plan: Plan, *, root: Path, again: bool, only_packs: Sequence[str] | None, is_judged: bool
-) -> Judged:
-    """Train once for each pack, with a hook that saves what its rules ask for, and let it judge."""
-    verdicts: dict[str, Verdict] = {}
-    for pack, rules in packs(only_packs).items():
-        run = obtain(plan, pack, root, again=again)
-        if is_judged:
-            verdicts |= judge(run.trial, rules, hung=run.hung, again=again)
-    return Judged(plan, run.error, verdicts)
 
 
 if __name__ == "__main__":

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-__all__ = ["HEALTHY", "PARTS", "Hanging", "Program", "Run", "load_program", "program_names"]
+__all__ = ["HEALTHY", "Hanging", "Program", "Run"]
 
-PARTS: Final = (
-    "calibration",
-    "first_held_out",
-    "second_held_out",
-    "third_held_out",
-    "fourth_held_out",
-    "fifth_held_out",
-    "sixth_held_out",
-    "seventh_held_out",
-    "eighth_held_out",
-    "ninth_held_out",
-    "tenth_held_out",
-    "eleventh_held_out",
-    "twelfth_held_out",
-    "thirteenth_held_out",
-    "fourteenth_held_out",
-    "fifteenth_held_out",
-)
 HEALTHY: Final = "healthy"
 
-_FOLDER: Final = Path(__file__).resolve().parent
 _T = TypeVar("_T")
 
 
@@ -83,23 +62,3 @@ class Program:
     measure: str
     train: Callable[[Run], float]
     faults: Mapping[str, str]
-
-
-def program_names(part: str) -> list[str]:
-    """Return the names of the programs of one part: each is a module with a `PROGRAM`.
-
-    Args:
-        part: One of `PARTS`.
-    """
-    return [module.name for module in pkgutil.iter_modules([str(_FOLDER / part)])]
-
-
-def load_program(part: str, name: str) -> Program:
-    """Return a program.
-
-    Args:
-        part: One of `PARTS`.
-        name: One of its `program_names`.
-    """
-    program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").PROGRAM
-    return program

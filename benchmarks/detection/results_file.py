@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.detection.digests import digest_of_rules
 from benchmarks.detection.faults import BY_CONSTRUCTION, FAULTS
 from benchmarks.detection.fitting import FITTING
-from benchmarks.detection.program import PARTS, load_program, program_names
+from benchmarks.detection.parts import PARTS, load_program, program_names
 from benchmarks.detection.report import Packs, Table, summary, tables
 from benchmarks.detection.scores import HARM, Judged
 

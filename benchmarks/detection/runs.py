@@ -17,13 +17,21 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.detection.digests import digest_of_hook
-from benchmarks.detection.program import HEALTHY, Hanging, Run, load_program, program_names
+from benchmarks.detection.parts import load_program, program_names
+from benchmarks.detection.program import HEALTHY, Hanging, Run
 from rule_runtime.configuration.packs import find_pack
 
 __all__ = ["Plan", "Recorded", "obtain", "planned"]
 
 _FOLDER: Final = Path(__file__).resolve().parent
-_SHARED: Final = ("boosting.py", "data.py", "hooking.py", "injecting.py", "training.py")
+_SHARED: Final = (
+    "boosting.py",
+    "data.py",
+    "hooking.py",
+    "injecting.py",
+    "script.py",
+    "training.py",
+)
 _LIBRARIES: Final = ("numpy", "scikit-learn", "torch", "xgboost-cpu")
 
 

@@ -13,7 +13,8 @@ from benchmarks.detection.faults import FAULTS
 from benchmarks.detection.fitting import FITTING
 from benchmarks.detection.judging import Verdict, judge
 from benchmarks.detection.packs import class_of, packs
-from benchmarks.detection.program import HEALTHY, PARTS, load_program, program_names
+from benchmarks.detection.parts import PARTS, load_program, program_names
+from benchmarks.detection.program import HEALTHY
 from benchmarks.detection.report import tables
 from benchmarks.detection.results_file import overview, part_results
 from benchmarks.detection.runs import Plan, obtain, planned

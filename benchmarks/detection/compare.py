@@ -1,0 +1,201 @@
+"""Compare the findings of the pack `recommended` with frozen ones.
+
+python -m benchmarks.detection.compare [--all] [--freeze] [--jobs N] [--folder FOLDER]
+
+`frozen.jsonl` has one line per run: part, program, fault, seed and the step of each rule's first
+finding. Without `--all` a fixed sample of the runs is compared. The command fails if a healthy run
+has a finding and had none, if fewer than 95 % of the faulty runs found before are found, or if a
+kind of fault that was found in 90 % of its runs is found in less than 85 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.detection.fitting import FITTING
+from benchmarks.detection.judged_runs import RUNS, judged_runs
+from benchmarks.detection.packs import class_of
+from benchmarks.detection.parts import PARTS
+from benchmarks.detection.runs import Plan, planned
+
+__all__ = ["Comparison", "compare", "main"]
+
+FROZEN: Final = Path(__file__).resolve().parent / "frozen.jsonl"
+SAMPLE_EVERY: Final = 8
+"""One of so many runs is in the sample: about ten minutes on two cores, training included."""
+KEPT_SHARE: Final = 0.95
+GOOD_KIND_SHARE: Final = 0.90
+LOST_KIND_SHARE: Final = 0.85
+
+Findings = Mapping[Plan, Mapping[str, int]]
+"""Of each run the step of each rule's first finding."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Findings before and now, of the same runs.
+
+    Attributes:
+        before: The frozen findings.
+        now: Today's findings.
+    """
+
+    before: Findings
+    now: Findings
+
+    @property
+    def alarms(self) -> list[Plan]:
+        """Healthy runs that have a finding and had none."""
+        return [p for p in self.now if p.is_healthy and self.now[p] and not self.before[p]]
+
+    @property
+    def found_before(self) -> list[Plan]:
+        """Faulty runs that a fitting rule found before."""
+        return [plan for plan in self.before if _is_found(plan, self.before)]
+
+    @property
+    def lost(self) -> list[Plan]:
+        """Those of `found_before` that no fitting rule finds today."""
+        return [plan for plan in self.found_before if not _is_found(plan, self.now)]
+
+    def share(self, fault: str, findings: Findings) -> float:
+        """Return the share of a kind's runs that a fitting rule finds."""
+        runs = [plan for plan in findings if plan.fault == fault]
+        return sum(_is_found(plan, findings) for plan in runs) / len(runs)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of faults, in the order of the table of kinds."""
+        present = {plan.fault for plan in self.now}
+        return [fault for fault in FITTING if fault in present]
+
+    @property
+    def lost_kinds(self) -> list[str]:
+        """Kinds that were found reliably and are not any more."""
+        return [
+            fault
+            for fault in self.kinds
+            if self.share(fault, self.before) >= GOOD_KIND_SHARE
+            and self.share(fault, self.now) < LOST_KIND_SHARE
+        ]
+
+    @property
+    def passes(self) -> bool:
+        """True if nothing is lost that matters."""
+        limit = (1 - KEPT_SHARE) * len(self.found_before)
+        return not self.alarms and len(self.lost) <= limit and not self.lost_kinds
+
+    def as_text(self) -> str:
+        """Return the comparison as lines for people."""
+        healthy = [plan for plan in self.now if plan.is_healthy]
+        faulty = [plan for plan in self.now if not plan.is_healthy]
+        found = sum(_is_found(plan, self.now) for plan in faulty)
+        before = len(self.found_before)
+        kept = before - len(self.lost)
+        lines = [
+            f"healthy: {len(healthy)} runs, {len(self.alarms)} with a finding that had none",
+            *(f"  {_name(plan)}: {', '.join(self.now[plan])}" for plan in self.alarms),
+            f"faulty: {len(faulty)} runs, {before} found before, {found} now, {kept} in both",
+            *(f"  lost: {_name(plan)}, was {_fitting(plan, self.before)}" for plan in self.lost),
+        ]
+        for fault in self.kinds:
+            shares = (self.share(fault, self.before), self.share(fault, self.now))
+            mark = "  LOST" if fault in self.lost_kinds else ""
+            lines.append(f"  {fault:30} {shares[0]:6.1%} before, {shares[1]:6.1%} now{mark}")
+        return "\n".join([*lines, "gate: " + ("passed" if self.passes else "FAILED")])
+
+
+def compare(plans: Sequence[Plan], before: Findings, now: Findings) -> Comparison:
+    """Return the comparison of some runs.
+
+    Args:
+        plans: The runs.
+        before: Frozen findings of these runs, and maybe others.
+        now: Today's findings of these runs.
+
+    Raises:
+        KeyError: A run was not frozen.
+    """
+    return Comparison({plan: before[plan] for plan in plans}, {plan: now[plan] for plan in plans})
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Compare or freeze; return the exit status: 1 if the gate fails.
+
+    Args:
+        given: The command line; None for that of this process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.detection.compare")
+    parser.add_argument("--all", action="store_true", help="all runs, not the sample alone")
+    parser.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}")
+    parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--folder", type=Path, default=RUNS, help="where runs are kept")
+    arguments = parser.parse_args(given)
+    plans = [
+        plan
+        for part in PARTS
+        for plan in planned(part, healthy_seeds=1, fault_seeds=1, only_faults=arguments.fault)
+        if arguments.all or arguments.freeze or _is_sampled(plan)
+    ]
+    now = _findings_today(plans, arguments.folder, arguments.jobs)
+    if arguments.freeze:
+        FROZEN.write_text("".join(_as_line(plan, found) + "\n" for plan, found in now.items()))
+        return 0
+    comparison = compare(plans, _frozen(FROZEN.read_text().splitlines()), now)
+    print(comparison.as_text())
+    return 0 if comparison.passes else 1
+
+
+def _findings_today(plans: Sequence[Plan], folder: Path, jobs: int) -> Findings:
+    runs = judged_runs(plans, folder, jobs=jobs, only_packs=("recommended",))
+    return {
+        run.plan: {
+            class_of(key): verdict.step
+            for key, verdict in run.verdicts.items()
+            if verdict.step is not None
+        }
+        for run in runs
+    }
+
+
+def _is_sampled(plan: Plan) -> bool:
+    digest = hashlib.sha256(_name(plan).encode()).digest()
+    return int.from_bytes(digest[:4], "big") % SAMPLE_EVERY == 0
+
+
+def _name(plan: Plan) -> str:
+    return f"{plan.part}/{plan.program}/{plan.fault}"
+
+
+def _fitting(plan: Plan, findings: Findings) -> str:
+    rules = FITTING.get(plan.fault, ())
+    return ", ".join(f"{rule} at {step}" for rule, step in findings[plan].items() if rule in rules)
+
+
+def _is_found(plan: Plan, findings: Findings) -> bool:
+    return bool(_fitting(plan, findings))
+
+
+def _as_line(plan: Plan, found: Mapping[str, int]) -> str:
+    fields = {"part": plan.part, "program": plan.program, "fault": plan.fault, "seed": plan.seed}
+    return json.dumps({**fields, "findings": dict(found)})
+
+
+def _frozen(lines: Iterable[str]) -> Findings:
+    rows = [json.loads(line) for line in lines]
+    return {
+        Plan(row["part"], row["program"], row["fault"], row["seed"]): row["findings"]
+        for row in rows
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Trainings by an eighth author, who read neither rules nor results."""

@@ -1,1 +1,0 @@
-"""Trainings by an eleventh author, who read neither rules nor results."""

@@ -1,1 +1,0 @@
-"""Everyday trainings by yet another author, who read neither rules nor results."""

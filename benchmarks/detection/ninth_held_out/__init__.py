@@ -1,1 +1,0 @@
-"""Trainings by a ninth author, who read neither rules nor results."""

@@ -1,0 +1,46 @@
+"""The parts of the benchmark and their programs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Final
+
+from benchmarks.detection.program import Program
+from benchmarks.detection.script import script_program
+
+__all__ = ["PARTS", "load_program", "program_names"]
+
+_SCRIPTS: Final = "tutorials"
+PARTS: Final = (
+    "calibration",
+    "thirteenth_held_out",
+    "fourteenth_held_out",
+    "fifteenth_held_out",
+    _SCRIPTS,
+)
+
+_FOLDER: Final = Path(__file__).resolve().parent
+
+
+def program_names(part: str) -> list[str]:
+    """Return the names of the programs of one part: its modules.
+
+    Args:
+        part: One of `PARTS`.
+    """
+    return [module.name for module in pkgutil.iter_modules([str(_FOLDER / part)])]
+
+
+def load_program(part: str, name: str) -> Program:
+    """Return a program: the `PROGRAM` of its module, or the module itself run as a script.
+
+    Args:
+        part: One of `PARTS`.
+        name: One of its `program_names`.
+    """
+    if part == _SCRIPTS:
+        return script_program(_FOLDER / part / f"{name}.py")
+    program: Program = importlib.import_module(f"benchmarks.detection.{part}.{name}").PROGRAM
+    return program

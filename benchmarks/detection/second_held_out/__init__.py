@@ -1,1 +1,0 @@
-"""Programs that nothing is calibrated on."""

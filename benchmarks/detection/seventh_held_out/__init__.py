@@ -1,1 +1,0 @@
-"""Trainings by a seventh author, who read neither rules nor results."""

@@ -1,1 +1,0 @@
-"""Everyday trainings by one more author, who read neither rules nor results."""

@@ -1,1 +1,0 @@
-"""Trainings by a tenth author, who read neither rules nor results."""

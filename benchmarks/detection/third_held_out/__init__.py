@@ -1,1 +1,0 @@
-"""Typical trainings, written without a look at the rules, that nothing is calibrated on."""

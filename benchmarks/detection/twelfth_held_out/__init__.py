@@ -1,1 +1,0 @@
-"""Trainings by a twelfth author, who read neither rules nor results."""

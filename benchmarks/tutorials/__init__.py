@@ -1,1 +1,0 @@
-"""Healthy trainings as tutorials show them, run unchanged: whom do the rules accuse?"""
