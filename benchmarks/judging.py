@@ -16,10 +16,10 @@ from benchmarks.reading import RUN, smdebug_opener, write_trial
 from benchmarks.result import Measured, Result
 from hook_layer.storage.base import Store, open_store
 from rule_runtime import available_rules
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader

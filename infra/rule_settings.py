@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKER = "rule_runtime.evaluation.check_parameters"
+CHECKER = "rule_runtime.engine.check_parameters"
 # What infra may not import, another process does.
 TELL_PACKS = """
 import json

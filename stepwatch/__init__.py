@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from hook_layer.reductions import ReductionConfig
     from hook_layer.save_config import SaveConfig, SaveConfigMode
     from rule_runtime.configuration.collection_config import CollectionConfig
-    from rule_runtime.evaluation.constraints import (
+    from rule_runtime.engine.constraints import (
         AtLeast,
         AtMost,
         GreaterThan,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         Regex,
         Unit,
     )
-    from rule_runtime.evaluation.outcome import (
+    from rule_runtime.engine.outcome import (
         Evidence,
         IssueFound,
         NotApplicable,
@@ -83,11 +83,11 @@ if TYPE_CHECKING:
         RuleStatus,
         status_details,
     )
-    from rule_runtime.evaluation.parameters import ParameterError
-    from rule_runtime.evaluation.registry import available_rules
-    from rule_runtime.evaluation.rule import Memory, Rule
-    from rule_runtime.evaluation.state import EvaluationState
-    from rule_runtime.evaluation.stored_run import evaluate
+    from rule_runtime.engine.parameters import ParameterError
+    from rule_runtime.engine.registry import available_rules
+    from rule_runtime.engine.rule import Memory, Rule
+    from rule_runtime.engine.state import EvaluationState
+    from rule_runtime.engine.stored_run import evaluate
     from rule_runtime.jobs.debug_job import DebugJob
     from rule_runtime.jobs.preparing import prepare
     from rule_runtime.trial.errors import TrialError
@@ -108,26 +108,26 @@ else:
             "SaveConfig": "hook_layer.save_config",
             "SaveConfigMode": "hook_layer.save_config",
             "CollectionConfig": "rule_runtime.configuration.collection_config",
-            "AtLeast": "rule_runtime.evaluation.constraints",
-            "AtMost": "rule_runtime.evaluation.constraints",
-            "GreaterThan": "rule_runtime.evaluation.constraints",
-            "LessThan": "rule_runtime.evaluation.constraints",
-            "Regex": "rule_runtime.evaluation.constraints",
-            "Unit": "rule_runtime.evaluation.constraints",
-            "Evidence": "rule_runtime.evaluation.outcome",
-            "IssueFound": "rule_runtime.evaluation.outcome",
-            "NotApplicable": "rule_runtime.evaluation.outcome",
-            "NotEvaluated": "rule_runtime.evaluation.outcome",
-            "Outcome": "rule_runtime.evaluation.outcome",
-            "Passed": "rule_runtime.evaluation.outcome",
-            "RuleStatus": "rule_runtime.evaluation.outcome",
-            "status_details": "rule_runtime.evaluation.outcome",
-            "ParameterError": "rule_runtime.evaluation.parameters",
-            "available_rules": "rule_runtime.evaluation.registry",
-            "Memory": "rule_runtime.evaluation.rule",
-            "Rule": "rule_runtime.evaluation.rule",
-            "EvaluationState": "rule_runtime.evaluation.state",
-            "evaluate": "rule_runtime.evaluation.stored_run",
+            "AtLeast": "rule_runtime.engine.constraints",
+            "AtMost": "rule_runtime.engine.constraints",
+            "GreaterThan": "rule_runtime.engine.constraints",
+            "LessThan": "rule_runtime.engine.constraints",
+            "Regex": "rule_runtime.engine.constraints",
+            "Unit": "rule_runtime.engine.constraints",
+            "Evidence": "rule_runtime.engine.outcome",
+            "IssueFound": "rule_runtime.engine.outcome",
+            "NotApplicable": "rule_runtime.engine.outcome",
+            "NotEvaluated": "rule_runtime.engine.outcome",
+            "Outcome": "rule_runtime.engine.outcome",
+            "Passed": "rule_runtime.engine.outcome",
+            "RuleStatus": "rule_runtime.engine.outcome",
+            "status_details": "rule_runtime.engine.outcome",
+            "ParameterError": "rule_runtime.engine.parameters",
+            "available_rules": "rule_runtime.engine.registry",
+            "Memory": "rule_runtime.engine.rule",
+            "Rule": "rule_runtime.engine.rule",
+            "EvaluationState": "rule_runtime.engine.state",
+            "evaluate": "rule_runtime.engine.stored_run",
             "DebugJob": "rule_runtime.jobs.debug_job",
             "prepare": "rule_runtime.jobs.preparing",
             "TrialError": "rule_runtime.trial.errors",

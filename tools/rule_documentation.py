@@ -22,10 +22,10 @@ sys.path.insert(0, str(ROOT))
 import rule_runtime.rules  # noqa: E402
 from rule_runtime.configuration.collection_config import CollectionConfig  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
-from rule_runtime.evaluation.constraints import Regex  # noqa: E402
-from rule_runtime.evaluation.parameters import Parameter, ParameterError  # noqa: E402
-from rule_runtime.evaluation.registry import available_rules  # noqa: E402
-from rule_runtime.evaluation.rule import Rule  # noqa: E402
+from rule_runtime.engine.constraints import Regex  # noqa: E402
+from rule_runtime.engine.parameters import Parameter, ParameterError  # noqa: E402
+from rule_runtime.engine.registry import available_rules  # noqa: E402
+from rule_runtime.engine.rule import Rule  # noqa: E402
 from tools.generated_text import bring_up_to_date  # noqa: E402
 
 README = ROOT / "rule_runtime" / "rules" / "README.md"

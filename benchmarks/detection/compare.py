@@ -1,6 +1,6 @@
 """Compare the findings of the pack `recommended` with frozen ones.
 
-python -m benchmarks.detection.compare [--all] [--freeze] [--jobs N] [--folder FOLDER]
+python -m benchmarks.detection.compare [--all] [--rule RULE] [--fault FAULT] [--jobs N]
 
 `frozen.jsonl` has one line per run: part, program, fault, seed and the step of each rule's first
 finding. Without `--all` a fixed sample of the runs is compared. The command fails if a healthy run
@@ -136,6 +136,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="all runs, not the sample alone")
     parser.add_argument("--freeze", action="store_true", help=f"write {FROZEN.name}")
     parser.add_argument("--fault", action="append", help="only this fault, or `healthy`")
+    parser.add_argument("--rule", action="append", help="judge by this rule; others as frozen")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--folder", type=Path, default=RUNS, help="where runs are kept")
     arguments = parser.parse_args(given)
@@ -145,17 +146,22 @@ def main(given: Sequence[str] | None = None) -> int:
         for plan in planned(part, healthy_seeds=1, fault_seeds=1, only_faults=arguments.fault)
         if arguments.all or arguments.freeze or _is_sampled(plan)
     ]
-    now = _findings_today(plans, arguments.folder, arguments.jobs)
+    now = _findings_today(plans, arguments.rule, arguments.folder, arguments.jobs)
     if arguments.freeze:
         FROZEN.write_text("".join(_as_line(plan, found) + "\n" for plan, found in now.items()))
         return 0
-    comparison = compare(plans, _frozen(FROZEN.read_text().splitlines()), now)
+    before = _frozen(FROZEN.read_text().splitlines())
+    if arguments.rule:
+        now = {plan: _without(before[plan], arguments.rule) | found for plan, found in now.items()}
+    comparison = compare(plans, before, now)
     print(comparison.as_text())
     return 0 if comparison.passes else 1
 
 
-def _findings_today(plans: Sequence[Plan], folder: Path, jobs: int) -> Findings:
-    runs = judged_runs(plans, folder, jobs=jobs, only_packs=("recommended",))
+def _findings_today(
+    plans: Sequence[Plan], rules: Sequence[str] | None, folder: Path, jobs: int
+) -> dict[Plan, dict[str, int]]:
+    runs = judged_runs(plans, folder, jobs=jobs, only_packs=("recommended",), only_rules=rules)
     return {
         run.plan: {
             class_of(key): verdict.step
@@ -164,6 +170,10 @@ def _findings_today(plans: Sequence[Plan], folder: Path, jobs: int) -> Findings:
         }
         for run in runs
     }
+
+
+def _without(found: Mapping[str, int], rules: Sequence[str]) -> dict[str, int]:
+    return {rule: step for rule, step in found.items() if rule not in rules}
 
 
 def _is_sampled(plan: Plan) -> bool:

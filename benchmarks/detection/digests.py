@@ -12,7 +12,7 @@ import rule_runtime
 
 __all__ = ["digest_of", "digest_of_hook", "digest_of_rules", "digest_of_shared_code"]
 
-_SHARED: Final = ("evaluation", "numerics", "trial")
+_SHARED: Final = ("detectors", "engine", "facts", "numerics", "trial")
 """Folders of what rules are made of beside their own modules."""
 
 

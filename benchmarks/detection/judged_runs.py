@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from benchmarks.detection.judging import Verdict, judge
-from benchmarks.detection.packs import packs
+from benchmarks.detection.packs import class_of, packs
 from benchmarks.detection.runs import Plan, obtain
 from benchmarks.detection.scores import Judged
+from rule_runtime.engine.rule import Rule
 
 __all__ = ["RUNS", "judged_runs"]
 
@@ -28,6 +29,7 @@ def judged_runs(
     *,
     jobs: int = 2,
     only_packs: Sequence[str] | None = None,
+    only_rules: Sequence[str] | None = None,
     again: bool = False,
     is_judged: bool = True,
 ) -> list[Judged]:
@@ -38,10 +40,15 @@ def judged_runs(
         root: Where runs and verdicts are kept.
         jobs: Number of processes.
         only_packs: Names of the packs that judge; None for all.
+        only_rules: Names of the rules that judge; None for all of the packs.
         again: Whether runs are trained and judged again.
         is_judged: False to train only.
     """
-    work = partial(_judge_one, root=root, again=again, only_packs=only_packs, is_judged=is_judged)
+    chosen = {
+        pack: {key: own[key] for key in own if class_of(key) in (only_rules or [class_of(key)])}
+        for pack, own in packs(only_packs).items()
+    }
+    work = partial(_judge_one, root=root, again=again, chosen=chosen, is_judged=is_judged)
     if jobs == 1:
         return list(map(work, plans))
     with ProcessPoolExecutor(jobs, initializer=_be_quiet) as pool:
@@ -55,11 +62,16 @@ def _be_quiet() -> None:
 
 
 def _judge_one(
-    plan: Plan, *, root: Path, again: bool, only_packs: Sequence[str] | None, is_judged: bool
+    plan: Plan,
+    *,
+    root: Path,
+    again: bool,
+    chosen: Mapping[str, Mapping[str, Rule]],
+    is_judged: bool,
 ) -> Judged:
     """Train once for each pack, with a hook that saves what its rules need, and let it judge."""
     verdicts: dict[str, Verdict] = {}
-    for pack, rules in packs(only_packs).items():
+    for pack, rules in chosen.items():
         run = obtain(plan, pack, root, again=again)
         if is_judged:
             verdicts |= judge(run.trial, rules, hung=run.hung, again=again)

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from benchmarks.detection.digests import digest_of_shared_code
 from hook_layer.storage.base import open_store
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import IssueFound
+from rule_runtime.engine.rule import Rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader
 

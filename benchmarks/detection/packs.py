@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.rule import Rule
 
 __all__ = ["SEPARATOR", "class_of", "packs", "stopping"]
 

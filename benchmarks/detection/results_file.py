@@ -19,22 +19,11 @@ __all__ = ["overview", "part_results"]
 
 _LIBRARIES: Final = ("torch", "xgboost-cpu", "scikit-learn", "numpy")
 _TITLES: Final = {
-    "fifteenth_held_out": "Programs that were held out a fifteenth time",
-    "fourteenth_held_out": "Programs that were held out a fourteenth time",
-    "thirteenth_held_out": "Programs that were held out a thirteenth time",
-    "twelfth_held_out": "Programs that were held out a twelfth time",
-    "eleventh_held_out": "Programs that were held out an eleventh time",
-    "tenth_held_out": "Programs that were held out a tenth time",
-    "ninth_held_out": "Programs that were held out a ninth time",
-    "eighth_held_out": "Programs that were held out an eighth time",
-    "seventh_held_out": "Programs that were held out a seventh time",
-    "sixth_held_out": "Programs that were held out a sixth time",
-    "fifth_held_out": "Programs that were held out a fifth time",
-    "fourth_held_out": "Programs that were held out a fourth time",
-    "third_held_out": "Programs that were held out a third time",
-    "second_held_out": "Programs that were held out a second time",
-    "first_held_out": "Programs that were held out from the first version",
+    "fifteenth_held_out": "Fifteenth held-out set",
+    "fourteenth_held_out": "Fourteenth held-out set",
+    "thirteenth_held_out": "Thirteenth held-out set",
     "calibration": "Calibration programs",
+    "tutorials": "Healthy scripts in the manner of tutorials",
 }
 
 _TEXTS: Final = Path(__file__).resolve().parent / "texts"
@@ -72,7 +61,7 @@ def overview(folder: Path) -> str:
             _, _, measured, title, table = short.split("\n\n", 4)
             link = f"[All its tables]({folder.name}/{file.name})."
             text.append(f"{title}\n\n{measured}\n{link}\n\n{table}")
-    text += [_text("reading"), _text("limits"), "## Faults\n", _kinds().as_markdown()]
+    text += [_text("limits"), "## Faults\n", _kinds().as_markdown()]
     return "\n".join(text)
 
 

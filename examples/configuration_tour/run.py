@@ -18,7 +18,7 @@ from rule_runtime.configuration import ActionList, StopTraining
 from rule_runtime.configuration import Rule as RuleConfiguration
 from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.jobs import PreparedJob, prepare
 from rule_runtime.trial.trial import Trial
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rule_runtime.evaluation.outcome import without_api_prefix
+from rule_runtime.engine.outcome import without_api_prefix
 
 if TYPE_CHECKING:
     from infra.local import LocalTarget

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import xgboost
 
 from examples.xgboost_abalone.data import load_channels, write_libsvm
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 from stepwatch import (
     EvaluationState,
     RuleStatus,

@@ -23,7 +23,7 @@ SAVE_INTERVAL = 10
 TELL_COLLECTIONS = """
 import json, sys
 from rule_runtime.configuration.packs import find_pack
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 asked = json.load(sys.stdin)
 rules = [create_rule(given["rule_to_invoke"], given) for given in asked["rules"]]
 pack = find_pack("recommended").with_interval(asked["save_interval"])

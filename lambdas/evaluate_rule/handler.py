@@ -32,7 +32,7 @@ from lambdas.shared.settings import EvaluateRuleSettings
 from lambdas.shared.state_table import DynamoStateTable
 from lambdas.shared.status_event import EventBridgeAnnouncer
 from lambdas.shared.wake import WakeQueue
-from rule_runtime.evaluation.progress import Patience
+from rule_runtime.engine.progress import Patience
 
 __all__ = ["lambda_handler"]
 

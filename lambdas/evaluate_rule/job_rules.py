@@ -19,13 +19,13 @@ from lambdas.evaluate_rule.rules import (
     usable_parameters,
 )
 from rule_runtime.configuration.asked_rules import PROBLEMS
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store
     from lambdas.shared.environment_reader import CustomRules
     from lambdas.shared.registration import Registration
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.engine.rule import Rule
 
 __all__ = ["MAX_JOB_RULES", "JobRules"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import Progress
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import Progress
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.outcome import Evidence
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.engine.outcome import Evidence
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["MAX_TEXT", "blocked", "given_up", "unblocked"]
 

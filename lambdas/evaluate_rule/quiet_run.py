@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.shared.state_item import num_seen
 from lambdas.shared.wake import WakeReason
-from rule_runtime.evaluation.filled_evidence import filled_for_silence
-from rule_runtime.evaluation.outcome import IssueFound, RuleStatus
-from rule_runtime.evaluation.state import Progress
+from rule_runtime.engine.filled_evidence import filled_for_silence
+from rule_runtime.engine.outcome import IssueFound, RuleStatus
+from rule_runtime.engine.state import Progress
 
 if TYPE_CHECKING:
     from lambdas.shared.state_table import StoredState
     from lambdas.shared.wake import Wake
-    from rule_runtime.evaluation.rule import Rule
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.engine.rule import Rule
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["QuietRun"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hook_layer.storage.base import StorageError
 from lambdas.shared.status_event import status_detail
-from rule_runtime.evaluation.result_file import result_place
+from rule_runtime.engine.result_file import result_place
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store

@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 
 if TYPE_CHECKING:
     from lambdas.shared.registration import Registration
     from rule_runtime.configuration.asked_rules import AskedRule
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.engine.rule import Rule
 
 __all__ = [
     "MAX_PARAMETERS_BYTES",

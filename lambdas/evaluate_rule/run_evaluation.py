@@ -33,16 +33,16 @@ from lambdas.shared.state_table import (
     VersionConflictError,
 )
 from lambdas.shared.wake import Wake, WakeReason
-from rule_runtime.evaluation.progress import Patience
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.progress import Patience
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:
     from lambdas.evaluate_rule.continuation import Continuations
     from lambdas.evaluate_rule.result_file import ResultFiles
     from lambdas.shared.observability import Telemetry
     from lambdas.shared.registration import Registration
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.engine.rule import Rule
     from rule_runtime.trial.step_index import StepFile
 
 __all__ = ["Announcer", "ContendedStateError", "RunEvaluation", "RunFiles"]

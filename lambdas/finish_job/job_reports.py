@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.storage.base import StorageError
-from rule_runtime.evaluation.result_file import RESULTS_PREFIX, result_place
+from rule_runtime.engine.result_file import RESULTS_PREFIX, result_place
 
 if TYPE_CHECKING:
     from hook_layer.storage.base import Store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
 from lambdas.shared.state_table import StateKey
-from rule_runtime.evaluation.state import EvaluationState, Progress
+from rule_runtime.engine.state import EvaluationState, Progress
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.notify.foreign_text import ascii_line, plain_line
 from lambdas.shared.stop_table import LOOP, ON_SAGEMAKER
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.jobs.console_links import log_group_page, training_job_page
 
 if TYPE_CHECKING:
     from lambdas.shared.settings import NotifySettings
     from lambdas.shared.stop_table import StopItem
-    from rule_runtime.evaluation.outcome import Evidence
+    from rule_runtime.engine.outcome import Evidence
 
 __all__ = ["OVERDUE", "Notice", "StatusFacts", "overdue_notice", "status_notice"]
 

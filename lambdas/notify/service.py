@@ -25,7 +25,7 @@ from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import CONFIRMED
 from lambdas.shared.watched_job_file import watched_job_file
 from rule_runtime.configuration.asked_rules import asked_rules
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
+from rule_runtime.engine.outcome import RuleStatus, status_details
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lambdas.shared.settings import NotifySettings
     from lambdas.shared.state_table import StateTable
     from lambdas.shared.stop_table import StopTable
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["NotifyDependencies", "NotifyService"]
 

@@ -9,7 +9,7 @@ from lambdas.contracts import environment
 from lambdas.contracts.events import CUSTOM_RULES, JOB_RULES
 from lambdas.contracts.stopping import OPT_IN, STOP_POLICIES, STOP_TAG
 from lambdas.shared.environment_reader import CustomRules, EnvironmentReader, SettingsError
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ from lambdas.contracts.events import (
     STATE_TTL_ATTRIBUTE,
     UPDATED_AT_ATTRIBUTE,
 )
-from rule_runtime.evaluation.state import EvaluationState, Progress
+from rule_runtime.engine.state import EvaluationState, Progress
 
 __all__ = [
     "MAX_INLINE_MEMORY_BYTES",

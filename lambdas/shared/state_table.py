@@ -32,13 +32,13 @@ from lambdas.shared.state_item import (
     stored_state,
     successor,
 )
-from rule_runtime.evaluation.state import Counts, Progress
+from rule_runtime.engine.state import Counts, Progress
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from lambdas.shared.rule_memory import RuleMemories
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
     "DynamoStateTable",

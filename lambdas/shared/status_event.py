@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.contracts.events import STATUS_DETAIL_TYPE, STATUS_SOURCE
-from rule_runtime.evaluation.outcome import MAX_STATUS_DETAILS_LENGTH, status_details
-from rule_runtime.evaluation.result_file import RuleResult
+from rule_runtime.engine.outcome import MAX_STATUS_DETAILS_LENGTH, status_details
+from rule_runtime.engine.result_file import RuleResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lambdas.shared.registration import Registration
     from lambdas.shared.state_table import StoredState
-    from rule_runtime.evaluation.outcome import Evidence
+    from rule_runtime.engine.outcome import Evidence
 
 __all__ = ["AnnouncementError", "EventBridgeAnnouncer", "status_detail"]
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from lambdas.shared.native_events import is_native_event
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 
 __all__ = ["Finding", "Origin", "StopRequest", "parse_request"]
 

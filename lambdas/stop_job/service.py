@@ -23,7 +23,7 @@ from lambdas.shared.job_actions import JobActions
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.stop_table import LOOP, StopReason
 from lambdas.stop_job.request import Origin
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile

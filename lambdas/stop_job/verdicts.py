@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from lambdas.contracts.events import STATE_PARTITION_KEY, STATE_SORT_KEY
 from lambdas.shared.state_table import StateKey
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -53,7 +53,7 @@ class _RuleMistakes(logging.Handler):
 
 _OF_RULES: Final = (
     "rule_runtime.custom_rules.rule_mistakes",
-    "rule_runtime.evaluation.evaluator",
+    "rule_runtime.engine.evaluator",
 )
 """Loggers of mistakes in rules."""
 _rule_mistakes: Final = _RuleMistakes(logging.WARNING)

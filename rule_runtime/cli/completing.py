@@ -12,8 +12,8 @@ def complete_rule(incomplete: str) -> list[str]:
         incomplete: What was typed.
     """
     # The shell waits for what is imported here.
-    from rule_runtime.evaluation.registry import available_rules  # noqa: PLC0415
-    from rule_runtime.evaluation.rule import snake_case  # noqa: PLC0415
+    from rule_runtime.engine.registry import available_rules  # noqa: PLC0415
+    from rule_runtime.engine.rule import snake_case  # noqa: PLC0415
 
     is_class = incomplete[:1].isupper()
     names = (name if is_class else snake_case(name) for name in available_rules())

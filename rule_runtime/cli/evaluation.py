@@ -8,11 +8,11 @@ from enum import IntEnum
 from pathlib import Path
 
 from hook_layer.storage.base import open_store
-from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import UnknownRuleError, available_rules, create_rule
-from rule_runtime.evaluation.rule import Rule, snake_case
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import UnknownRuleError, available_rules, create_rule
+from rule_runtime.engine.rule import Rule, snake_case
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = [
     "ExitStatus",
@@ -134,7 +134,7 @@ def evaluate_run(
         ValueError: If the URI cannot be opened.
         StorageError: If the storage cannot be read.
     """
-    from rule_runtime.evaluation.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
+    from rule_runtime.engine.side_by_side import judge_stored_run  # noqa: PLC0415 - loads numpy
 
     return judge_stored_run(open_store(path), rules, on_start=on_start, on_judged=on_judged)
 

@@ -18,9 +18,9 @@ from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.output import rules_table, told_parameters
 from rule_runtime.cli.tables import reflowed
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.parameters import ParameterError, nearest_name
-from rule_runtime.evaluation.registry import UnknownRuleError, available_rules, create_rule
-from rule_runtime.evaluation.rule import Rule, snake_case
+from rule_runtime.engine.parameters import ParameterError, nearest_name
+from rule_runtime.engine.registry import UnknownRuleError, available_rules, create_rule
+from rule_runtime.engine.rule import Rule, snake_case
 
 __all__ = ["rules_app"]
 

@@ -29,10 +29,10 @@ from rule_runtime.cli.options import (
 from rule_runtime.cli.output import FEW_RULES, verdicts_table
 from rule_runtime.cli.summary import Summary
 from rule_runtime.cli.tables import harmless
-from rule_runtime.evaluation.loss_advice import OF_BOOSTING
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
-from rule_runtime.evaluation.wording import counted
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.wording import counted
+from rule_runtime.facts.loss_advice import OF_BOOSTING
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.trial.saved_steps import check_has_steps
 from rule_runtime.trial.sessions import StoredRun, runs_at

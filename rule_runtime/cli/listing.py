@@ -21,7 +21,7 @@ from hook_layer.format.session_file import SESSION_FILE, SessionFile
 from hook_layer.storage.base import StorageError, open_store
 from rule_runtime.cli.options import OutputFormat, OutputOption, mistakes
 from rule_runtime.cli.tables import Records
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.trial.sessions import StoredRun, read_session, runs_of
 
 __all__ = ["runs"]

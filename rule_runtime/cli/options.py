@@ -19,7 +19,7 @@ from rule_runtime.cli.completing import complete_pack, complete_rule
 from rule_runtime.cli.evaluation import ExitStatus, parse_rule
 from rule_runtime.cli.told_reads import ToldReads
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.jobs.aws import AwsRequestError
 from rule_runtime.jobs.deployment import DeploymentError
 from rule_runtime.trial.errors import TrialError

@@ -11,10 +11,10 @@ from rich.text import Text
 from rule_runtime.cli.evaluation import told_status
 from rule_runtime.cli.summary import has_problem
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.evaluation.outcome import RuleStatus, status_details, without_api_prefix
-from rule_runtime.evaluation.parameters import Parameter
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus, status_details, without_api_prefix
+from rule_runtime.engine.parameters import Parameter
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["FEW_RULES", "STATUS_COLOURS", "rules_table", "told_parameters", "verdicts_table"]
 

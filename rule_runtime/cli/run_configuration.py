@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rule_runtime.configuration.api_values import as_strings
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.step_bounds import BoundedRule, StepBounds
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
 
 __all__ = ["rule_configurations"]
 

@@ -31,8 +31,8 @@ from rule_runtime.embedded.nothing_captured import NothingCaptured, why_nothing
 from rule_runtime.embedded.session_folder import default_folder, make_session_folder
 from rule_runtime.embedded.session_judge import JudgedRun, SessionJudge
 from rule_runtime.embedded.watched_script import ProcessEnd, watch_process
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["BY_SIGNAL", "INTERRUPTED", "SCRIPT_FAILED", "RunOptions", "WatchedSession"]
 

@@ -13,8 +13,8 @@ from rich.segment import ControlType
 from rule_runtime.embedded.notifier import Notifier, message
 from rule_runtime.embedded.session_judge import JudgedRun
 from rule_runtime.embedded.watched_script import ProcessEnd
-from rule_runtime.evaluation.outcome import RuleStatus, status_details, without_api_prefix
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus, status_details, without_api_prefix
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["SessionMessages"]
 

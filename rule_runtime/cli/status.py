@@ -17,14 +17,14 @@ from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_told
 from rule_runtime.cli.options import OutputFormat, OutputOption, VerboseOption, mistakes
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     NOT_EVALUATED,
     STATUS_ORDER,
     RuleStatus,
     is_insufficient,
     without_api_prefix,
 )
-from rule_runtime.evaluation.wording import counted
+from rule_runtime.engine.wording import counted
 from rule_runtime.jobs.places import absolute_output_path
 from rule_runtime.trial.sessions import runs_at
 

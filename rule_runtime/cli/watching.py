@@ -30,8 +30,8 @@ from rule_runtime.cli.options import (
 )
 from rule_runtime.cli.output import STATUS_COLOURS
 from rule_runtime.cli.tables import Records, harmless
-from rule_runtime.evaluation.outcome import NOT_EVALUATED, RuleStatus
-from rule_runtime.evaluation.parameters import nearest_name
+from rule_runtime.engine.outcome import NOT_EVALUATED, RuleStatus
+from rule_runtime.engine.parameters import nearest_name
 from rule_runtime.trial.sessions import read_session, runs_at, runs_of
 
 if TYPE_CHECKING:

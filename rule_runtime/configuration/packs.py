@@ -10,9 +10,9 @@ from typing import Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.merging import merged
-from rule_runtime.evaluation.parameters import nearest
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.parameters import nearest
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
 
 __all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
 

@@ -20,7 +20,7 @@ from rule_runtime.configuration.actions import (
     is_valid_action_object,
 )
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.parameters import nearest
+from rule_runtime.engine.parameters import nearest
 
 __all__ = [
     "SMS",

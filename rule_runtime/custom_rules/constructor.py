@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from typing import Any, Final
 
-from rule_runtime.evaluation.constraints import Constraint
-from rule_runtime.evaluation.parameters import Parameter, ParameterError, coerce, nearest
+from rule_runtime.engine.constraints import Constraint
+from rule_runtime.engine.parameters import Parameter, ParameterError, coerce, nearest
 
 __all__ = ["constructor_arguments"]
 

@@ -23,10 +23,10 @@ from urllib.parse import unquote
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from rule_runtime.custom_rules.constructor import constructor_arguments
 from rule_runtime.custom_rules.rule_mistakes import CustomRuleError, in_class, made_rule
-from rule_runtime.evaluation.failure import CHECK, failure_reason
-from rule_runtime.evaluation.parameters import ParameterError, nearest_name
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.step_bounds import bounded, split_bounds
+from rule_runtime.engine.failure import CHECK, failure_reason
+from rule_runtime.engine.parameters import ParameterError, nearest_name
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.step_bounds import bounded, split_bounds
 
 __all__ = ["MAX_SOURCE_BYTES", "CustomRuleError", "load_custom_rule"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from string import Template
 from typing import Final, NamedTuple
 
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import snake_case
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import snake_case
 
 __all__ = ["NewRule", "write_rule"]
 

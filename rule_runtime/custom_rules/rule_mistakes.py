@@ -14,10 +14,10 @@ from typing import Any, Final
 from hook_layer.collections import CollectionKeys
 from hook_layer.errors import misspelled
 from rule_runtime.configuration.collection_config import as_collections
-from rule_runtime.evaluation.failure import CHECK, failure_reason, located
-from rule_runtime.evaluation.parameters import ParameterError, coerce, is_supported
-from rule_runtime.evaluation.registry import instantiate
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.failure import CHECK, failure_reason, located
+from rule_runtime.engine.parameters import ParameterError, coerce, is_supported
+from rule_runtime.engine.registry import instantiate
+from rule_runtime.engine.rule import Rule
 
 __all__ = ["CustomRuleError", "in_class", "made_rule"]
 

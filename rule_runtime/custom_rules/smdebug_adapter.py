@@ -16,8 +16,8 @@ from rule_runtime.custom_rules.kept_attributes import KeptAttributes
 from rule_runtime.custom_rules.kept_values import UnkeepableError
 from rule_runtime.custom_rules.smdebug_rule import condition_holds
 from rule_runtime.custom_rules.trial_at_step import TrialAtStep, other_trial, run_of
-from rule_runtime.evaluation.failure import UNAVAILABLE, failure_reason
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.failure import UNAVAILABLE, failure_reason
+from rule_runtime.engine.outcome import (
     Evidence,
     Failed,
     IssueFound,
@@ -25,7 +25,7 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.engine.rule import Memory, Rule
 
 if TYPE_CHECKING:
     from rule_runtime.custom_rules.smdebug_rule import Rule as OriginalRule

@@ -11,10 +11,10 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.result_writer import ResultWriter
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.run_files import current_run, last_sequences, named_run
 from rule_runtime.trial.step_index import StepFile, list_index_files, load_step_files
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import StorageError, Store, open_store
-from rule_runtime.evaluation.outcome import status_details
-from rule_runtime.evaluation.result_file import RuleResult, result_place
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import status_details
+from rule_runtime.engine.result_file import RuleResult, result_place
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["ResultWriter"]
 

@@ -12,8 +12,8 @@ from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import StorageError, Store, open_store
 from rule_runtime.embedded.exit_mark import mark_exit, shell_status
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import Counts, EvaluationState
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import Counts, EvaluationState
 from rule_runtime.trial.cut_values import CutValues
 
 __all__ = ["JudgedRun", "SessionJudge"]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from hook_layer.storage.base import StorageError
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.result_writer import ResultWriter
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import UnknownRuleError, create_rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.jobs.summary import is_final
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
     from rule_runtime.configuration.asked_rules import AskedRule
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.engine.rule import Rule
     from rule_runtime.jobs.job_files import JobFiles
 
 __all__ = ["FolderRules"]

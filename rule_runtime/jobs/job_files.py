@@ -16,7 +16,7 @@ from hook_layer.format.paths import JOB_FILE, STOP_FILE
 from hook_layer.storage.base import ObjectNotFoundError
 from hook_layer.storage.small_files import read_small
 from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
-from rule_runtime.evaluation.result_file import (
+from rule_runtime.engine.result_file import (
     MAX_RESULT_BYTES,
     RESULTS_PREFIX,
     RuleResult,

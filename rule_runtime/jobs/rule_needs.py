@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.packs import PATTERNS
-from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
-from rule_runtime.evaluation.step_bounds import BoundedRule, StepBounds
+from rule_runtime.engine.registry import UnknownRuleError, create_rule
+from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rule_runtime.configuration.debug_rule import Rule as ConfiguredRule
-    from rule_runtime.evaluation.rule import Rule
+    from rule_runtime.engine.rule import Rule
 
 __all__ = ["RuleNeeds"]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from rule_runtime.evaluation.outcome import MAX_STATUS_DETAILS_LENGTH, RuleStatus
-from rule_runtime.evaluation.result_file import result_place
+from rule_runtime.engine.outcome import MAX_STATUS_DETAILS_LENGTH, RuleStatus
+from rule_runtime.engine.result_file import result_place
 from rule_runtime.jobs.console_links import partition_of
 from rule_runtime.jobs.native_job import is_terminal
 
 if TYPE_CHECKING:
     from hook_layer.format.job_file import JobFile
-    from rule_runtime.evaluation.result_file import RuleResult
+    from rule_runtime.engine.result_file import RuleResult
 
 __all__ = ["RuleSummary", "failure_of", "is_final", "moment_of_start"]
 

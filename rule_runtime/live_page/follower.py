@@ -10,8 +10,8 @@ from hook_layer.format.job_file import StopFile
 from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.evaluation.outcome import Evidence
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import Evidence
+from rule_runtime.engine.rule import Rule
 from rule_runtime.live_page.run_rules import RunRules
 from rule_runtime.reporting.finding_plot import WINDOW, finding_plot, watch_finding
 from rule_runtime.reporting.job_configuration import JobConfiguration

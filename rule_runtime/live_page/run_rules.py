@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from hook_layer.storage.base import Store
 from rule_runtime.configuration.asked_rules import AskedRule, asked_rules
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.reporting.job_verdicts import JobVerdict, stored_verdicts, verdicts_of
 from rule_runtime.trial.job_file import usable_job_file
 from rule_runtime.trial.run_files import current_run

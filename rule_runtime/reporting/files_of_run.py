@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.engine.outcome import Evidence
 from rule_runtime.reporting.finding_plot import WINDOW
 from rule_runtime.trial.step_index import list_index_files
 

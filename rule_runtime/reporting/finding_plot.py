@@ -20,7 +20,7 @@ from rule_runtime.reporting.finding_measures import LOSS, MEASURES, Agreement, M
 from rule_runtime.reporting.line_chart import Line
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.outcome import Evidence
+    from rule_runtime.engine.outcome import Evidence
     from rule_runtime.reporting.run_history import RunHistory, WatchedRow
 
 __all__ = ["WINDOW", "FindingPlot", "finding_plot", "watch_finding"]

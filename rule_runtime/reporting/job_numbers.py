@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hook_layer.format.paths import job_name_of
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.job_configuration import JobConfiguration
 from rule_runtime.reporting.job_verdicts import JobVerdict

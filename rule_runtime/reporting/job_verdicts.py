@@ -14,7 +14,7 @@ from hook_layer.format.errors import FormatError
 from hook_layer.storage.base import ObjectNotFoundError, Store, open_store
 from hook_layer.storage.small_files import read_small
 from rule_runtime.configuration.packs import find_pack
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     STATUS_ORDER,
     Evidence,
     RuleStatus,
@@ -22,15 +22,15 @@ from rule_runtime.evaluation.outcome import (
     status_details,
     without_api_prefix,
 )
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.result_file import (
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.result_file import (
     MAX_RESULT_BYTES,
     RESULTS_PREFIX,
     parse_result,
     result_place,
 )
-from rule_runtime.evaluation.rule import Rule, snake_case
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.rule import Rule, snake_case
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["JobVerdict", "Verdicts", "stored_verdicts", "verdicts_of"]
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from rule_runtime.evaluation.outcome import RuleStatus, status_details
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus, status_details
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
 __all__ = ["junit_xml"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from hook_layer.format.job_file import StopFile
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.outcome import Evidence
+from rule_runtime.engine.outcome import Evidence
 from rule_runtime.reporting.files_of_run import MAX_WORKERS, FilesOfRun
 from rule_runtime.reporting.finding_plot import watch_finding
 from rule_runtime.reporting.run_history import RunHistory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.state import EvaluationState
 
 __all__ = ["RunVerdicts"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from hook_layer.format.paths import index_key
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import snake_case
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import snake_case
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 
 __all__ = ["sarif_json"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from rule_runtime.evaluation.outcome import status_details
+from rule_runtime.engine.outcome import status_details
 from rule_runtime.reporting.junit import junit_xml
 from rule_runtime.reporting.run_verdicts import RunVerdicts
 from rule_runtime.reporting.sarif import sarif_json

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtMost, GreaterThan, Memory, Unit
-from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
+from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
-from rule_runtime.evaluation.gradient_names import UNTOLD, parameters_of
-from rule_runtime.evaluation.missing_reasons import why_no_gradient
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
-from rule_runtime.evaluation.standing_still import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.cancelled_gradients import cancelled_biases
+from rule_runtime.facts.gradient_names import UNTOLD, parameters_of
+from rule_runtime.facts.missing_reasons import why_no_gradient
+from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.standing_still import (
     are_at_bounds,
     are_steady,
     changed_before,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
 from rule_runtime.trial.value_pairs import row_values
 

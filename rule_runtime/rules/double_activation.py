@@ -10,25 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.doubled_probabilities import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.doubled_probabilities import (
     recomputed_twice,
     returned_to_functions,
     surely_twice,
 )
-from rule_runtime.evaluation.last_activations import (
+from rule_runtime.facts.last_activations import (
     ahead_of_softmax,
     cuts_targets,
     is_softmax,
     squeezed,
 )
-from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.loss_advice import loss_inputs_advice
-from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.evaluation.loss_owners import input_patterns
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.predicted_twice import softmax_of_predictions
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.facts.linear_layers import MODULE_IO
+from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.loss_owners import input_patterns
+from rule_runtime.facts.predicted_twice import softmax_of_predictions
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.composed_activations import activated_twice, squashed
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 

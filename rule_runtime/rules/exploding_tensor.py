@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Memory
-from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import Memory
+from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
+from rule_runtime.facts.selection import evidence, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows

@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.constant_answers import (
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Unit
+from rule_runtime.facts.constant_answers import (
     constant_answer,
     constants_of_labels,
     constants_of_pass,
 )
-from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Unit
-from rule_runtime.evaluation.selection import evidence
-from rule_runtime.evaluation.validation_answers import PREDICTIONS, added_answers
-from rule_runtime.evaluation.validation_averages import SETTLED_STEPS, are_settling, slow_averages
-from rule_runtime.evaluation.validation_curves import (
+from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.loss_rule import Finding
+from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.validation_answers import PREDICTIONS, added_answers
+from rule_runtime.facts.validation_averages import SETTLED_STEPS, are_settling, slow_averages
+from rule_runtime.facts.validation_curves import (
     gap_percent,
     has_turned,
     is_learned_by_heart,
     was_there_before,
 )
-from rule_runtime.evaluation.validation_guessing import is_guessing, is_too_early
-from rule_runtime.evaluation.validation_passes import keep_beside
-from rule_runtime.evaluation.validation_rule import Training, Validation, ValidationRule
-from rule_runtime.evaluation.validation_scales import (
+from rule_runtime.facts.validation_guessing import is_guessing, is_too_early
+from rule_runtime.facts.validation_passes import keep_beside
+from rule_runtime.facts.validation_rule import Training, Validation, ValidationRule
+from rule_runtime.facts.validation_scales import (
     is_on_another_scale,
     measured_by,
     numbers_beside,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.missing_reasons import why_no_gradient
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     Evidence,
     IssueFound,
     NotApplicable,
@@ -16,8 +15,9 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import is_training
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.missing_reasons import why_no_gradient
+from rule_runtime.facts.selection import is_training
 from rule_runtime.numerics.series_memory import SeriesMemory
 
 if TYPE_CHECKING:

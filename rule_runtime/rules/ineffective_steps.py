@@ -6,10 +6,10 @@ import zlib
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_advice import loss_inputs_advice
-from rule_runtime.evaluation.loss_inputs import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_inputs import (
     LOSS_INPUTS,
     LossInputs,
     LossKind,
     size_of_error,
 )
-from rule_runtime.evaluation.loss_values import outputs_and_targets
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.facts.loss_values import outputs_and_targets
+from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.large_targets import targets_out_of_reach
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
-from rule_runtime.evaluation.model_inputs import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.large_targets import targets_out_of_reach
+from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.facts.model_inputs import (
     FIRST_INPUTS,
     LAYER_INPUTS,
     OF_CALLS,
@@ -20,10 +22,8 @@ from rule_runtime.evaluation.model_inputs import (
     are_on_a_line,
     is_of_keras,
 )
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
-from rule_runtime.evaluation.validation_passes import within_limits
+from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
+from rule_runtime.facts.validation_passes import within_limits
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.constant_rows import constant_rows
-from rule_runtime.evaluation.labels_elsewhere import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.facts.constant_rows import constant_rows
+from rule_runtime.facts.labels_elsewhere import (
     Elsewhere,
     begin_anew,
     has_others,
     labels_elsewhere,
     remember,
 )
-from rule_runtime.evaluation.loss_advice import loss_inputs_advice
-from rule_runtime.evaluation.loss_calls import targets_of_all_calls
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
-from rule_runtime.evaluation.loss_owners import input_patterns
-from rule_runtime.evaluation.loss_targets import Beside, losses_beside
-from rule_runtime.evaluation.one_class_batches import (
+from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_calls import targets_of_all_calls
+from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.facts.loss_owners import input_patterns
+from rule_runtime.facts.loss_targets import Beside, losses_beside
+from rule_runtime.facts.one_class_batches import (
     LEAST_SHARE,
     OneClassBatches,
     one_class_batches,
 )
-from rule_runtime.evaluation.one_label import is_of_one_label
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.facts.one_label import is_of_one_label
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:

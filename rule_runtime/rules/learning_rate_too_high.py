@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.missing_reasons import why_no_drift
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.missing_reasons import why_no_drift
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift
 

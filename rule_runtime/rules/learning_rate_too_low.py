@@ -8,13 +8,13 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import usual_names
-from rule_runtime.evaluation.loss_rule import training_losses
-from rule_runtime.evaluation.missing_reasons import why_no_drift
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training
-from rule_runtime.evaluation.slow_trees import OF_TREES, slow_trees
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Rule, Unit
+from rule_runtime.facts.evaluation_phases import usual_names
+from rule_runtime.facts.loss_rule import training_losses
+from rule_runtime.facts.missing_reasons import why_no_drift
+from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.slow_trees import OF_TREES, slow_trees
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, SeriesMemory
 from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS, WeightDrift

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_inputs import LossInputs
-from rule_runtime.evaluation.loss_rule import Finding, LossRule
-from rule_runtime.evaluation.made_up_targets import of_made_up_targets
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.facts.loss_inputs import LossInputs
+from rule_runtime.facts.loss_rule import Finding, LossRule
+from rule_runtime.facts.made_up_targets import of_made_up_targets
 from rule_runtime.numerics.robust import noise, spread, trend
 from rule_runtime.numerics.series_memory import NumberSeries, Series
 

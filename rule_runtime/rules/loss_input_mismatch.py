@@ -6,27 +6,27 @@ import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.class_numbers import ClassNumbers, of_every_score
-from rule_runtime.evaluation.evaluation_phases import loss_side
-from rule_runtime.evaluation.loss_advice import loss_inputs_advice
-from rule_runtime.evaluation.loss_inputs import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
+from rule_runtime.facts.class_numbers import ClassNumbers, of_every_score
+from rule_runtime.facts.evaluation_phases import loss_side
+from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_inputs import (
     INPUT_VALUES,
     LOSS_INPUTS,
     Input,
     LossInputs,
 )
-from rule_runtime.evaluation.loss_mismatch import REMEDY_OF, LossMismatch
-from rule_runtime.evaluation.loss_mismatches import mismatch_of, raw_overlap_of
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.own_tokens import own_tokens_of
-from rule_runtime.evaluation.positive_weights import wrong_weight_of
-from rule_runtime.evaluation.rule import AtLeast, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
-from rule_runtime.evaluation.selection import evidence, finite_means
-from rule_runtime.evaluation.soft_targets import no_shares_of
-from rule_runtime.evaluation.wrong_axis import wrong_axis_of
-from rule_runtime.evaluation.wrong_formulas import wrong_formula_of
-from rule_runtime.evaluation.zero_losses import zero_losses
+from rule_runtime.facts.loss_mismatch import REMEDY_OF, LossMismatch
+from rule_runtime.facts.loss_mismatches import mismatch_of, raw_overlap_of
+from rule_runtime.facts.own_tokens import own_tokens_of
+from rule_runtime.facts.positive_weights import wrong_weight_of
+from rule_runtime.facts.scrambled_scores import MODEL_OUTPUT_VALUES, scrambled_scores_of
+from rule_runtime.facts.selection import evidence, finite_means
+from rule_runtime.facts.soft_targets import no_shares_of
+from rule_runtime.facts.wrong_axis import wrong_axis_of
+from rule_runtime.facts.wrong_formulas import wrong_formula_of
+from rule_runtime.facts.zero_losses import zero_losses
 from rule_runtime.numerics.series_memory import MAX_SERIES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     Evidence,
     IssueFound,
     NotApplicable,
@@ -16,8 +16,8 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import (
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import (
     AtLeast,
     GreaterThan,
     LessThan,
@@ -26,8 +26,8 @@ from rule_runtime.evaluation.rule import (
     Rule,
     Unit,
 )
-from rule_runtime.evaluation.selection import selected_collections
-from rule_runtime.evaluation.wording import counted
+from rule_runtime.engine.wording import counted
+from rule_runtime.facts.selection import selected_collections
 from rule_runtime.numerics.point_history import PointHistory
 
 if TYPE_CHECKING:

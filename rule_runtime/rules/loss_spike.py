@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_rule import Finding, LossRule
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.facts.loss_rule import Finding, LossRule
 from rule_runtime.numerics.robust import spread
 from rule_runtime.numerics.series_memory import NumberSeries
 

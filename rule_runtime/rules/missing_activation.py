@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.linear_layers import (
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.linear_layers import (
     MODULE_IO,
     LinearLayer,
     LinearSignals,
     linear_layers,
     why_no_layer,
 )
-from rule_runtime.evaluation.other_uses import OtherUses
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training
+from rule_runtime.facts.other_uses import OtherUses
+from rule_runtime.facts.selection import evidence, is_training
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.called_layers import adapts_frozen, are_cut_off, count_later
-from rule_runtime.evaluation.gradient_names import UNTOLD, declared_parameters, parameters_of
-from rule_runtime.evaluation.initial_weights import as_initialised
-from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.missing_reasons import why_no_gradient
-from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.facts.called_layers import adapts_frozen, are_cut_off, count_later
+from rule_runtime.facts.gradient_names import UNTOLD, declared_parameters, parameters_of
+from rule_runtime.facts.initial_weights import as_initialised
+from rule_runtime.facts.linear_layers import MODULE_IO
+from rule_runtime.facts.missing_reasons import why_no_gradient
+from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.row_memory import RowMemory, fingerprints, row_keys
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import Memory, Regex, Rule, Unit
+from rule_runtime.facts.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.selection import evidence, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows

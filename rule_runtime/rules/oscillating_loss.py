@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.loss_rule import Finding, LossRule
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Unit
+from rule_runtime.facts.loss_rule import Finding, LossRule
 from rule_runtime.numerics.robust import noise, rank_sum, trend
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["OscillatingLoss"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluation_phases import finished_phases
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.evaluation_phases import finished_phases
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.evaluation_phases import Phase
+    from rule_runtime.facts.evaluation_phases import Phase
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["Overtraining"]

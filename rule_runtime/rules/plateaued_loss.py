@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.learned_frequencies import LearnedFrequencies
-from rule_runtime.evaluation.loss_rule import Finding, LossRule
-from rule_runtime.evaluation.made_up_targets import of_made_up_targets
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, Outcome
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Unit
-from rule_runtime.evaluation.selection import evidence
-from rule_runtime.evaluation.unrelated_outputs import added_unrelated
-from rule_runtime.evaluation.warm_up import steps_since_warm_up
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, Outcome
+from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Unit
+from rule_runtime.facts.learned_frequencies import LearnedFrequencies
+from rule_runtime.facts.loss_rule import Finding, LossRule
+from rule_runtime.facts.made_up_targets import of_made_up_targets
+from rule_runtime.facts.selection import evidence
+from rule_runtime.facts.unrelated_outputs import added_unrelated
+from rule_runtime.facts.warm_up import steps_since_warm_up
 from rule_runtime.numerics.robust import noise, trend
 from rule_runtime.numerics.series_memory import NumberSeries, SeriesMemory
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.rule import Memory
+    from rule_runtime.engine.rule import Memory
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["PlateauedLoss"]

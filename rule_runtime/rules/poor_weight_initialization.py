@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
-from rule_runtime.evaluation.initial_weights import (
-    INITIAL_WEIGHTS,
-    weights_too_large,
-    weights_too_much_alike,
-)
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     Evidence,
     IssueFound,
     NotApplicable,
@@ -23,9 +17,15 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training, worst
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Regex, Rule, Unit
+from rule_runtime.facts.cancelled_gradients import cancelled_biases
+from rule_runtime.facts.initial_weights import (
+    INITIAL_WEIGHTS,
+    weights_too_large,
+    weights_too_much_alike,
+)
+from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:

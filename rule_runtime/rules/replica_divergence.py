@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.missing_reasons import why_unknown
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
+from rule_runtime.facts.missing_reasons import why_unknown
+from rule_runtime.facts.selection import evidence, is_training, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows

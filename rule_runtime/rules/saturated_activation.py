@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.last_activations import gives_good_answers
-from rule_runtime.evaluation.linear_layers import MODULE_IO
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.recurrent_slopes import recurrent_slopes
-from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, selected_collections, worst
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
+from rule_runtime.facts.last_activations import gives_good_answers
+from rule_runtime.facts.linear_layers import MODULE_IO
+from rule_runtime.facts.loss_inputs import LOSS_INPUTS
+from rule_runtime.facts.recurrent_slopes import recurrent_slopes
+from rule_runtime.facts.selection import evidence, is_training, selected_collections, worst
 from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
 from rule_runtime.trial.value_pairs import row_values
 

@@ -9,17 +9,17 @@ import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.comparing import (
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import Memory, Regex, Rule
+from rule_runtime.facts.comparing import (
     Likeness,
     compare,
     matched,
     statistics_of,
     with_numbers,
 )
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import Memory, Regex, Rule
-from rule_runtime.evaluation.selection import evidence, selected_collections, worst
+from rule_runtime.facts.selection import evidence, selected_collections, worst
 from rule_runtime.numerics.closeness import Tolerance
 from rule_runtime.trial.other_trials import OtherTrialError
 from rule_runtime.trial.value_pairs import value_pairs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_advice import input_values_advice
-from rule_runtime.evaluation.loss_inputs import INPUT_VALUES, LOSS_INPUTS
-from rule_runtime.evaluation.loss_rule import Finding
-from rule_runtime.evaluation.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT, OF_CALLS
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training
-from rule_runtime.evaluation.telling_inputs import told_targets
-from rule_runtime.evaluation.telling_places import foreseen_places
-from rule_runtime.evaluation.telling_texts import are_losses_judged, losses_of_texts
-from rule_runtime.evaluation.tree_labels import spread_of_labels
-from rule_runtime.evaluation.tree_limits import nearest_of_trees
-from rule_runtime.evaluation.validation_rule import (
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Unit
+from rule_runtime.facts.loss_advice import input_values_advice
+from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
+from rule_runtime.facts.loss_rule import Finding
+from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT, OF_CALLS
+from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.telling_inputs import told_targets
+from rule_runtime.facts.telling_places import foreseen_places
+from rule_runtime.facts.telling_texts import are_losses_judged, losses_of_texts
+from rule_runtime.facts.tree_labels import spread_of_labels
+from rule_runtime.facts.tree_limits import nearest_of_trees
+from rule_runtime.facts.validation_rule import (
     Training,
     Validation,
     ValidationRule,

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import AtLeast, Memory, Unit
-from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import AtLeast, Memory, Unit
+from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView

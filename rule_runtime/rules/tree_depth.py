@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.selection import evidence, worst
 from rule_runtime.numerics.tree_depth import deepest, depth_of_complete_tree
 
 if TYPE_CHECKING:

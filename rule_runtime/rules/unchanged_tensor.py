@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.evaluation.comparing import Likeness, compare, frozen_rows, with_numbers
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, Memory, Unit
-from rule_runtime.evaluation.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.evaluation.selection import evidence, is_training, worst
-from rule_runtime.evaluation.step_history import StepHistory
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Unit
+from rule_runtime.facts.comparing import Likeness, compare, frozen_rows, with_numbers
+from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, is_training, worst
+from rule_runtime.facts.step_history import StepHistory
 from rule_runtime.numerics.closeness import Tolerance
 
 if TYPE_CHECKING:

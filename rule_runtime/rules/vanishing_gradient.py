@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.called_layers import count_later
-from rule_runtime.evaluation.cancelled_gradients import cancelled_biases
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, worst
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.called_layers import count_later
+from rule_runtime.facts.cancelled_gradients import cancelled_biases
+from rule_runtime.facts.selection import evidence, finite_means, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:

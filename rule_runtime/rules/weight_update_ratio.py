@@ -8,9 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.comparing import frozen_rows, matched, statistics_of
-from rule_runtime.evaluation.missing_reasons import are_not_finite
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     Evidence,
     IssueFound,
     NotApplicable,
@@ -18,9 +16,11 @@ from rule_runtime.evaluation.outcome import (
     Outcome,
     Passed,
 )
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, is_training, worst
-from rule_runtime.evaluation.wording import counted
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.engine.wording import counted
+from rule_runtime.facts.comparing import frozen_rows, matched, statistics_of
+from rule_runtime.facts.missing_reasons import are_not_finite
+from rule_runtime.facts.selection import evidence, is_training, worst
 from rule_runtime.numerics.closeness import Tolerance, are_identical
 from rule_runtime.numerics.point_history import PointHistory
 from rule_runtime.numerics.update_ratio import ratio_bounds, update_ratio

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.loss_advice import loss_inputs_advice
-from rule_runtime.evaluation.loss_inputs import LOSS_INPUTS, LossInputs, size_of_error
-from rule_runtime.evaluation.loss_rule import training_losses
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, GreaterThan, Memory, Rule, Unit
-from rule_runtime.evaluation.selection import evidence, finite_means, is_training
-from rule_runtime.evaluation.validation_answers import PREDICTIONS, agreement_of
-from rule_runtime.evaluation.worse_trees import worse_trees
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, GreaterThan, Memory, Rule, Unit
+from rule_runtime.facts.loss_advice import loss_inputs_advice
+from rule_runtime.facts.loss_inputs import LOSS_INPUTS, LossInputs, size_of_error
+from rule_runtime.facts.loss_rule import training_losses
+from rule_runtime.facts.selection import evidence, finite_means, is_training
+from rule_runtime.facts.validation_answers import PREDICTIONS, agreement_of
+from rule_runtime.facts.worse_trees import worse_trees
 from rule_runtime.numerics.agreement import Agreement
 from rule_runtime.numerics.robust import noise
 from rule_runtime.numerics.series_memory import MAX_SERIES, NumberSeries, Series, SeriesMemory

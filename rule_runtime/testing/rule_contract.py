@@ -22,9 +22,9 @@ from typing import Any, Final
 import numpy as np
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.rule import Rule
 from rule_runtime.testing.rule_evaluations import (
     as_text,
     assert_same_or_a_reason,

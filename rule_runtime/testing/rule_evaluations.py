@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.testing.rule_runs import (
     RunOfWorker,
     SavedStep,

@@ -22,11 +22,11 @@ from hook_layer.format.paths import END_MARKER, collections_key, event_key, inde
 from hook_layer.format.records import encode_record
 from hook_layer.storage.base import Store, open_store
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import Outcome
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import Outcome
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.numerics.statistics import tensor_statistics
 from rule_runtime.trial.collection_reader import DEFAULT_REGEXES
 from rule_runtime.trial.step_index import load_step_files

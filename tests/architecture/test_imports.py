@@ -55,7 +55,7 @@ def brought_by(module: str) -> set[str]:
         ("hook_layer.storage", set()),
         ("rule_runtime", set()),
         ("stepwatch", set()),
-        ("rule_runtime.evaluation.reconciler", set()),
+        ("rule_runtime.engine.reconciler", set()),
         ("lambdas.contracts.events", set()),
         ("lambdas.evaluate_rule.handler", {"botocore"}),
         ("hook_layer.pytorch", {"torch"}),

@@ -20,7 +20,7 @@ from benchmarks.detection.results_file import overview, part_results
 from benchmarks.detection.runs import Plan, obtain, planned
 from benchmarks.detection.scores import Judged, by_fault, by_rule, harms
 from rule_runtime.cli.evaluation import evaluate_run
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 
 
@@ -62,11 +62,12 @@ def test_a_run_is_trained_once_and_judged_as_the_command_evaluate_judges_it(kept
     assert judge(first.trial, {"mine": VanishingGradient(threshold=0)})["mine"].step is None
 
 
-def test_all_parts_have_all_kinds_of_faults_and_no_program_in_common() -> None:
+def test_parts_have_all_kinds_of_faults_and_no_program_in_common() -> None:
     names = {part: program_names(part) for part in PARTS}
-    assert len({name for of_part in names.values() for name in of_part}) >= 24
     assert len(set().union(*names.values())) == sum(map(len, names.values()))
     for part, of_part in names.items():
+        if part == "tutorials":
+            continue  # all are healthy
         kinds = {fault for name in of_part for fault in load_program(part, name).faults}
         assert kinds == set(FAULTS), part
     assert set(FITTING) == set(FAULTS)
@@ -76,10 +77,10 @@ def test_planned_runs_can_be_chosen() -> None:
     plans = planned("calibration", healthy_seeds=2, fault_seeds=1)
     assert sum(plan.is_healthy for plan in plans) == 2 * len(program_names("calibration"))
     assert not planned(
-        "third_held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"]
+        "fifteenth_held_out", healthy_seeds=1, fault_seeds=1, only_programs=["digits_mlp"]
     )
     with pytest.raises(SystemExit, match="no run"):
-        main(["--part", "third_held_out", "--program", "digits_mlp"])
+        main(["--part", "fifteenth_held_out", "--program", "digits_mlp"])
 
 
 def _run(fault: str, seed: int, error: float, **steps: int | None) -> Judged:
@@ -135,7 +136,7 @@ def test_each_part_has_a_file_that_tells_which_rules_it_is_of(tmp_path: Path) ->
     short = overview(folder)
     assert f"{measured}\n[All its tables](results/calibration.md).\n\n| pack |" in short
     assert "| p | 0 of 1 (0 %) | - | 1 of 1 (100 %) | 1 of 1 (100 %) |  |" in short
-    assert "(results/first_held_out.md)" not in short
+    assert "(results/fifteenth_held_out.md)" not in short
 
 
 def test_results_are_of_all_runs_of_a_part() -> None:

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from infra.setting_fields import FIELDS
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 from rule_runtime.jobs import DebugJob, PreparedJob
 from tests.docs.page_blocks import DOCS, ROOT, pages
 

@@ -18,10 +18,10 @@ from moto.server import ThreadedMotoServer
 from hook_layer.storage.base import Store
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime import create_trial
-from rule_runtime.evaluation.outcome import Outcome, Passed
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Memory, Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import Outcome, Passed
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Memory, Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepView
 

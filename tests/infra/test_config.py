@@ -12,7 +12,7 @@ from infra.config import BOUNDARY, ConfigurationError, StepwatchConfig
 from infra.custom_rule_settings import CustomRuleFile
 from infra.rule_settings import RuleCheckError
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.engine.registry import available_rules
 
 MINE = {"mine.py": "ab" * 32}
 

@@ -23,8 +23,8 @@ from lambdas.shared.state_table import StateKey, StoredState
 from lambdas.shared.status_event import status_detail
 from lambdas.shared.stop_table import StopItem, StopReason, StopTarget
 from lambdas.stop_job.confirmation import overdue_detail
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.state import EvaluationState
 from tests.infra.queries import Template, only, resources
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"

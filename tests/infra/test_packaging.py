@@ -27,7 +27,9 @@ OF_THE_RUNTIME = {
 
 PARTS = (
     "hook_layer.format",
-    "rule_runtime.evaluation",
+    "rule_runtime.detectors",
+    "rule_runtime.engine",
+    "rule_runtime.facts",
     "rule_runtime.numerics",
     "rule_runtime.rules",
     "rule_runtime.trial",

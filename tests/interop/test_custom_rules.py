@@ -12,7 +12,7 @@ import pytest
 from hook_layer.storage.local import LocalStore
 from rule_runtime import smdebug_alias
 from rule_runtime.custom_rules.loader import load_custom_rule
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.testing.trial_builder import TrialBuilder
 from tests.interop.environment import HERE, OUR_PYTHON, ROOT, SMDEBUG_PYTHON, run_scripts
 

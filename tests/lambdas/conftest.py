@@ -49,8 +49,8 @@ from lambdas.shared.registration import Registration
 from lambdas.shared.state_item import successor
 from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
 from lambdas.shared.status_event import status_detail
-from rule_runtime.evaluation.progress import Patience
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.progress import Patience
+from rule_runtime.engine.state import EvaluationState
 
 REGION = "eu-west-1"
 BUCKET = "tensors"

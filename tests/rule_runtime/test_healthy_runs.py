@@ -17,7 +17,7 @@ from torch import nn
 from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig, modes
 from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 

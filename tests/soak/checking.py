@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lambdas.shared.stop_table import CONFIRMED, REQUESTED
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
 from tests.soak.expected import Expected
 from tests.soak.plan import Ending, JobPlan, RunPlan
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hook_layer.storage.base import Store
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.trial.step_index import StepFile, iter_step_files, list_index_files
 from rule_runtime.trial.step_view import StepReader
 

@@ -25,7 +25,7 @@ from lambdas.contracts.events import (
 from lambdas.shared.rule_memory import RuleMemories
 from lambdas.shared.state_table import DynamoStateTable, StateKey
 from lambdas.shared.stop_table import REQUESTED
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.state import EvaluationState
 from tests.soak.checking import Announcement, Findings, Outcome, StopOutcome
 from tests.soak.expected import expected_verdicts
 from tests.soak.plan import Ending, JobPlan

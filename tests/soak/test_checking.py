@@ -11,10 +11,10 @@ from rich.console import Console
 
 from hook_layer.storage.memory import MemoryStore
 from lambdas.shared.stop_table import CONFIRMED, REQUESTED
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from tests.soak import checking
 from tests.soak.checking import Announcement, Findings, Outcome, StopOutcome

@@ -14,8 +14,8 @@ import pytest
 from hook_layer.keras import KerasHook
 from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 

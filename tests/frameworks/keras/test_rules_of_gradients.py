@@ -11,9 +11,9 @@ import numpy as np
 
 from hook_layer.keras import KerasHook, SaveConfig
 from hook_layer.storage.local import LocalStore
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.gradient_names import parameters_of
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.rule import Rule
+from rule_runtime.facts.gradient_names import parameters_of
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.unchanged_tensor import UnchangedTensor

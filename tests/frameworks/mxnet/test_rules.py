@@ -11,7 +11,7 @@ import pytest
 import hook_layer.mxnet as smd
 from hook_layer.storage.local import LocalStore
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.evaluator import Evaluation
+from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.trial.step_index import list_index_files, load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 from tests.frameworks.mxnet.scenarios.images import load_images

@@ -32,7 +32,7 @@ RUN = "01JD0000000000000000000001"
 FILE = "mine.py"
 SOURCE = """
 from rule_runtime import Rule
-from rule_runtime.evaluation.outcome import Passed
+from rule_runtime.engine.outcome import Passed
 
 
 class Mine(Rule):

@@ -16,7 +16,7 @@ from lambdas.shared.wake import Wake, WakeReason
 from tests.lambdas.conftest import ROOT, s3_event, sqs_record
 
 if TYPE_CHECKING:
-    from rule_runtime.evaluation.state import EvaluationState
+    from rule_runtime.engine.state import EvaluationState
     from tests.lambdas.conftest import MemoryPipeline
 
 RUN = "01JD0000000000000000000001"

@@ -9,8 +9,8 @@ import pytest
 
 from hook_layer.format.paths import END_MARKER, JOB_FILE, index_key
 from lambdas.shared.state_table import MemoryTooLargeError, StoredState
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline

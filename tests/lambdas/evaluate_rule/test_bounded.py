@@ -14,8 +14,8 @@ from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.continuation import MAX_HOPS, OutOfTimeError
 from lambdas.shared.state_table import StoredState
 from lambdas.shared.wake import Wake, WakeReason
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import EvaluationState
 from tests.lambdas.conftest import ROOT, RULE, index_bytes, sqs_record
 
 if TYPE_CHECKING:

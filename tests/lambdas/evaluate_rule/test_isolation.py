@@ -12,7 +12,7 @@ from hook_layer.storage.memory import MemoryStore
 from lambdas.evaluate_rule.attempts import DynamoAttempts
 from lambdas.evaluate_rule.service import PutBackError
 from lambdas.shared import clients
-from rule_runtime.evaluation.outcome import RuleStatus
+from rule_runtime.engine.outcome import RuleStatus
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import MemoryPipeline

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 # Hashes do not compress: 2,000 of 32 bytes, in hexadecimal, are about 72 KB compressed.
 RULE_FILE = '''
 import hashlib
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, Passed
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import Evidence, IssueFound, Passed
+from rule_runtime.engine.rule import Rule
 
 
 class Hoarder(Rule):

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from hook_layer.storage.base import check_key
 from lambdas.shared import clients
-from rule_runtime.evaluation.result_file import result_place
+from rule_runtime.engine.result_file import result_place
 
 if TYPE_CHECKING:
     from tests.lambdas.conftest import Pipeline

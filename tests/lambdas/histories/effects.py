@@ -14,7 +14,7 @@ from lambdas.evaluate_rule.turn import Turn
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StateTable, StoredState, VersionConflictError
 from lambdas.shared.wake import Wake
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.state import EvaluationState
 from tests.lambdas.histories.jobs import Witness
 
 RULE = "Witness"

@@ -15,9 +15,9 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key, index_key
 from hook_layer.format.statistics_block import STATISTICS_COLUMNS, Statistics
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader, StepView
 from tests.lambdas.histories.tape import Tape

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lambdas.shared.state_item import successor
 from lambdas.shared.state_table import StateKey, StoredState, VersionConflictError
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.state import EvaluationState
 
 
 class MemoryTable:

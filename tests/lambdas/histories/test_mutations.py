@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rule_runtime.evaluation.progress import ProgressTracker
-from rule_runtime.evaluation.run_end import RunEnd
+from rule_runtime.engine.progress import ProgressTracker
+from rule_runtime.engine.run_end import RunEnd
 from tests.lambdas.histories.mutants import TableWithoutCounter, UnconditionalTable
 from tests.lambdas.histories.tape import Tape
 from tests.lambdas.histories.verdicts import check

@@ -18,8 +18,8 @@ from lambdas.evaluate_rule.result_file import ResultFiles
 from lambdas.evaluate_rule.run_evaluation import ContendedStateError, RunEvaluation
 from lambdas.shared.state_table import StateKey
 from lambdas.shared.wake import Wake, WakeReason
-from rule_runtime.evaluation.progress import Patience
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.progress import Patience
+from rule_runtime.engine.state import EvaluationState
 from tests.lambdas.histories.effects import (
     RULE,
     Bus,

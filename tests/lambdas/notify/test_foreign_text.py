@@ -13,7 +13,7 @@ from lambdas.notify.foreign_text import ascii_line, plain_line
 from lambdas.notify.notice import StatusFacts, overdue_notice, status_notice
 from lambdas.shared.settings import NotifySettings
 from lambdas.shared.stop_table import StopItem, StopReason, StopTarget
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
+from rule_runtime.engine.outcome import Evidence, RuleStatus
 from rule_runtime.jobs.console_links import log_group_page, training_job_page
 
 SETTINGS = NotifySettings("states", frozenset({"tensors"}), "arn:aws:sns:x", "eu-west-1")

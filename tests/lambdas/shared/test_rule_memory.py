@@ -23,8 +23,8 @@ from lambdas.shared.state_table import (
     StoredState,
     VersionConflictError,
 )
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.state import Counts, EvaluationState, Progress, WorkerProgress
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.state import Counts, EvaluationState, Progress, WorkerProgress
 
 KEY = StateKey("s3://tensors/mnist-7/", "01JD0000000000000000000001", "ExplodingTensor")
 INITIAL = EvaluationState.initial()

@@ -17,8 +17,8 @@ from lambdas.shared.state_table import (
     StoredState,
     VersionConflictError,
 )
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
-from rule_runtime.evaluation.state import Counts, EvaluationState, Progress, WorkerProgress
+from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.state import Counts, EvaluationState, Progress, WorkerProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from lambdas.contracts import events
 from lambdas.shared.registration import Registration
 from lambdas.shared.state_table import StateKey, StoredState
 from lambdas.shared.status_event import status_detail
-from rule_runtime.evaluation.outcome import Evidence, RuleStatus
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import Evidence, RuleStatus
+from rule_runtime.engine.state import EvaluationState
 
 ARN = "arn:aws:sagemaker:eu-west-1:123456789012:training-job/mnist-7"
 ROOT = "s3://bucket/mnist-7/debug-output/"

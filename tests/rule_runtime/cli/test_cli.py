@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from hook_layer.install_hint import install_hint
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
-from rule_runtime.evaluation.outcome import Outcome
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import Memory
+from rule_runtime.engine.outcome import Outcome
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import Memory
 from rule_runtime.rules.non_finite import NonFinite
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView

@@ -69,8 +69,8 @@ def test_nothing_but_json_is_printed_where_a_bar_would_be(tmp_path: Path) -> Non
 
 
 TALKING_RULE = """
-from rule_runtime.evaluation.outcome import Passed
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import Passed
+from rule_runtime.engine.rule import Rule
 
 print("loaded")
 

@@ -12,7 +12,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER
 from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
-from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.engine.registry import available_rules
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, train, trial_in
 
 

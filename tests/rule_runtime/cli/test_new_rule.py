@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rule_runtime.cli.evaluation import parse_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.testing.rule_contract import RuleContract
 from tests.rule_runtime.cli.invoking import invoke, trial_in
 

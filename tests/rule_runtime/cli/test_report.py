@@ -13,8 +13,8 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.local import LocalStore
 from rule_runtime.cli.app import app
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.result_file import RuleResult
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.result_file import RuleResult
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.cli.invoking import invoke, invoke_json
 

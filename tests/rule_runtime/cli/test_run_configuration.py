@@ -13,12 +13,12 @@ from rule_runtime.cli.evaluation import parse_rule
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.configuration.packs import PACKS
 from rule_runtime.custom_rules.loader import load_custom_rule
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 
 SCRIPT = Path(__file__).resolve().parent / "scripts" / "sick_script.py"
 NATIVE = """
 from rule_runtime import Rule
-from rule_runtime.evaluation.outcome import Passed
+from rule_runtime.engine.outcome import Passed
 
 
 class LossTooHigh(Rule):

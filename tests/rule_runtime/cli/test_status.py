@@ -12,8 +12,8 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import STOP_FILE
 from hook_layer.format.session_file import SESSION_FILE, SessionFile, SessionRun
 from hook_layer.storage.local import LocalStore
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.result_file import RuleResult, result_place
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.result_file import RuleResult, result_place
 from tests.rule_runtime.cli.invoking import invoke, invoke_json, trial_in
 
 RULES = ("NonFinite", "LossSpike")

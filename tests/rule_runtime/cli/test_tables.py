@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rule_runtime.cli.output import rules_table
 from rule_runtime.cli.tables import Records, harmless, reflowed
-from rule_runtime.evaluation.registry import available_rules
+from rule_runtime.engine.registry import available_rules
 
 LONG = "model.layers.31.self_attention.query_projection.weight"
 

@@ -13,7 +13,7 @@ from hook_layer.pytorch import Hook
 from rule_runtime import create_trial
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import PACKS, Pack, find_pack
-from rule_runtime.evaluation.registry import available_rules, create_rule
+from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.trial.errors import TensorUnavailableForStep
 

@@ -18,7 +18,7 @@ from rule_runtime.configuration.actions import (
     is_valid_action_object,
 )
 from rule_runtime.custom_rules.rule_actions import Actions, MessageAction, StopTrainingAction
-from rule_runtime.evaluation.rule import snake_case
+from rule_runtime.engine.rule import snake_case
 
 EVERY_500 = {"save_interval": "500"}
 COLLECTIONS: dict[str, list[tuple[str, dict[str, str]]]] = {

@@ -11,9 +11,9 @@ import numpy as np
 
 from hook_layer.storage.local import LocalStore
 from rule_runtime.custom_rules.loader import load_custom_rule
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 

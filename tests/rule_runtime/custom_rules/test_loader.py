@@ -19,14 +19,14 @@ from hook_layer.storage.memory import MemoryStore
 from rule_runtime import smdebug_alias
 from rule_runtime.cli.evaluation import parse_rule
 from rule_runtime.custom_rules.loader import CustomRuleError, load_custom_rule
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.parameters import ParameterError
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.testing.trial_builder import TrialBuilder
 
 RULES = Path(__file__).parent / "files"
 PLAIN = """
     from rule_runtime import Rule
-    from rule_runtime.evaluation.outcome import Passed
+    from rule_runtime.engine.outcome import Passed
 
 
     class Fine(Rule):
@@ -38,7 +38,7 @@ PLAIN = """
 ORIGINAL = """
     from typing import TYPE_CHECKING, Annotated
     from smdebug.rules import Rule
-    from rule_runtime.evaluation.rule import AtLeast
+    from rule_runtime.engine.rule import AtLeast
 
     if TYPE_CHECKING:
         from smdebug.trials import Trial

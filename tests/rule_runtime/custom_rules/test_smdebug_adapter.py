@@ -14,7 +14,7 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime import create_trial
 from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.custom_rules.smdebug_rule import invoke_rule
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     RuleStatus,
     status_details,
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     RuleStatus,
 )
 from tests.rule_runtime.custom_rules.smdebug_runs import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hook_layer.storage.local import LocalStore
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     Failed,
     IssueFound,
     NotEvaluated,

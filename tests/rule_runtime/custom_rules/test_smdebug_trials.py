@@ -10,13 +10,13 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import StorageError
 from hook_layer.storage.local import LocalStore
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.outcome import (
     IssueFound,
     Passed,
     RuleStatus,
 )
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing.trial_builder import TrialBuilder
 from rule_runtime.trial.step_index import load_step_files
 from tests.rule_runtime.custom_rules.smdebug_runs import (

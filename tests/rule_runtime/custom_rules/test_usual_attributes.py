@@ -11,9 +11,9 @@ import pytest
 
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.custom_rules.loader import load_custom_rule
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import Counts
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import Counts
 from rule_runtime.testing.trial_builder import TrialBuilder
 
 HEAD = """

@@ -10,8 +10,8 @@ from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.base import Buffers, StorageError
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.testing import TrialBuilder
 
 NOW = 1_790_000_000.0

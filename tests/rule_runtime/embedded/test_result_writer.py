@@ -12,8 +12,8 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import StorageError, open_store
 from rule_runtime.embedded.live_judge import LiveJudge
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.result_file import parse_result, result_place
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.result_file import parse_result, result_place
 from rule_runtime.jobs import DebugJob
 from rule_runtime.testing import TrialBuilder
 

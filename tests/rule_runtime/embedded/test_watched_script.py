@@ -15,9 +15,9 @@ from hook_layer.storage.local import LocalStore
 from rule_runtime.embedded import watched_script
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.embedded.watched_script import watch_process
-from rule_runtime.evaluation.outcome import Outcome, Passed, RuleStatus
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.engine.outcome import Outcome, Passed, RuleStatus
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 

@@ -19,8 +19,8 @@ from hook_layer.format.job_file import JobFile, StopFile, parse_stop_file
 from hook_layer.format.paths import END_MARKER, JOB_FILE, STOP_FILE
 from hook_layer.storage.base import Store, open_store
 from rule_runtime.configuration import Rule, TensorBoardOutputConfig, rule_configs
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.result_file import RuleResult, result_place
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.result_file import RuleResult, result_place
 from rule_runtime.jobs import DebugJob, DeploymentError, PreparedJob, prepare
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.jobs.conftest import OUTPUT, REGION, RULE_BUCKET, Account

@@ -21,7 +21,7 @@ VANISHING = Rule.sagemaker(rule_configs.vanishing_gradient(), rule_parameters={"
 QUIET = Rule.sagemaker(rule_configs.vanishing_gradient(), "quiet", rule_parameters={"threshold": 0})
 SOURCE = """
 from rule_runtime import Rule
-from rule_runtime.evaluation.outcome import Passed
+from rule_runtime.engine.outcome import Passed
 
 
 class Fine(Rule):

@@ -13,8 +13,8 @@ from hook_layer.pytorch import Hook
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
 from rule_runtime.configuration.packs import PACKS, Pack
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.jobs import PreparedJob, prepare
 from tests.rule_runtime.jobs.conftest import BUCKET, OUTPUT, Account
 

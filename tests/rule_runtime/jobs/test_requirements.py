@@ -18,8 +18,8 @@ from hook_layer.pytorch import Hook
 from hook_layer.save_config import SaveConfigMode
 from rule_runtime import create_trial
 from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import available_rules, create_rule
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import available_rules, create_rule
 from rule_runtime.jobs import PreparedJob, prepare
 from rule_runtime.jobs.requirements import saved_for_rules
 from rule_runtime.jobs.rule_needs import RuleNeeds

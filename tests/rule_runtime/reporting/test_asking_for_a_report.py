@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.registry import UnknownRuleError, create_rule
+from rule_runtime.engine.registry import UnknownRuleError, create_rule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.outcome import Evidence, IssueFound
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import snake_case
+from rule_runtime.engine.outcome import Evidence, IssueFound
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import snake_case
 from rule_runtime.reporting.finding_measures import LOSS, MEASURES, Agreement
 from rule_runtime.reporting.finding_plot import FindingPlot, finding_plot
 from rule_runtime.reporting.html_report import report_of_store

@@ -20,9 +20,9 @@ from hook_layer.storage.base import Buffers
 from hook_layer.storage.local import LocalStore
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.cli.evaluation import evaluate_run
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.result_file import RuleResult, result_place
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.result_file import RuleResult, result_place
 from rule_runtime.reporting import job_report
 from rule_runtime.reporting.html_report import report_of_store
 from rule_runtime.reporting.job_verdicts import JobVerdict, verdicts_of

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 
 from rule_runtime.cli.evaluation import evaluate_run
 from rule_runtime.configuration.packs import find_pack
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.reporting import job_report
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.trial import Trial

@@ -9,8 +9,8 @@ import numpy as np
 
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import reduction_tensor_name
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.rule import Rule
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import SavedStep, healthy_tensors
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.confusion import Confusion
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import rule_runtime.rules
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import Rule, snake_case
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import Rule, snake_case
 from rule_runtime.testing.rule_contract import RuleContract
 
 RULES = {

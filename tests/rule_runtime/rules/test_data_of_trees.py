@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import NotEvaluated
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import NotEvaluated
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.rules.loss_diverging import LossDiverging

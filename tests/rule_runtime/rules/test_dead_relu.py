@@ -8,10 +8,10 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import open_store
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.dead_relu import DeadRelu
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors

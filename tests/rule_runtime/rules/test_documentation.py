@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from rule_runtime.evaluation.registry import available_rules
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.registry import available_rules
+from rule_runtime.engine.rule import Rule
 
 ROOT = Path(__file__).resolve().parents[3]
 

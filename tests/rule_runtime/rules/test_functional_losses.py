@@ -18,8 +18,8 @@ from torch import nn  # noqa: E402
 from hook_layer.pytorch import Hook  # noqa: E402
 from rule_runtime.cli.evaluation import evaluate_run  # noqa: E402
 from rule_runtime.configuration.packs import PACKS  # noqa: E402
-from rule_runtime.evaluation.loss_inputs import LossInputs, LossKind  # noqa: E402
-from rule_runtime.evaluation.rule import Rule  # noqa: E402
+from rule_runtime.engine.rule import Rule  # noqa: E402
+from rule_runtime.facts.loss_inputs import LossInputs, LossKind  # noqa: E402
 from rule_runtime.rules.double_activation import DoubleActivation  # noqa: E402
 from rule_runtime.rules.label_degenerate import LabelDegenerate  # noqa: E402
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key
-from rule_runtime.evaluation.outcome import NotEvaluated, Passed
+from rule_runtime.engine.outcome import NotEvaluated, Passed
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import LOSS, found_at

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at

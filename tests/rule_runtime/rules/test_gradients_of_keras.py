@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.comparing import frozen_rows
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import Rule
+from rule_runtime.facts.comparing import frozen_rows
 from rule_runtime.rules.dead_optimizer import DeadOptimizer
 from rule_runtime.rules.missing_gradient import MissingGradient
 from rule_runtime.rules.unchanged_tensor import UnchangedTensor

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import NotEvaluated
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import NotEvaluated
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.loss_diverging import LossDiverging
 from rule_runtime.rules.loss_spike import LossSpike

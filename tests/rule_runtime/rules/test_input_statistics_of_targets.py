@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.input_statistics import InputStatistics
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors, healthy_tensors

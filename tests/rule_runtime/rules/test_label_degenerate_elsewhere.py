@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, RuleStatus
+from rule_runtime.engine.outcome import IssueFound, RuleStatus
 from rule_runtime.rules.label_degenerate import LabelDegenerate
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Passed
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Passed
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.learning_rate_too_high import LearningRateTooHigh
 from rule_runtime.rules.learning_rate_too_low import LearningRateTooLow
 from rule_runtime.testing import TrialBuilder

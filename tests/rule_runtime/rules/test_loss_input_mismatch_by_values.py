@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound, Passed
+from rule_runtime.engine.outcome import IssueFound, Passed
 from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at

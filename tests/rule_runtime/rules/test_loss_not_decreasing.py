@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import (
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import (
     IssueFound,
     NotApplicable,
     NotEvaluated,
     Passed,
     RuleStatus,
 )
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.loss_not_decreasing import LossNotDecreasing
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract

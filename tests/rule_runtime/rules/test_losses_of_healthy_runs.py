@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.loss_rule import LossRule
+from rule_runtime.facts.loss_rule import LossRule
 from rule_runtime.rules.loss_diverging import LossDiverging
 from rule_runtime.rules.loss_spike import LossSpike
 from rule_runtime.rules.oscillating_loss import OscillatingLoss

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: E402, N812
 from torch import Tensor, nn  # noqa: E402
 
 from hook_layer.pytorch import Hook, ReductionConfig, SaveConfig  # noqa: E402
-from rule_runtime.evaluation.outcome import IssueFound  # noqa: E402
+from rule_runtime.engine.outcome import IssueFound  # noqa: E402
 from rule_runtime.rules.missing_activation import MissingActivation  # noqa: E402
 from tests.rule_runtime.test_healthy_runs import views_of  # noqa: E402
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.oscillating_loss import OscillatingLoss
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.replica_divergence import ReplicaDivergence
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, SavedStep

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Passed
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Passed
 from rule_runtime.rules.input_statistics import InputStatistics
 from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood

@@ -8,9 +8,9 @@ import pytest
 from hook_layer.capture import StepRecord
 from hook_layer.testing.written_trial import WrittenTrial
 from rule_runtime.configuration.packs import PACKS
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.stalled_training_rule import StalledTrainingRule
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder

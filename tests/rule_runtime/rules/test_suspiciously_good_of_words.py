@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound
+from rule_runtime.engine.outcome import IssueFound
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from tests.rule_runtime.rules.runs import found_at
 from tests.rule_runtime.rules.test_suspiciously_good_of_batches import of_batches

@@ -13,11 +13,11 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import event_key
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.evaluator import Evaluation
-from rule_runtime.evaluation.outcome import IssueFound, NotApplicable, NotEvaluated, Passed
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import create_rule
-from rule_runtime.evaluation.rule import Rule
+from rule_runtime.engine.evaluator import Evaluation
+from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Passed
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
 from rule_runtime.rules.unchanged_tensor import UnchangedTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract, Tensors

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.outcome import NotApplicable, NotEvaluated, Outcome
+from rule_runtime.engine.outcome import NotApplicable, NotEvaluated, Outcome
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.testing import TrialBuilder

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rule_runtime.evaluation.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
+from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed, RuleStatus
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.testing.rule_contract import RuleContract

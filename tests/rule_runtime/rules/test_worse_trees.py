@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hook_layer.format.modes import ModeKeys
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
 from rule_runtime.testing import TrialBuilder
 from tests.rule_runtime.rules.runs import found_at

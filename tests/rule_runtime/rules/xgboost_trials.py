@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hook_layer.testing.written_trial import WrittenTrial
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.rule import Rule
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.state import EvaluationState
 
 if TYPE_CHECKING:
     from xgboost import DMatrix

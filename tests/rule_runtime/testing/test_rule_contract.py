@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.testing.rule_contract import RuleContract
 from rule_runtime.trial.step_view import StepView
 

@@ -13,8 +13,8 @@ from hook_layer.format.job_file import MAX_JOB_FILE_BYTES
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import END_MARKER, JOB_FILE, collections_key, event_key
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.outcome import NotEvaluated, Outcome, Passed, RuleStatus
-from rule_runtime.evaluation.rule import Memory, Rule
+from rule_runtime.engine.outcome import NotEvaluated, Outcome, Passed, RuleStatus
+from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.event_reader import MAX_RECORD_BYTES

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.outcome import NotEvaluated, RuleStatus
-from rule_runtime.evaluation.parameters import ParameterError
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import NotEvaluated, RuleStatus
+from rule_runtime.engine.parameters import ParameterError
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.rules.exploding_tensor import ExplodingTensor
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder

@@ -19,9 +19,9 @@ from hook_layer.format.paths import collections_key, event_key
 from hook_layer.storage.memory import MemoryStore
 from hook_layer.storage.s3 import S3Store
 from rule_runtime.custom_rules.trial_at_step import TrialAtStep
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.reconciler import Reconciler
-from rule_runtime.evaluation.state import EvaluationState
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.state import EvaluationState
 from rule_runtime.rules.vanishing_gradient import VanishingGradient
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.refreshing import no_refresh

@@ -10,8 +10,8 @@ import pytest
 from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.memory import MemoryStore
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.live_page.content import parts
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.reporting import run_history

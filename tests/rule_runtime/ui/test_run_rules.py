@@ -11,8 +11,8 @@ from hook_layer.format.job_file import JobFile
 from hook_layer.format.paths import JOB_FILE
 from hook_layer.storage.base import Store
 from rule_runtime.embedded.result_writer import ResultWriter
-from rule_runtime.evaluation.outcome import RuleStatus
-from rule_runtime.evaluation.registry import create_rule
+from rule_runtime.engine.outcome import RuleStatus
+from rule_runtime.engine.registry import create_rule
 from rule_runtime.live_page.follower import RunFollower
 from rule_runtime.live_page.run_rules import RunRules
 from rule_runtime.testing import TrialBuilder

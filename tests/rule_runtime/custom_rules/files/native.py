@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from rule_runtime import Rule
-from rule_runtime.evaluation.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
-from rule_runtime.evaluation.rule import AtLeast, Memory
+from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.rule import AtLeast, Memory
 from rule_runtime.trial.step_view import StepView
 
 

@@ -1,0 +1,244 @@
+"""What a rule answers for one step, and how a verdict is told to people and to the training API."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.engine.evidence import Evidence, json_number
+from rule_runtime.engine.reason_tally import commonest
+from rule_runtime.engine.wording import counted
+
+if TYPE_CHECKING:
+    from rule_runtime.engine.state import Counts, EvaluationState
+
+__all__ = [
+    "MAX_STATUS_DETAILS_LENGTH",
+    "NOT_EVALUATED",
+    "STATUS_ORDER",
+    "Evidence",
+    "Failed",
+    "IssueFound",
+    "NotApplicable",
+    "NotEvaluated",
+    "Outcome",
+    "Passed",
+    "RuleStatus",
+    "is_insufficient",
+    "json_number",
+    "status_details",
+    "without_api_prefix",
+]
+
+MAX_STATUS_DETAILS_LENGTH: Final = 1024
+"""Characters; the limit of `StatusDetails` in the training API."""
+
+NOT_EVALUATED: Final = "not evaluated"
+"""What people are told of a rule that had nothing to judge, whose status is an Error to the API."""
+
+_INSUFFICIENT: Final = "InsufficientInformationForRuleInvocation: "
+_API_PREFIX: Final = re.compile(f"^{_INSUFFICIENT}Insufficient information to invoke rule .*?: ")
+_ELLIPSIS: Final = "..."
+
+
+class RuleStatus(str, Enum):
+    """Status of a rule's evaluation, with the names of the training API."""
+
+    IN_PROGRESS = "InProgress"
+    NO_ISSUES_FOUND = "NoIssuesFound"
+    ISSUES_FOUND = "IssuesFound"
+    ERROR = "Error"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+    @property
+    def is_final(self) -> bool:
+        """True once the status is a verdict that only a stronger finding may replace."""
+        return self in _FINAL
+
+
+STATUS_ORDER: Final = (
+    *(RuleStatus.ISSUES_FOUND, RuleStatus.ERROR, RuleStatus.STOPPING, RuleStatus.STOPPED),
+    *(RuleStatus.IN_PROGRESS, RuleStatus.NO_ISSUES_FOUND),
+)
+"""The order in which people read verdicts."""
+
+
+_FINAL: Final = frozenset({RuleStatus.NO_ISSUES_FOUND, RuleStatus.ISSUES_FOUND, RuleStatus.ERROR})
+
+
+@dataclass(frozen=True)
+class Passed:
+    """The step was judged and nothing is wrong with it."""
+
+
+@dataclass(frozen=True, init=False)
+class IssueFound:
+    """The step was judged and the rule's condition holds.
+
+    `IssueFound("loss 12.3 above 5")` is enough. The evaluator adds step, mode and worker. It also
+    adds the tensor if the text begins with its name and a colon.
+
+    Args:
+        evidence: The finding in one line, or the whole evidence.
+        tensor: Name of the tensor, if a text is given and does not begin with it.
+        measure: Name of what was measured; a statistic such as `l2` is plotted in reports.
+        value: The measured value.
+        threshold: What the value was compared with.
+        remedy: What to try first. By default it names the rule and what it finds.
+
+    Attributes:
+        evidence: What the finding rests on.
+
+    Raises:
+        TypeError: The evidence is neither a text nor an `Evidence`, or a detail has a wrong type.
+        ValueError: The text is empty, or details are given beside an `Evidence`, which has them.
+    """
+
+    evidence: Evidence
+
+    def __init__(
+        self,
+        evidence: Evidence | str,
+        *,
+        tensor: str = "",
+        measure: str = "",
+        value: float = math.nan,
+        threshold: float = math.nan,
+        remedy: str = "",
+    ) -> None:
+        has_details = bool(tensor or measure or remedy) or value == value or threshold == threshold  # noqa: PLR0124 - not NaN
+        if isinstance(evidence, Evidence):
+            if has_details:
+                raise ValueError("IssueFound got an Evidence and details: put them into the former")
+        elif not isinstance(evidence, str):
+            raise TypeError(
+                f"IssueFound got {reprlib.repr(evidence)}, but takes a text, such as "
+                'IssueFound("loss 12.3 above 5"), or an Evidence'
+            )
+        elif not evidence.strip():
+            raise ValueError("IssueFound got an empty text: say what was found, in one line")
+        else:
+            evidence = Evidence(
+                step=-1,
+                mode="",
+                worker="",
+                tensor=tensor,
+                measure=measure,
+                value=value,
+                threshold=threshold,
+                sentence=" ".join(evidence.split()),
+                remedy=remedy,
+            )
+        object.__setattr__(self, "evidence", evidence)
+
+
+@dataclass(frozen=True)
+class NotEvaluated:
+    """The step could not be judged.
+
+    Attributes:
+        reason: Why, in one line for the user.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotApplicable(NotEvaluated):
+    """The step is none of those that the rule judges: one of another mode, say.
+
+    Such steps are counted by themselves, and their reason is told only where no other is known.
+    """
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The rule itself is broken: its evaluation over this run is over.
+
+    Attributes:
+        reason: What went wrong, e.g. `KeyError: 'loss' (my_rule.py, line 12: values["loss"])`.
+    """
+
+    reason: str
+
+
+Outcome = Passed | IssueFound | NotEvaluated | Failed
+
+
+def status_details(rule_configuration_name: str, state: EvaluationState) -> str:
+    """Return the text of `StatusDetails` for a state, at most 1,024 characters.
+
+    A finding begins with the sentence that users of the original know, so that scripts which search
+    for it still work; the evidence follows on a line of its own.
+
+    Args:
+        rule_configuration_name: The name under which the rule is configured.
+        state: The state to tell about.
+    """
+    counts = state.counts
+    if state.evidence is not None:
+        evidence = state.evidence
+        text = (
+            f"RuleEvaluationConditionMet: Evaluation of the rule {rule_configuration_name} at step "
+            f"{evidence.step} resulted in the condition being met\n{evidence.line}"
+        )
+    elif state.has_found_nothing_to_judge:
+        text = (
+            f"{_INSUFFICIENT}Insufficient information to invoke rule "
+            f"{rule_configuration_name}: {state.reason}"
+        )
+    elif state.status is RuleStatus.ERROR:
+        text = f"Evaluation of the rule {rule_configuration_name} failed: {state.reason}"
+    else:
+        evaluated = counted(counts.evaluated, "step")
+        text = f"{evaluated} evaluated, {counts.not_evaluated} not evaluated"
+        if counts.not_evaluated:
+            text += _because(counts)
+        if counts.not_applicable:
+            text += f"; {counts.not_applicable} not applicable"
+        if counts.unreadable:
+            text += f"; {counted(counts.unreadable, 'file')} unreadable: {counts.last_problem}"
+        if counts.missing:
+            were, are = ("was", "is") if counts.missing == 1 else ("were", "are")
+            text += f"; {counted(counts.missing, 'step')} that {were} to be saved {are} missing"
+        if counts.given_up:
+            text += f"; {counted(counts.given_up, 'worker')} given up: {counts.last_problem}"
+    if len(text) > MAX_STATUS_DETAILS_LENGTH:
+        text = text[: MAX_STATUS_DETAILS_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS
+    return text
+
+
+def _because(counts: Counts) -> str:
+    """Return why most of the steps that were not evaluated were not."""
+    most = commonest(counts.reasons)
+    if most is None:  # a state of an earlier version
+        return f", the last because {counts.last_reason}" if counts.last_reason else ""
+    is_all = most.count == counts.not_evaluated
+    message = "" if is_all else f", {most.count} of them"
+    if most.mode not in ("", "GLOBAL"):  # runs of one mode only may name none
+        message = f"{', all' if is_all else message} of mode {most.mode},"
+    return f"{message} because {most.text}"
+
+
+def is_insufficient(details: str) -> bool:
+    """Return whether `StatusDetails` say that a rule had nothing to judge.
+
+    Args:
+        details: The text.
+    """
+    return details.startswith(_INSUFFICIENT)
+
+
+def without_api_prefix(details: str) -> str:
+    """Return the last line of `StatusDetails`, without the name of the API's error in front.
+
+    Args:
+        details: The text.
+    """
+    line = details.strip().rpartition("\n")[2]
+    return _API_PREFIX.sub("", line)

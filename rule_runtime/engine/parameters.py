@@ -1,0 +1,261 @@
+"""Parameters of rules: declared by annotations, coerced from strings, checked when a rule is made.
+
+A training API passes every parameter as a string, so `"1e-7"`, `"True"` and `"conv1,conv2"` must
+mean what their annotations say.
+"""
+
+from __future__ import annotations
+
+import difflib
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any, Final, Literal
+
+from rule_runtime.engine.constraints import Constraint, Regex, Unit
+from rule_runtime.engine.parameter_types import choices_of, type_in_words
+
+__all__ = [
+    "Parameter",
+    "ParameterError",
+    "coerce",
+    "is_supported",
+    "nearest",
+    "nearest_name",
+    "parameters_of",
+]
+
+_TRUE: Final = frozenset({"true", "1", "yes", "on"})
+_FALSE: Final = frozenset({"false", "0", "no", "off"})
+_BYTES: Final = (bytes, bytearray, memoryview)
+_NONE: Final = frozenset({"", "none", "null"})
+
+
+class ParameterError(ValueError):
+    """A parameter's name or value that a rule does not take."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a rule.
+
+    Attributes:
+        name: Its name.
+        type: Its type, without the annotations.
+        default: Its default value, `dataclasses.MISSING` if it must be given.
+        constraints: Conditions that the value must fulfil.
+        unit: What it is counted in, or "".
+    """
+
+    name: str
+    type: Any
+    default: Any
+    constraints: tuple[Constraint, ...]
+    unit: str
+
+    @property
+    def is_required(self) -> bool:
+        """True if the parameter has no default."""
+        return self.default is MISSING
+
+
+def parameters_of(cls: type) -> tuple[Parameter, ...]:
+    """Return the parameters of a rule's class in the order of their declaration.
+
+    Args:
+        cls: A dataclass.
+    """
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_parameter(field, hints[field.name]) for field in fields(cls) if field.init)
+
+
+def coerce(parameter: Parameter, value: object, *, owner: str) -> Any:
+    """Return a value as its parameter's type and check its range.
+
+    Args:
+        parameter: The parameter.
+        value: A string, or a value of the type itself.
+        owner: Name of the rule, for the message.
+
+    Raises:
+        ParameterError: If the value is not of the type, or out of range.
+    """
+    try:
+        result = _convert(parameter.type, value, is_regex=Regex() in parameter.constraints)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{owner}: parameter {parameter.name} is {value!r}, but must be "
+            f"{_told(parameter.type)}{f': {error}' if str(error) else ''}"
+        ) from None
+    if result is not None:
+        for constraint in parameter.constraints:
+            if not constraint.accepts(result):
+                unit = f" {parameter.unit}" if parameter.unit else ""
+                why = f": {constraint.problem(result)}" if isinstance(constraint, Regex) else ""
+                raise ParameterError(
+                    f"{owner}: parameter {parameter.name} is {result!r}{unit}, "
+                    f"but must be {constraint}{why}"
+                )
+    return result
+
+
+def is_supported(kind: Any) -> bool:
+    """Return whether a parameter may have a type.
+
+    Args:
+        kind: The type, without the constraints.
+    """
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        inner = [arg for arg in args if arg is not type(None)]
+        return len(inner) == 1 and is_supported(inner[0])
+    if origin is tuple:
+        return is_supported(args[0])
+    return origin is Literal or kind in _CONVERSIONS
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the valid name that is closest to what the user wrote, if one is close.
+
+    Args:
+        name: What the user wrote.
+        names: What is valid.
+    """
+    by_folded = {candidate.casefold(): candidate for candidate in names}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    return by_folded[found[0]] if found else None
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return ", did you mean ...?" with the nearest valid name, or the list of the valid ones.
+
+    Args:
+        name: What the user wrote.
+        names: What is valid.
+    """
+    valid = sorted(names)
+    found = nearest_name(name, valid)
+    if found is not None:
+        return f"; did you mean {found!r}?"
+    return f"; valid are {', '.join(valid)}" if valid else "; there are none"
+
+
+def _parameter(field: Field[Any], hint: Any) -> Parameter:
+    metadata: Sequence[Any] = ()
+    if typing.get_origin(hint) is typing.Annotated:
+        hint, *metadata = typing.get_args(hint)
+    default = field.default
+    if field.default_factory is not MISSING:
+        default = field.default_factory()
+    return Parameter(
+        name=field.name,
+        type=hint,
+        default=default,
+        constraints=tuple(item for item in metadata if isinstance(item, Constraint)),
+        unit=next((item.name for item in metadata if isinstance(item, Unit)), ""),
+    )
+
+
+def _convert(kind: Any, value: Any, *, is_regex: bool = False) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None or (isinstance(value, str) and value.strip().casefold() in _NONE):
+            return None
+        (kind,) = (arg for arg in args if arg is not type(None))
+        return _convert(kind, value, is_regex=is_regex)
+    if origin is Literal:
+        return _choice(args, value)
+    if origin is tuple:
+        return tuple(_convert(args[0], item) for item in _items(value, is_regex=is_regex))
+    if kind not in _CONVERSIONS:
+        raise TypeError(f"parameters of type {kind!r} are not supported")
+    return _CONVERSIONS[kind](value)
+
+
+def _choice(choices: tuple[Any, ...], value: Any) -> Any:
+    text = value.strip().casefold() if isinstance(value, str) else value
+    for choice in choices:
+        if (choice.casefold() if isinstance(choice, str) else choice) == text:
+            return choice
+    raise ValueError
+
+
+def _items(value: Any, *, is_regex: bool) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, _BYTES) or not isinstance(value, (str, Iterable)):
+        raise TypeError
+    if not isinstance(value, str):
+        return list(value)
+    if value.strip().casefold() in _NONE:
+        return []
+    parts = _split_outside_brackets(value) if is_regex else value.split(",")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    """Split at commas, but not in `{1,3}`, `[,;]` or `(a,b)`; a backslash escapes its follower."""
+    parts, depth, start, position = [], 0, 0, 0
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 1
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and depth <= 0:
+            parts.append(text[start:position])
+            start = position + 1
+        position += 1
+    return [*parts, text[start:]]
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().casefold()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError
+
+
+def _integer(value: Any) -> int:
+    number = _real(value)
+    if not number.is_integer():
+        raise ValueError
+    return int(value) if isinstance(value, numbers.Integral) else int(number)
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (numbers.Real, str)):
+        raise TypeError
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):
+        raise ValueError from None
+    if number != number:  # noqa: PLR0124 - a NaN passes every range check
+        raise ValueError("not NaN")
+    return number
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+_CONVERSIONS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    bool: _boolean,
+    int: _integer,
+    float: _real,
+    str: _text,
+}
+
+
+def _told(kind: Any) -> str:
+    return f"one of {type_in_words(kind)}" if choices_of(kind) else type_in_words(kind)

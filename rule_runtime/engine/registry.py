@@ -1,0 +1,158 @@
+"""Finding rules: every module in `rule_runtime.rules`, and the entry points `stepwatch.rules`.
+
+No rule is registered by hand. A built-in rule lives in the module that has its name in snake_case,
+so that making one rule imports one module only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Final, TypeGuard
+
+import rule_runtime.rules
+from rule_runtime.engine.parameters import ParameterError, nearest
+from rule_runtime.engine.rule import Rule, snake_case
+from rule_runtime.engine.step_bounds import bounded, split_bounds
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "SERVICE_PARAMETERS",
+    "UnknownRuleError",
+    "available_rules",
+    "create_rule",
+    "instantiate",
+]
+
+ENTRY_POINT_GROUP: Final = "stepwatch.rules"
+"""Entry points of this group name a rule's class, or a module with rules."""
+
+SERVICE_PARAMETERS: Final = frozenset({"rule_to_invoke", "base_trial", "action_json"})
+"""Keys among a rule's parameters that are addressed to the service, not to the rule."""
+
+_REPORTS: Final = {
+    "CreateXgboostReport": (
+        "a report, which judges nothing; it is made by Trial.create_xgboost_report(out_dir), or "
+        "by rule_runtime.reporting.xgboost_report.create_xgboost_report(trial, out_dir)"
+    )
+}
+"""What is asked for like a rule of the original, and what makes it here."""
+
+_logger = logging.getLogger(__name__)
+
+
+class UnknownRuleError(ValueError):
+    """A rule's name that no rule has."""
+
+
+def available_rules() -> dict[str, type[Rule]]:
+    """Return every rule that can be evaluated, by name.
+
+    A rule of an entry point that cannot be imported, or whose name is taken, is left out with a
+    warning: a broken third party must not keep the other rules from running.
+    """
+    rules: dict[str, type[Rule]] = {}
+    for name in _builtin_modules():
+        for rule in _rules_in(_import_builtin(name)):
+            rules[rule.__name__] = rule
+    for rule in _installed_rules():
+        if rules.setdefault(rule.__name__, rule) is not rule:
+            _logger.warning("ignored %s of %s: the name is taken", rule.__name__, rule.__module__)
+    return dict(sorted(rules.items()))
+
+
+def create_rule(rule_to_invoke: str, parameters: Mapping[str, object] | None = None) -> Rule:
+    """Return a rule with its parameters, which may be strings.
+
+    Args:
+        rule_to_invoke: Name of the rule, e.g. `VanishingGradient`.
+        parameters: Its parameters by name. The keys `rule_to_invoke`, `base_trial` and
+            `action_json` of a training API's request are addressed to the service and left out.
+
+    Raises:
+        UnknownRuleError: If no rule has the name.
+        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+    """
+    given = {k: v for k, v in (parameters or {}).items() if k not in SERVICE_PARAMETERS}
+    return instantiate(_find(rule_to_invoke), given)
+
+
+def instantiate(cls: type[Rule], parameters: Mapping[str, object]) -> Rule:
+    """Return a rule of a class with its parameters, which may be strings.
+
+    Args:
+        cls: The rule's class.
+        parameters: Its parameters by name. `start_step` and `end_step` bound the steps that are
+            judged, unless the class takes them itself.
+
+    Raises:
+        ParameterError: If the rule does not take a parameter, misses one, or a value is not valid.
+    """
+    accepted = [field.name for field in fields(cls) if field.init]  # type: ignore[arg-type]
+    values, steps = split_bounds(cls.__name__, parameters, accepted)
+    for name in values:
+        if name not in accepted:
+            hint = nearest(name, accepted)
+            raise ParameterError(f"{cls.__name__} takes no parameter {name!r}{hint}")
+    for parameter in cls.parameters():
+        if parameter.is_required and parameter.name not in parameters:
+            raise ParameterError(f"{cls.__name__} needs the parameter {parameter.name!r}")
+    return bounded(cls(**values), steps)
+
+
+def _find(name: str) -> type[Rule]:
+    module = snake_case(name)
+    if module in _builtin_modules():
+        for rule in _rules_in(_import_builtin(module)):
+            if rule.__name__ == name:
+                return rule
+    rules = available_rules()
+    if name not in rules:
+        if name in _REPORTS:
+            raise UnknownRuleError(f"{name} is no rule but {_REPORTS[name]}")
+        raise UnknownRuleError(f"there is no rule {name!r}{nearest(name, rules)}")
+    return rules[name]
+
+
+def _builtin_modules() -> list[str]:
+    return [info.name for info in pkgutil.iter_modules(rule_runtime.rules.__path__)]
+
+
+def _import_builtin(name: str) -> ModuleType:
+    return importlib.import_module(f"{rule_runtime.rules.__name__}.{name}")
+
+
+def _installed_rules() -> Iterator[type[Rule]]:
+    for entry_point in entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            loaded = entry_point.load()
+        except Exception:  # importing foreign code may raise anything
+            _logger.warning("ignored the rule %s", entry_point.value, exc_info=True)
+            continue
+        yield from _rules_in(loaded) if isinstance(loaded, ModuleType) else _as_rule(loaded)
+
+
+def _as_rule(loaded: object) -> Iterator[type[Rule]]:
+    if _is_rule(loaded):
+        yield loaded
+    else:
+        _logger.warning("ignored the entry point %r: it is no rule", loaded)
+
+
+def _rules_in(module: ModuleType) -> Iterator[type[Rule]]:
+    for value in vars(module).values():
+        if _is_rule(value) and value.__module__ == module.__name__:
+            yield value
+
+
+def _is_rule(value: object) -> TypeGuard[type[Rule]]:
+    # Python 3.10 calls an alias such as dict[str, int] a class; the type of the alias tells it.
+    if not (inspect.isclass(value) and issubclass(type(value), type)):
+        return False
+    return issubclass(value, Rule) and not inspect.isabstract(value)

@@ -1,0 +1,160 @@
+"""The base of every rule: frozen parameters, the tensors it needs, and one pure method.
+
+```python
+class AllZero(Rule):
+    \"\"\"Finds tensors that are zero throughout. ...\"\"\"
+
+    threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
+    collections = ("weights",)
+
+    def check(self, step: StepView, memory: Memory) -> Outcome: ...
+```
+
+A subclass becomes a frozen, keyword-only dataclass by itself. Its fields are coerced and checked
+when it is made, so a rule inside `check` meets valid parameters only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rule_runtime.configuration.collection_config import CollectionConfig, as_collections
+from rule_runtime.engine.constraints import (
+    AtLeast,
+    AtMost,
+    GreaterThan,
+    LessThan,
+    Regex,
+    Unit,
+)
+from rule_runtime.engine.outcome import Outcome
+from rule_runtime.engine.parameters import Parameter, coerce, parameters_of
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+if sys.version_info >= (3, 11):  # an evaluator starts without the other, which is large
+    from typing import dataclass_transform
+else:
+    from typing_extensions import dataclass_transform
+
+__all__ = [
+    "AtLeast",
+    "AtMost",
+    "GreaterThan",
+    "LessThan",
+    "Memory",
+    "Regex",
+    "Rule",
+    "Unit",
+    "snake_case",
+]
+
+Memory = MutableMapping[str, Any]
+"""A rule's own state between steps: strings, numbers, booleans, None, lists and dicts of them."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Rule(ABC):
+    """A condition that is looked for at every step of a training run.
+
+    Attributes:
+        collections: The collections that the hook should save for this rule, by name or as
+            `CollectionConfig`.
+        caution: What users must know before they rely on the defaults, in one sentence; empty for
+            most rules. The command line tells it of a rule that judges by its defaults.
+    """
+
+    collections: ClassVar[tuple[CollectionConfig | str, ...]] = ()
+    caution: ClassVar[str] = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A subclass that brings its own constructor, an adapter for instance, keeps it.
+        own_constructor = "__init__" in cls.__dict__
+        documentation = cls.__doc__  # where there is none, a dataclass writes its signature there
+        try:
+            dataclass(frozen=True, kw_only=True, init=not own_constructor, repr=True)(cls)
+        except ValueError as error:
+            raise TypeError(
+                f"{error}; several values are a tuple: `names: tuple[str, ...] = ()`"
+            ) from None
+        cls.__doc__ = documentation
+
+    def __post_init__(self) -> None:
+        for parameter in self.parameters():
+            value = getattr(self, parameter.name)
+            coerced = coerce(parameter, value, owner=type(self).__name__)
+            object.__setattr__(self, parameter.name, coerced)
+
+    @classmethod
+    def parameters(cls) -> tuple[Parameter, ...]:
+        """Return the parameters that the rule takes, in the order of their declaration."""
+        return _parameters(cls)
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether every parameter has its default."""
+        return all(
+            not parameter.is_required and getattr(self, parameter.name) == parameter.default
+            for parameter in self.parameters()
+        )
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first sentence of the rule's documentation, for tables."""
+        text = inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0]
+        return " ".join(text.split())
+
+    def judging_class(self) -> type[Rule]:
+        """Return the class whose code judges, which a failure is told of."""
+        return type(self)
+
+    def requires(self) -> tuple[CollectionConfig, ...]:
+        """Return the collections that the hook should save for this rule and these parameters."""
+        return as_collections(self.collections)
+
+    @abstractmethod
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        """Judge one complete step.
+
+        The answer may depend on the step, the parameters and the memory only: the same steps in the
+        same order always give the same verdict, in one process or over many.
+
+        Args:
+            step: What was saved at the step.
+            memory: The rule's own state, changed in place and kept for the next step.
+        """
+
+    def check_silence(self, seconds: float, step: int) -> Outcome | None:  # noqa: ARG002
+        """Judge that nothing was saved for a while; anyone who has a clock asks for it.
+
+        Args:
+            seconds: Seconds since the last output of a run that has not ended.
+            step: Global step of that output, -1 if there was none yet.
+
+        Returns:
+            The outcome; None from rules that do not judge silence, which are most.
+        """
+        return None
+
+
+def snake_case(name: str) -> str:
+    """Return a class name as its module's: `VanishingGradient` becomes `vanishing_gradient`.
+
+    Args:
+        name: A name in CapWords.
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+@lru_cache(maxsize=256)
+def _parameters(cls: type[Rule]) -> tuple[Parameter, ...]:
+    return parameters_of(cls)

@@ -1,0 +1,71 @@
+"""Judging a stored run from Python: `stepwatch.evaluate`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from hook_layer.storage.base import open_store
+from rule_runtime.configuration.packs import find_pack
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
+from rule_runtime.engine.side_by_side import judge_stored_run
+from rule_runtime.engine.state import EvaluationState
+from rule_runtime.trial.saved_steps import check_has_steps
+from rule_runtime.trial.sessions import one_run_at
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    path: str | os.PathLike[str],
+    rules: str | Iterable[Rule | str] | Mapping[str, Rule] = "recommended",
+) -> Mapping[str, EvaluationState]:
+    """Judge a stored run, and return the final state of each rule by the rule's name.
+
+    ```python
+    states = stepwatch.evaluate("runs/mnist", ["NonFinite", WeightNorm(bound=5.0)])
+    states["WeightNorm"].status  # RuleStatus.ISSUES_FOUND
+    ```
+
+    Args:
+        path: Folder or `s3://` URI of a run, or of a session with one run.
+        rules: Name of a pack; or rules, and names of built-in rules; or a dict of names under which
+            to report, and rules.
+
+    Raises:
+        ValueError: No step is stored there, the session has several runs, a rule or pack does not
+            exist, no rule is given, or two have the same name.
+        TypeError: Something given as a rule is none.
+        StorageError: The storage cannot be read.
+    """
+    named = _named(rules)
+    run = one_run_at(os.fspath(path))
+    check_has_steps(run)
+    return judge_stored_run(open_store(run), list(named.items()))
+
+
+def _named(rules: str | Iterable[Rule | str] | Mapping[str, Rule]) -> Mapping[str, Rule]:
+    if isinstance(rules, str):
+        return find_pack(rules).rules()
+    if isinstance(rules, Mapping):
+        given = [(name, _as_rule(rule)) for name, rule in rules.items()]
+    else:
+        made = [_as_rule(rule) for rule in rules]
+        given = [(rule.judging_class().__name__, rule) for rule in made]
+    if not given:
+        raise ValueError("rules is empty: give a rule, or 'recommended'")
+    named = dict(given)
+    if len(named) < len(given):
+        names = ", ".join(name for name, _ in given)
+        raise ValueError(f"two rules have the same name ({names}): give a dict of names and rules")
+    return named
+
+
+def _as_rule(rule: object) -> Rule:
+    if isinstance(rule, str):
+        return create_rule(rule)
+    if isinstance(rule, Rule):
+        return rule
+    call = f"; write {rule.__name__}()" if isinstance(rule, type) else ""
+    raise TypeError(f"{rule!r} is no rule{call}")

@@ -1,0 +1,148 @@
+"""Comparing the tensors of two steps, reading values only where statistics do not decide.
+
+Shape legend: R = rows of the first step, C = statistics.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from hook_layer.format.index import STATISTICS_COLUMNS
+from rule_runtime.facts.gradient_names import parameters_of
+from rule_runtime.numerics.closeness import (
+    Tolerance,
+    all_close,
+    are_identical,
+    proven_close,
+    proven_different,
+)
+from rule_runtime.trial.value_pairs import value_pairs
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["Likeness", "compare", "frozen_rows", "matched", "statistics_of", "with_numbers"]
+
+
+class Likeness(IntEnum):
+    """How a tensor compares with the one of the same name and worker at another step."""
+
+    ABSENT = 0
+    DIFFERENT = 1
+    CLOSE = 2
+    UNKNOWN = 3
+
+
+def compare(
+    step: StepView, rows: TensorRows, other: StepView, others: TensorRows, tolerance: Tolerance
+) -> npt.NDArray[np.int8]:
+    """Return the `Likeness` of each row [R] and the same tensor of another step.
+
+    Values are read, a few tensors at a time, where the statistics neither prove a difference nor
+    tell everything, as they do of scalars. Where values were not saved, statistics that are equal
+    to the last bit count as equal tensors.
+
+    Args:
+        step: A step.
+        rows: Rows of it [R].
+        other: Another step.
+        others: The rows of it to compare with.
+        tolerance: How close tensors must be; relative to `other`.
+
+    Raises:
+        RecordError: If an event file is damaged, or a record longer than 2 GiB.
+    """
+    at, there = matched(rows, others)
+    likeness = np.full(len(rows), Likeness.ABSENT, dtype=np.int8)
+    ours, theirs = statistics_of(rows.select(at)), statistics_of(others.select(there))
+    found = np.full(len(at), Likeness.UNKNOWN, dtype=np.int8)
+    found[proven_close(ours, theirs, tolerance)] = Likeness.CLOSE
+    found[proven_different(ours, theirs, tolerance)] = Likeness.DIFFERENT
+    one_shapes, other_shapes = rows.shapes, others.shapes
+    for position, (i, j) in enumerate(zip(at, there, strict=True)):
+        one, two = one_shapes[i], other_shapes[j]
+        if one is not None and two is not None and one != two:
+            found[position] = Likeness.DIFFERENT
+    likeness[at] = found
+    open_rows = np.flatnonzero(likeness == Likeness.UNKNOWN)
+    by_worker: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in open_rows:
+        by_worker[rows.workers[row]][rows.names[row]] = int(row)
+    for worker, names in by_worker.items():
+        for name, value, other_value in value_pairs(step, other, names, worker):
+            is_close = all_close(value, other_value, tolerance)
+            likeness[names[name]] = Likeness.CLOSE if is_close else Likeness.DIFFERENT
+    identical = np.zeros(len(rows), dtype=np.bool_)
+    identical[at] = are_identical(ours, theirs, tolerance)
+    likeness[(likeness == Likeness.UNKNOWN) & identical] = Likeness.CLOSE
+    return likeness
+
+
+def matched(
+    rows: TensorRows, others: TensorRows
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the positions of the tensors that both have, in the one and in the other.
+
+    Args:
+        rows: Rows of a step.
+        others: Rows of another step.
+    """
+    if rows.names == others.names and rows.workers == others.workers:
+        every = np.arange(len(rows), dtype=np.intp)
+        return every, every
+    where = {pair: i for i, pair in enumerate(zip(others.names, others.workers, strict=True))}
+    pairs = enumerate(zip(rows.names, rows.workers, strict=True))
+    both = [(i, where[pair]) for i, pair in pairs if pair in where]
+    positions = np.array(both, dtype=np.intp).reshape(-1, 2)
+    return positions[:, 0], positions[:, 1]
+
+
+def with_numbers(rows: TensorRows) -> TensorRows:
+    """Return the rows that can be compared: not those without elements, nor texts.
+
+    Args:
+        rows: The rows.
+    """
+    size = rows.column("size")
+    is_text = (size > 0) & np.isnan(rows.column("nan"))
+    return rows.select((size != 0) & ~is_text)
+
+
+def statistics_of(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the statistics of some rows [R, C].
+
+    Args:
+        rows: The rows.
+    """
+    return np.stack([rows.column(name) for name in STATISTICS_COLUMNS], axis=1)
+
+
+def frozen_rows(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows are parameters that do not learn at a step, frozen or unused [R].
+
+    Those are weights and biases without a gradient, where the same worker saved the gradients of
+    other parameters at this step. Where no gradient was saved, or only such as do not tell by
+    their names what they are of, nothing is known.
+
+    Args:
+        step: The step.
+        rows: Rows of it [R].
+    """
+    gradients = step.tensors(collections=("gradients",))
+    learning: dict[str, set[str]] = defaultdict(set)
+    for name, worker in zip(parameters_of(step, gradients), gradients.workers, strict=True):
+        if name:
+            learning[worker].add(name)
+    parameters = step.tensors(collections=("weights", "biases"))
+    known = set(zip(parameters.names, parameters.workers, strict=True))
+    pairs = list(zip(rows.names, rows.workers, strict=True))
+    frozen = [
+        (name, worker) in known and worker in learning and name not in learning[worker]
+        for name, worker in pairs
+    ]
+    return np.array(frozen, dtype=np.bool_)

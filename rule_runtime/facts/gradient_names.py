@@ -1,0 +1,108 @@
+"""Which parameter a gradient is of, as their names tell it.
+
+The hooks for PyTorch and MXNet call the gradient of `Net_fc.weight` `gradient/Net_fc.weight`. That
+for Keras, like the original with TensorFlow 2, calls the gradient of `dense/weights/dense/kernel:0`
+`gradients/dense/kernelGrad`. There the layer is missing, so where several layers have one name the
+latter gradients are numbered in the order of the layers, as these are: `dense_3` may be the second
+one of the name `dense`, and its gradient is `kernelGrad_1`. If there are several gradients of one
+parameter in a step, as of a model with several optimisers, these are numbered from 0 on. What a
+session of TensorFlow 1 calls a gradient is the operation that computed it, which tells nothing.
+
+Shape legend: R = rows of gradients, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.facts.selection import declared
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["UNTOLD", "declared_parameters", "parameters_by_name", "parameters_of"]
+
+UNTOLD: Final = "the names of the gradients do not tell which parameters they are of"
+"""Why a rule that needs both cannot judge."""
+
+_PARAMETERS: Final = ("weights", "biases")
+_GRADIENTS: Final = "gradients"
+_PREFIX: Final = "gradient/"
+_OF_KERAS: Final = "gradients/{}Grad"
+_GRADIENT: Final = re.compile(r"gradients/(?P<tail>.+)Grad(?P<number>(_\d+)*)")
+_WEIGHT: Final = re.compile(r"(?P<layer>.+?)/weights/(?P<tail>.+):0(_(?P<number>\d+))?")
+_NUMBER: Final = re.compile(r"(?P<first>.+)_\d+")
+
+
+def parameters_of(step: StepView, gradients: TensorRows) -> tuple[str, ...]:
+    """Return the parameter that each gradient [R] is of; empty where its name does not tell it.
+
+    Args:
+        step: The step, of which the weights and biases are looked at.
+        gradients: Gradients of it [R].
+    """
+    return parameters_by_name(gradients.names, step.tensors(collections=_PARAMETERS).names)
+
+
+def declared_parameters(step: StepView) -> dict[str, frozenset[str]]:
+    """Return which parameters have a gradient, saved at this step or not, as each worker says.
+
+    Workers without a collections file, and those that name no gradient, are left out.
+
+    Args:
+        step: The step.
+    """
+    known = step.tensors(collections=_PARAMETERS).names
+    return {
+        worker: frozenset(parameters_by_name(tuple(names), known)) - {""}
+        for worker, names in declared(step, _GRADIENTS).items()
+    }
+
+
+@lru_cache(maxsize=32)
+def parameters_by_name(gradients: tuple[str, ...], parameters: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the parameter that each gradient [R] is of; the same at nearly all steps of a run.
+
+    Args:
+        gradients: Names of gradients [R].
+        parameters: Names of all parameters; a gradient may be of none of them, but only they tell
+            which of several layers of one name a gradient is of.
+
+    Returns:
+        Names of parameters [R]; empty where the gradient's name does not tell one.
+    """
+    owners, taken = _by_gradient(parameters), frozenset(gradients)
+    return tuple(_parameter_of(name, owners, taken) for name in gradients)
+
+
+def _parameter_of(name: str, owners: Mapping[str, str], taken: Collection[str]) -> str:
+    if name.startswith(_PREFIX):
+        return name.removeprefix(_PREFIX)
+    found = _GRADIENT.fullmatch(name)
+    if found is None or name in owners:
+        return owners.get(name, "")
+    numbered = _NUMBER.fullmatch(name)
+    if numbered is not None and numbered["first"] in owners and f"{numbered['first']}_0" in taken:
+        return owners[numbered["first"]]
+    layer, tail = found["tail"].partition("/")[0], found["tail"]
+    return f"{layer}{found['number']}/weights/{tail}:0"
+
+
+def _by_gradient(parameters: tuple[str, ...]) -> dict[str, str]:
+    """Return parameters of Keras by the names of their gradients."""
+    same: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for name in set(parameters):
+        found = _WEIGHT.fullmatch(name)
+        if found is not None:
+            number = found["layer"].removeprefix(f"{found['tail'].partition('/')[0]}_")
+            of_layer = int(number) if number.isdecimal() else 0
+            same[found["tail"]].append((of_layer, int(found["number"] or 0), name))
+    owners = {}
+    for tail, members in same.items():
+        for at, (*_, name) in enumerate(sorted(members)):
+            owners[_OF_KERAS.format(tail) + (f"_{at}" if at else "")] = name
+    return owners

@@ -1,0 +1,74 @@
+"""Which losses of a step are those of modules or functions, whose inputs stand beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from rule_runtime.facts.model_inputs import is_of_keras
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = ["input_patterns", "input_target_pairs", "loss_owners"]
+
+_LABELS: Final = "labels"
+_OF_TREES: Final = "input_values"
+
+
+def loss_owners(step: StepView) -> list[tuple[str, str]]:
+    """Return the names `X` of losses `X_output_0`, and their workers, sorted.
+
+    What the loss compares is called `X_input_0` and `X_input_1`, whatever `X` is.
+
+    Args:
+        step: The step.
+    """
+    losses = step.tensors(collections=("losses",))
+    pairs = set(zip(losses.names, losses.workers, strict=True))
+    named = {(*name.rpartition("_output_")[:2], worker) for name, worker in pairs}
+    return sorted((owner, worker) for owner, is_output, worker in named if is_output)
+
+
+def input_patterns(step: StepView, number: int) -> tuple[str, ...]:
+    """Return regular expressions of what the losses of a step compare, one for each name.
+
+    Args:
+        step: The step.
+        number: 0 for what the model says, 1 for the targets.
+    """
+    return _patterns(tuple(sorted({owner for owner, _ in loss_owners(step)})), number)
+
+
+def input_target_pairs(step: StepView, inputs: TensorRows) -> Iterator[tuple[int, str]]:
+    """Yield the rows of inputs of models, and the names of the targets beside them.
+
+    Args:
+        step: The step.
+        inputs: Its inputs of models, and those of boosted trees.
+    """
+    of_losses = loss_owners(step)
+    labels = step.tensors(regex=(f"^{_LABELS}$",)).workers
+    of_keras = step.tensors(regex=(f"^{_LABELS}(_[0-9]+)?$",))
+    weights = step.tensors(collections=("weights",)).names
+    for at in sorted(range(len(inputs)), key=lambda at: (inputs.names[at], inputs.workers[at])):
+        name, worker = inputs.names[at], inputs.workers[at]
+        if is_of_keras(name):
+            pairs = zip(of_keras.names, of_keras.workers, strict=True)
+            yield from ((at, of_targets) for of_targets, of in sorted(pairs) if of == worker)
+            continue
+        owner = name.rpartition("_input_")[0]
+        is_model = not weights or any(weight.startswith(f"{owner}_") for weight in weights)
+        is_model &= (owner, worker) not in of_losses
+        for loss, of_worker in of_losses:
+            if is_model and of_worker == worker:
+                yield at, f"{loss}_input_1"
+        if worker in labels and (is_model or name == _OF_TREES):
+            yield at, _LABELS
+
+
+@lru_cache(maxsize=64)
+def _patterns(owners: tuple[str, ...], number: int) -> tuple[str, ...]:
+    return tuple(f"^{re.escape(owner)}_input_{number}$" for owner in owners)

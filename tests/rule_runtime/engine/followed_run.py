@@ -1,0 +1,108 @@
+"""A run that is looked at again and again, as an evaluator does; the state goes through JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hook_layer.storage.memory import MemoryStore
+from rule_runtime.engine.outcome import Outcome, Passed
+from rule_runtime.engine.progress import Patience
+from rule_runtime.engine.reconciler import Reconciler
+from rule_runtime.engine.rule import Memory, Rule
+from rule_runtime.engine.state import EvaluationState
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_index import load_step_files
+from rule_runtime.trial.step_view import StepView
+
+
+class Diary(Rule):
+    """Writes down the steps that it was shown, and who wrote them."""
+
+    def check(self, step: StepView, memory: Memory) -> Outcome:
+        writers = [int(worker.rsplit("_", 1)[1]) for worker in step.workers]
+        memory["steps"] = [*memory.get("steps", []), [step.step, writers]]
+        return Passed()
+
+
+class ListingStore(MemoryStore):
+    """A store that counts listings and reads."""
+
+    def __init__(self) -> None:
+        super().__init__("listing")
+        self.num_listings = 0
+        self.gets: list[str] = []
+
+    def get(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        self.gets.append(key)
+        return super().get(key, start, length)
+
+    def list(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        self.num_listings += 1
+        return super().list(prefix, after)
+
+
+@dataclass
+class FollowedRun:
+    """A run of some workers, and the state of a rule over it."""
+
+    num_workers: int = 1
+    run: str | None = "02"
+    rule: Rule = field(default_factory=Diary)
+    patience: Patience = field(default_factory=Patience)
+    store: ListingStore = field(default_factory=ListingStore)
+    now: float | None = 1000.0
+    state: EvaluationState = field(default_factory=EvaluationState.initial)
+    has_more: bool = False
+
+    def __post_init__(self) -> None:
+        self.trial = TrialBuilder(self.store, run=self.run, num_workers=self.num_workers)
+
+    def write(self, *steps: int, worker: int = 0, **tensors: Any) -> list[str]:
+        saved = tensors or {"a": [1.0]}
+        return [self.trial.step(step, saved, worker=f"worker_{worker}") for step in steps]
+
+    def look(self, keys: Sequence[str] = (), **arguments: Any) -> None:
+        files = load_step_files(self.store, keys)
+        self.store.gets.clear()
+        self.store.num_listings = 0
+        reconciler = Reconciler(self.store, self.rule, self.run, patience=self.patience)
+        state = reconciler.advance(self.state, files, **{"now": self.now, **arguments})
+        self.state = EvaluationState.from_json(json.loads(json.dumps(state.to_json())))
+        assert self.state == state
+        self.has_more = reconciler.has_more
+
+    def look_in_parts(
+        self,
+        keys: Sequence[str] = (),
+        *,
+        may_go_on: Callable[[], bool] = lambda: False,
+        ended: bool = False,
+        last_sequences: Mapping[str, int] | None = None,
+    ) -> int:
+        """Look until nothing is left; return how often. Later calls are told nothing."""
+        self.look(keys, ended=ended, last_sequences=last_sequences, may_go_on=may_go_on)
+        count = 1
+        while self.has_more:
+            before = self.state
+            self.look(may_go_on=may_go_on)
+            assert self.state != before
+            count += 1
+        return count
+
+    def hide(self, key: str) -> bytes:
+        """Take a file away, as if it had not been written yet."""
+        data = self.store.get(key)
+        self.store.delete(key)
+        return data
+
+    @property
+    def fed(self) -> list[int]:
+        return [step for step, _ in self.state.memory.get("steps", [])]
+
+    @property
+    def writers(self) -> dict[int, list[int]]:
+        """Who wrote the steps that were fed."""
+        return dict(self.state.memory.get("steps", []))

@@ -1,0 +1,65 @@
+"""Why steps were not evaluated: the reason of most of them is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hook_layer.format.modes import ModeKeys
+from rule_runtime.engine.outcome import (
+    NotEvaluated,
+    Outcome,
+    Passed,
+    RuleStatus,
+    status_details,
+)
+from rule_runtime.engine.reason_tally import MAX_REASONS, Reason, commonest, counted_in
+from rule_runtime.engine.rule import Memory, Rule
+from rule_runtime.engine.state import Counts, EvaluationState
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.step_view import StepView
+
+
+def test_the_commonest_reason_is_told() -> None:
+    class SaysWhy(Rule):
+        """Judges no step, and tells why by its number."""
+
+        def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
+            if step.step == 0:
+                return Passed()
+            if step.step in {1, 8}:
+                return NotEvaluated("the file is gone")
+            return NotEvaluated(f"only {step.step} of 100 labels were saved")
+
+    trial = TrialBuilder()
+    for step in range(9):
+        trial.step(step, {"a": [1.0]}, mode=ModeKeys.EVAL if step == 2 else ModeKeys.TRAIN)
+    state = trial.evaluate(SaysWhy())
+    assert state.counts.main_reason == "only 7 of 100 labels were saved"
+    assert status_details("SaysWhy", state) == (
+        "1 step evaluated, 8 not evaluated, 5 of them of mode TRAIN, because only 7 of 100 labels "
+        "were saved"
+    )
+
+
+def test_many_kinds_of_reasons_are_bounded_and_the_commonest_is_kept() -> None:
+    counts: tuple[Reason, ...] = ()
+    for number in range(400):
+        counts = counted_in(counts, "common" if number % 2 else "x" * number, "TRAIN")
+    assert len(counts) == MAX_REASONS
+    most = commonest(counts)
+    assert most is not None
+    assert (most.text, most.count) == ("common", 200)
+    assert tuple(map(Reason.from_json, [each.to_json() for each in counts])) == counts
+
+
+def test_states_of_earlier_versions_tell_their_last_reason() -> None:
+    content = Counts(evaluated=1, not_evaluated=2, last_reason="no loss was saved").to_json()
+    content.pop("reasons")
+    state = replace(
+        EvaluationState.initial(),
+        status=RuleStatus.NO_ISSUES_FOUND,
+        counts=Counts.from_json(content),
+    )
+    assert status_details("X", state) == (
+        "1 step evaluated, 2 not evaluated, the last because no loss was saved"
+    )

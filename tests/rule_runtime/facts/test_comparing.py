@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rule_runtime.facts.comparing import Likeness, compare, frozen_rows, matched, with_numbers
+from rule_runtime.numerics.closeness import Tolerance
+from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial import value_pairs as module
+from rule_runtime.trial.step_view import StepView
+from rule_runtime.trial.value_pairs import row_values, value_pairs
+
+
+def two_steps(
+    one: dict[str, Any], other: dict[str, Any], *, saved: tuple[bool, bool] = (True, True)
+) -> tuple[StepView, StepView]:
+    trial = TrialBuilder()
+    trial.step(0, other, save_values=saved[1])
+    trial.step(1, one, save_values=saved[0])
+    earlier, now = trial.views()
+    return now, earlier
+
+
+def likeness_of(one: dict[str, Any], other: dict[str, Any], **options: Any) -> dict[str, Likeness]:
+    now, earlier = two_steps(one, other, **options)
+    rows = now.tensors()
+    found = compare(now, rows, earlier, earlier.tensors(), Tolerance())
+    return {name: Likeness(kind) for name, kind in zip(rows.names, found, strict=True)}
+
+
+def test_tensors_are_matched_by_name_in_any_order() -> None:
+    value = np.linspace(-1, 1, 5)
+    found = likeness_of(
+        {"same": value, "new": value, "other": value, "turned": value},
+        {"turned": value[::-1], "old": value, "other": value + 1, "same": value},
+    )
+    assert found == {
+        "same": Likeness.CLOSE,
+        "new": Likeness.ABSENT,
+        "other": Likeness.DIFFERENT,
+        "turned": Likeness.DIFFERENT,
+    }
+
+
+def test_where_one_value_is_missing_statistics_decide() -> None:
+    value = np.linspace(-1, 1, 5)
+    one = {"same": value, "near": value, "far": value}
+    other = {"same": value, "near": value * (1 + 1e-7), "far": value + 1}
+    for saved in ((True, False), (False, True), (False, False)):
+        assert likeness_of(one, other, saved=saved) == {
+            "same": Likeness.CLOSE,
+            "near": Likeness.UNKNOWN,
+            "far": Likeness.DIFFERENT,
+        }
+
+
+def test_values_are_read_a_few_tensors_at_a_time(monkeypatch: Any) -> None:
+    tensors = {f"t{i}": np.full((i + 1, 7), float(i)) for i in range(12)}
+    now, earlier = two_steps(tensors, dict(reversed(tensors.items())))
+    wanted = [*tensors, "nothing"]
+    for at_once in (1, 500, 1 << 24):
+        monkeypatch.setattr(module, "_BYTES_AT_ONCE", at_once)
+        pairs = list(value_pairs(now, earlier, wanted, "worker_0"))
+        assert sorted(name for name, *_ in pairs) == sorted(tensors)
+        assert all((a == b).all() for _, a, b in pairs)
+    assert list(value_pairs(now, earlier, wanted, "worker_9")) == []
+
+
+def test_values_of_rows_come_with_their_position() -> None:
+    trial = TrialBuilder(num_workers=2)
+    for worker in (0, 1):
+        tensors = {"a": [worker + 1.0], "b": [worker + 10.0]}
+        trial.step(0, tensors, worker=f"worker_{worker}", save_values=worker == 1)
+    (view,) = trial.views()
+    rows = view.tensors()
+    found = {(rows.names[at], rows.workers[at]): float(v[0]) for at, v in row_values(view, rows)}
+    assert found == {("a", "worker_1"): 2.0, ("b", "worker_1"): 11.0}
+
+
+def test_rows_of_the_same_steps_match_at_once() -> None:
+    now, earlier = two_steps({"a": [1.0], "b": [1.0]}, {"a": [1.0], "b": [1.0]})
+    one, other = matched(now.tensors(), earlier.tensors())
+    assert one.tolist() == other.tolist() == [0, 1]
+    one, other = matched(now.tensors(regex=("b",)), earlier.tensors(regex=("a",)))
+    assert (len(one), len(other)) == (0, 0)
+
+
+def test_only_rows_with_numbers_can_be_compared() -> None:
+    tensors = {"a": [1.0], "empty": np.empty((0, 2)), "text": np.array(["x"]), "nan": [np.nan]}
+    now, _ = two_steps(tensors, tensors)
+    assert with_numbers(now.tensors()).names == ("a", "nan")
+
+
+def test_frozen_parameters_are_those_without_a_gradient_among_others() -> None:
+    trial = TrialBuilder(num_workers=2)
+    weights = {"Net_a.weight": [1.0], "Net_b.weight": [1.0], "Net_a.bias": [1.0], "loss": [1.0]}
+    trial.step(0, {**weights, "gradient/Net_b.weight": [1.0]}, worker="worker_0")
+    trial.step(0, weights, worker="worker_1")
+    (view,) = trial.views()
+    rows = view.tensors()
+    frozen = frozen_rows(view, rows)
+    assert {(rows.names[i], rows.workers[i]) for i in np.flatnonzero(frozen)} == {
+        ("Net_a.weight", "worker_0"),
+        ("Net_a.bias", "worker_0"),
+    }
