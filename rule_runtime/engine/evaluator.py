@@ -22,6 +22,7 @@ from rule_runtime.engine.outcome import (
     Evidence,
     Failed,
     IssueFound,
+    Missing,
     NotApplicable,
     NotEvaluated,
     Outcome,
@@ -160,6 +161,8 @@ class Evaluation:
         name = judging.__name__
         try:
             outcome: object = self._rule.check(step, memory)
+        except Missing as missing:
+            outcome = NotEvaluated(str(missing))
         except StorageError as error:
             if not isinstance(error, ObjectNotFoundError):
                 raise

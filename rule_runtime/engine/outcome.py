@@ -23,6 +23,7 @@ __all__ = [
     "Evidence",
     "Failed",
     "IssueFound",
+    "Missing",
     "NotApplicable",
     "NotEvaluated",
     "Outcome",
@@ -146,6 +147,22 @@ class NotEvaluated:
     """
 
     reason: str
+
+
+class Missing(Exception):  # noqa: N818 - it is an answer
+    """Data that a rule or a fact needs was not saved at this step.
+
+    The evaluator counts a step at which it is raised as not evaluated, and keeps the memory.
+
+    Args:
+        reason: What is missing, such as "no loss of validation was saved".
+        how_to_get_it: What the user can change, such as "call model.eval() in validation".
+    """
+
+    def __init__(self, reason: str, how_to_get_it: str = "") -> None:
+        super().__init__(f"{reason}: {how_to_get_it}" if how_to_get_it else reason)
+        self.reason = reason
+        self.how_to_get_it = how_to_get_it
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def constants_of_pass(step: StepView, passed: dict[str, list[float]]) -> dict[st
         passed: Changed in place: of at most 32 losses how many steps there were, how many with an
             outlier, the sums of means and mean squares of their targets, and their number.
     """
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     rows = step.tensors(collections=("losses",))
     found = {}
     for name, worker in sorted(zip(rows.names, rows.workers, strict=True))[:MAX_SERIES]:

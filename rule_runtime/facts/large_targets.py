@@ -45,7 +45,7 @@ def targets_out_of_reach(
         largest: Root mean square that inputs may have.
         patience: Saved steps in a row.
     """
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     found = []
     pairs = enumerate(zip(losses.names, losses.workers, strict=True))
     for at, (name, worker) in sorted(pairs, key=lambda pair: pair[1]):

@@ -97,7 +97,7 @@ def gives_good_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_
         rows: Inputs of modules and of functions [R].
     """
     losses = step.tensors(collections=("losses",))
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     good = set()
     for at, loss in enumerate(finite_means(losses)):
         name, worker = losses.names[at], losses.workers[at]

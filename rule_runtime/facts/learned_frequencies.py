@@ -131,7 +131,7 @@ class LearnedFrequencies:
         worker = min(of_worker)
         row = of_worker[worker]
         loss = float(finite_means(rows)[row])
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         is_of_squares = inputs.kind(rows.names[row], worker) is LossKind.SQUARES
         if is_of_squares:
             loss /= self._variance(inputs.of(rows.names[row], worker, 1))
@@ -179,7 +179,7 @@ class LearnedFrequencies:
 
     def _has_counted(self, step: StepView, name: str, worker: str, loss: float) -> bool:
         """Add the labels of a step; say whether the loss can be compared with their entropy."""
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         kind = inputs.kind(name, worker)
         targets = inputs.of(name, worker, 1)
         if kind is LossKind.BINARY:
@@ -193,7 +193,7 @@ class LearnedFrequencies:
 
     def _has_counted_two(self, step: StepView, name: str, worker: str, loss: float) -> bool:
         """Add numbers of two classes, if values have proven that none of them has a weight."""
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         if "right" in self._memory or inputs.num_classes(name, worker) != _TWO:
             return False
         values = outputs_and_targets(step, name, worker)

@@ -61,7 +61,7 @@ def losses_beside(step: StepView, rows: TensorRows) -> list[Beside]:
     outputs = step.tensors(regex=(r"_output_0$",))
     pairs = zip(outputs.names, outputs.workers, strict=True)
     means = dict(zip(pairs, finite_means(outputs).tolist(), strict=True))
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     besides = []
     types = zip(rows.dtypes, rows.shapes, strict=True)
     for name, worker, (dtype, shape) in zip(rows.names, rows.workers, types, strict=True):

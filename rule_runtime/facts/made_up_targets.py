@@ -28,7 +28,7 @@ def of_made_up_targets(step: StepView, losses: Collection[Series]) -> frozenset[
         step: The step.
         losses: Names and workers of losses.
     """
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     found: list[Series] = []
     unknown: list[Series] = []
     for name, worker in losses:

@@ -126,7 +126,7 @@ def _looked_at(step: StepView, inputs: TensorRows, memory: Memory) -> Iterator[t
         values = step.values((name,), worker).get(name)
         if values is None or _is_of_other(step, name, worker, of_targets):
             continue  # labels are saved far more often than values
-        kind = LossInputs(step).kind(of_targets.replace("_input_1", "_output_0"), worker)
+        kind = step.fact(LossInputs).kind(of_targets.replace("_input_1", "_output_0"), worker)
         for view in _views(values, step.values((of_targets,), worker).get(of_targets)):
             key = pair + view.key
             if key not in looked_at and len(looked_at) < _MAX_PAIRS:

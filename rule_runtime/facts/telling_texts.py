@@ -52,7 +52,7 @@ def losses_of_texts(step: StepView) -> dict[str, float]:
         loss = of_targets.replace("_input_1", "_output_0")
         if are_next(values, targets) and not _has_source(step, inputs, at, values, targets):
             found[f"next/{loss}"] = 1.0
-        kind = LossInputs(step).kind(loss, worker)
+        kind = step.fact(LossInputs).kind(loss, worker)
         if kind is LossKind.CLASSES or (loss, kind) == _OF_FUNCTIONS:
             is_seen = are_seen(values, targets) and _is_among(step, inputs, at, _FIRST_INPUTS)
             if is_seen and not are_masked(values, targets):

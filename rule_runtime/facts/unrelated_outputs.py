@@ -79,7 +79,7 @@ def _association(step: StepView, name: str, worker: str, loss: float) -> Associa
     if values is None or not math.isfinite(loss):
         return None
     outputs, targets = values
-    kind = LossInputs(step).kind(name, worker)
+    kind = step.fact(LossInputs).kind(name, worker)
     # Places of embeddings, which look like scores, are no classes: as of triplets.
     if kind is LossKind.LOOKS_LIKE_CLASSES:
         return None

@@ -38,7 +38,7 @@ def numbers_beside(step: StepView) -> dict[str, float]:
         step: A step with losses.
     """
     found = {}
-    inputs = LossInputs(step)
+    inputs = step.fact(LossInputs)
     rows = step.tensors(collections=("losses",))
     means = finite_means(rows)
     side = _SIDES[0] if step.mode is ModeKeys.EVAL else _SIDES[1]

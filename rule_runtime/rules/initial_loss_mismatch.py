@@ -125,7 +125,7 @@ class InitialLossMismatch(Rule):
             return NotEvaluated("no finite loss was saved, or no gradients beside it")
         memory["seen"] = seen + 1
         is_first = not seen and step.mode_step == 0
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         if not any(_is_known(name, inputs.kind(name, w)) for name, w in _pairs(rows)):
             return NotEvaluated(f"{_UNKNOWN_LOSS}: {loss_inputs_advice(step)}")
         limits = self._limits(rows, inputs, num_outputs) if is_first else np.full(len(rows), np.nan)
@@ -187,7 +187,9 @@ class InitialLossMismatch(Rule):
         limit = 0.0 if loss < 0 else above_zero
         message = f"is {loss:.4g} at step {step.step}, and such a loss is never below 0"
         if loss >= 0:
-            guess = LossInputs(step).guess(rows.names[at], rows.workers[at], _num_outputs(step))
+            guess = step.fact(LossInputs).guess(
+                rows.names[at], rows.workers[at], _num_outputs(step)
+            )
             times = f"{limit / guess:g} times {guess:.3g}"
             message = f"begins at {loss:.4g}, more than {times}, which guessing gives"
         return IssueFound(

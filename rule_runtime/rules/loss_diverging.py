@@ -115,7 +115,7 @@ class LossDiverging(LossRule):
             step: What was saved at the step.
             losses: Names and workers of its losses of training.
         """
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         return {
             names
             for names in of_made_up_targets(step, losses)

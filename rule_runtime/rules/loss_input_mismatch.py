@@ -174,7 +174,7 @@ class LossInputMismatch(Rule):
             return NotApplicable(f"losses of mode {step.mode.name} are not judged")
         if not len(rows):
             return NotEvaluated("no loss of a training step was saved")
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         pairs = list(zip(rows.names, rows.workers, strict=True))
         of_trees = all(loss_side(name, step.mode)[0] != name for name in rows.names)
         is_judged = any(_tells(inputs.of(*pair, 0), pair[0]) for pair in pairs)

@@ -174,7 +174,7 @@ class WorseThanGuessing(Rule):
         """Compare losses with those of a constant answer."""
         rows = step.tensors(collections=("losses",))
         means = finite_means(rows)
-        inputs = LossInputs(step)
+        inputs = step.fact(LossInputs)
         seen: dict[Series, _Seen] = {}
         at_row = training_losses(step, rows, means)
         sums = memory.setdefault("sums", {})

@@ -12,8 +12,8 @@ worked out once for each distinct tuple of names (`layout.py`) and then is an ar
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ from rule_runtime.trial.stored_step import StoredStep
 from rule_runtime.trial.tensor_rows import Part, TensorRows, index_of
 
 __all__ = ["StepReader", "StepView", "TensorRows"]
+
+_Fact = TypeVar("_Fact")
 
 
 class _Named(Protocol):
@@ -52,13 +54,14 @@ class StepView(StoredStep):
         num_workers: How many workers write in this run.
     """
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_facts", "_reader")
 
     def __init__(
         self, reader: StepReader, step: int, files: Mapping[str, StepFile], *, num_workers: int
     ) -> None:
         super().__init__(step, files, num_workers=num_workers)
         self._reader = reader
+        self._facts: dict[Callable[[StepView], Any], Any] = {}
 
     @property
     def store(self) -> Store:
@@ -82,6 +85,16 @@ class StepView(StoredStep):
             if names:
                 parts.append((file, names, rows))
         return TensorRows(self._reader, parts)
+
+    def fact(self, kind: Callable[[StepView], _Fact]) -> _Fact:
+        """Return what is known about this step, computed once for all rules.
+
+        Args:
+            kind: A class of `rule_runtime.facts`, or any function of a step.
+        """
+        if kind not in self._facts:
+            self._facts[kind] = kind(self)
+        return cast("_Fact", self._facts[kind])
 
     def value(self, name: str, worker: str | None = None) -> npt.NDArray[Any]:
         """Return the value of a tensor, read from the event file.

@@ -20,6 +20,7 @@ from rule_runtime.engine.evaluator import Evaluation
 from rule_runtime.engine.outcome import (
     Failed,
     IssueFound,
+    Missing,
     NotApplicable,
     NotEvaluated,
     Outcome,
@@ -95,6 +96,27 @@ def test_what_json_cannot_hold_is_a_failure(key: Any, value: object) -> None:
     assert isinstance(outcome, Failed)
     assert "cannot be kept" in outcome.reason
     assert evaluation.memory == {}
+
+
+def test_missing_data_is_not_evaluated_and_the_memory_is_kept() -> None:
+    def note_and_give_up(memory: Memory) -> None:
+        memory["steps"] = memory.get("steps", 0) + 1
+        raise Missing("no loss was saved", "save the collection losses")
+
+    evaluation = evaluation_of(note_and_give_up)
+    assert evaluation.feed(one_step()) == NotEvaluated(
+        "no loss was saved: save the collection losses"
+    )
+    assert (evaluation.memory, evaluation.not_evaluated) == ({"steps": 1}, 1)
+
+
+def test_a_fact_of_a_step_is_computed_once() -> None:
+    step = one_step()
+    assert step.fact(list_of_names) is step.fact(list_of_names)
+
+
+def list_of_names(step: StepView) -> list[str]:
+    return list(step.tensors().names)
 
 
 def test_a_step_whose_files_are_gone_is_told() -> None:
