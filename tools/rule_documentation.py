@@ -1,7 +1,8 @@
-"""Write rule_runtime/rules/README.md, the documentation of the built-in rules, from their code.
+"""Write the table and the reference of the built-in rules from their code.
 
-`python tools/rule_documentation.py` writes the file; with `--check` it only tells, by its exit
-status, whether the file is what the code says.
+`python tools/rule_documentation.py` writes rule_runtime/rules/README.md and
+docs/reference/rules.md. With `--check` it writes nothing, and its exit status says whether both are
+up to date.
 """
 
 from __future__ import annotations
@@ -25,73 +26,74 @@ from rule_runtime.configuration.packs import PACKS  # noqa: E402
 from rule_runtime.engine.constraints import Regex  # noqa: E402
 from rule_runtime.engine.parameters import Parameter, ParameterError  # noqa: E402
 from rule_runtime.engine.registry import available_rules  # noqa: E402
-from rule_runtime.engine.rule import Rule  # noqa: E402
+from rule_runtime.engine.rule import Rule, snake_case  # noqa: E402
 from tools.generated_text import bring_up_to_date  # noqa: E402
 
 README = ROOT / "rule_runtime" / "rules" / "README.md"
+REFERENCE = ROOT / "docs" / "reference" / "rules.md"
 RESULTS = ROOT / "benchmarks" / "detection" / "RESULTS.md"
 BAR = "\\|"  # within a table
 ITEM = "* "
+PARAMETERS = "Parameters"
 COMMAND = "python tools/rule_documentation.py"
 
-SECTIONS = (
-    "What it detects",
-    "Why it matters",
-    "How it decides",
-    "Parameters",
-    "What to try",
-    "Known false alarms",
-    "Source",
-)
+SECTIONS = ("How it decides", PARAMETERS, "What to try")
 OF_ANY_FRAMEWORK = frozenset({"losses", "metrics", "labels", "predictions", "hyperparameters"})
 OF_XGBOOST = frozenset({"trees", "feature_importance", "average_shap", "full_shap"})
 NAMED = "the tensors that you name"
 SOME_PARAMETERS = {"collection_names": (NAMED,), "max_threshold": 1.0, "other_trials": ("job",)}
 """Enough for the rules that cannot be made without parameters."""
 
-INTRODUCTION = f"""# The rules
+INTRODUCTION = f"""# The built-in rules
 
-Written by `{COMMAND}` from the code; change the rules' docstrings, not this file.
+Written by `{COMMAND}` from the code; change the docstrings of the rules, not this file.
 
-A rule looks at every saved step of a run. `stepwatch evaluate ROOT --rule Name:parameter=value`
-judges a run by one rule, `--pack recommended` by a pack of them. Parameters may be strings, as a
-training API passes them: lists are separated by commas.
+A rule looks at every saved step of a run. [The reference](../../docs/reference/rules.md) has the
+parameters of each rule and the packs. A page per rule has its rationale, its formula and its known
+false alarms.
+"""
 
-*Needs* names the collections that the hook must save. Most rules are content with the statistics
-that the hook computes anyway; *values* says that this one reads the tensors themselves. A rule that
-lacks what it needs says so: its status is then `Error` with the reason, not `NoIssuesFound`.
+REFERENCE_INTRODUCTION = f"""# Rules
+
+<!-- written by `{COMMAND}` -->
+
+`stepwatch evaluate ROOT --rule Name:parameter=value` evaluates one rule on a run, `--pack NAME` all
+rules of a pack. Parameters may be strings, as a training API passes them: lists are separated by
+commas. [Detection](../explanation/detection.md) says how well the rules detect faults.
+
+*Needs* names the collections that the hook must save. Most rules need statistics alone; *values*
+marks rules that read the tensors themselves. A rule without the data it needs is *not evaluated*,
+and says why.
 """
 
 
 def document() -> str:
-    """Return the text of the file."""
-    rules = {
+    """Return the text of the README: a table of the rules, and how well they find faults."""
+    head = ("rule", "what it finds", "framework", "pack")
+    rows = [
+        (
+            f"[{name}](../../docs/rules/{snake_case(name)}.md)",
+            _escaped(rule.summary()),
+            _framework(rule),
+            ", ".join(_packs_of(rule)),
+        )
+        for name, rule in _rules().items()
+    ]
+    return "\n".join([INTRODUCTION, f"{_table(head, rows)}\n", _detection()])
+
+
+def reference() -> str:
+    """Return the text of the reference: packs, and each rule with its parameters."""
+    sections = [_section(name, rule) for name, rule in _rules().items()]
+    return "\n".join([REFERENCE_INTRODUCTION, _packs(), "## Each rule\n", *sections])
+
+
+def _rules() -> dict[str, type[Rule]]:
+    return {
         name: rule
         for name, rule in available_rules().items()
         if rule.__module__.startswith(f"{rule_runtime.rules.__name__}.")
     }
-    parts = [INTRODUCTION, _overview(rules), _packs(), _detection(), "## Each rule\n"]
-    parts += [_section(name, rule) for name, rule in rules.items()]
-    return "\n".join(part for part in parts if part)
-
-
-# ---------------------------------------------------------------------------------- the first table
-
-
-def _overview(rules: dict[str, type[Rule]]) -> str:
-    head = ("rule", "what it finds", "parameters", "needs", "framework", "pack")
-    rows = [
-        (
-            f"[{name}](#{name.lower()})",
-            _escaped(rule.summary()),
-            "<br>".join(f"`{p.name}` = {_default(p)}" for p in rule.parameters()) or "none",
-            _needs(rule),
-            _framework(rule),
-            ", ".join(_packs_of(rule)),
-        )
-        for name, rule in rules.items()
-    ]
-    return f"## All of them\n\n{_table(head, rows)}\n"
 
 
 def _needs(rule: type[Rule]) -> str:
@@ -150,20 +152,18 @@ def _detection() -> str:
     if not RESULTS.exists():
         return ""
     folder = "../../benchmarks/detection/"
-    short = summary(RESULTS.read_text()).replace("](results/", f"]({folder}results/")
+    short = first_table(RESULTS.read_text())
     return (
-        "## How well they find\n\n"
-        "Training programs, healthy and with injected faults, are judged by both packs; "
-        f"[RESULTS.md]({folder}RESULTS.md) tells how, and on which of the programs the defaults "
-        f"were calibrated.\n\n{short}\n"
+        "## How well they find faults\n\n"
+        f"[The benchmark]({folder}RESULTS.md) runs training programs, healthy and with injected "
+        f"faults.\n\n{short}\n"
     )
 
 
-def summary(results: str) -> str:
-    """Return the tables that stand before the sections of the detection benchmark's results."""
-    head = re.split(r"^## ", results, maxsplit=1, flags=re.MULTILINE)[0]
-    found = re.search(r"^### .*", head, flags=re.MULTILINE | re.DOTALL)
-    return f"{found[0].strip()}\n" if found else ""
+def first_table(results: str) -> str:
+    """Return the first section of the benchmark's results, which has one table."""
+    found = re.search(r"^\|.*?(?=\n\n)", results, flags=re.MULTILINE | re.DOTALL)
+    return f"{found[0]}\n" if found else ""
 
 
 # --------------------------------------------------------------------------------- a rule's section
@@ -171,12 +171,13 @@ def summary(results: str) -> str:
 
 def _section(name: str, rule: type[Rule]) -> str:
     texts = sections_of(rule)
-    parts = [f"### {name}\n", f"{_escaped(rule.summary())}\n", _caution(rule)]
-    for title in SECTIONS:
-        if title == "Parameters":
-            parts += [_parameters(rule, texts[title]), _saved(rule), _in_packs(rule)]
-        else:
-            parts.append(f"**{title}.**{_as_markdown(texts[title])}\n")
+    page = f"[Rationale, formula and known false alarms](../rules/{snake_case(name)}.md)"
+    parts = [f"### {name}\n", f"{_escaped(rule.summary())} {page}\n", _caution(rule)]
+    parts += [
+        f"**{title}.**{_as_markdown(texts[title])}\n" for title in texts if title != PARAMETERS
+    ]
+    parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _in_packs(rule)]
+    parts.append(f"**Needs** {_needs(rule)}.\n")
     return "\n".join(part for part in parts if part)
 
 
@@ -205,14 +206,13 @@ def sections_of(rule: type[Rule]) -> dict[str, list[str]]:
         ValueError: If a heading is missing.
     """
     text = inspect.getdoc(rule) or ""
-    titles = "|".join(SECTIONS)
-    pieces = re.split(rf"^({titles}):\n", text, flags=re.MULTILINE)[1:]
+    pieces = re.split(r"^([A-Z][a-z ]+):\n", text, flags=re.MULTILINE)[1:]
     found = dict(zip(pieces[::2], pieces[1::2], strict=True))
     missing = [title for title in SECTIONS if title not in found]
     if missing:
         raise ValueError(f"the documentation of {rule.__name__} lacks {', '.join(missing)}")
     items = r"\n\s*\n|\n(?=\* )"
-    between = {title: r"\n(?=\w)" if title == "Parameters" else items for title in SECTIONS}
+    between = {title: r"\n(?=\w)" if title == PARAMETERS else items for title in found}
     return {
         title: [" ".join(part.split()) for part in re.split(between[title], inspect.cleandoc(text))]
         for title, text in found.items()
@@ -305,8 +305,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args(arguments).check
-    name = "rule_runtime/rules/README.md"
-    return bring_up_to_date(README, document(), name=name, command=COMMAND, is_check=is_check)
+    written = {README: document(), REFERENCE: reference()}
+    return max(
+        bring_up_to_date(
+            path, text, name=str(path.relative_to(ROOT)), command=COMMAND, is_check=is_check
+        )
+        for path, text in written.items()
+    )
 
 
 if __name__ == "__main__":

@@ -32,14 +32,6 @@ _REMEDY: Final = (
 class AllZero(SelectedTensorsRule):
     """Finds tensors all or most elements of which are zero.
 
-    What it detects:
-        A selected tensor in which `threshold` percent of the elements, or more, are exactly zero,
-        on any worker.
-
-    Why it matters:
-        Zero gradients teach nothing, zero weights make all units of a layer the same, and zero
-        activations carry no signal to the layers behind.
-
     How it decides:
         At each step of any mode, for each selected tensor and worker, 100 * count(x == 0) / size is
         compared with `threshold`; equal fires. The tensor with the largest share is the evidence.
@@ -57,13 +49,6 @@ class AllZero(SelectedTensorsRule):
     What to try:
         Look for dead layers, masks that hide all, detached parts of the graph and inputs that were
         never filled. Initialise weights so that units differ.
-
-    Known false alarms:
-        Biases that are initialised to zero, at the first step; the state of an optimiser before its
-        first step; gradients of parameters that a batch does not touch; a loss that reached zero.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0

@@ -29,14 +29,6 @@ _REMEDY: Final = (
 class CheckInputImages(Rule):
     """Finds images whose channels do not have a mean close to zero.
 
-    What it detects:
-        A colour channel of the network's input whose mean over at least `threshold_samples` images
-        is farther from zero than `threshold_mean`.
-
-    Why it matters:
-        Networks learn faster from inputs of mean zero; a pre-trained network needs those it was
-        trained with.
-
     How it decides:
         The mean of each channel is taken over the elements of all images saved so far, of all
         workers and modes together; the first axis counts images, the axis `channel` channels. From
@@ -56,13 +48,6 @@ class CheckInputImages(Rule):
 
     What to try:
         Normalisation with the mean and standard deviation of the training images.
-
-    Known false alarms:
-        Images in [0, 1] that a layer of the network normalises; data whose mean is known not to be
-        zero.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its test of 2019.
     """
 
     threshold_mean: Annotated[float, AtLeast(0)] = 0.2

@@ -41,13 +41,6 @@ _REMEDY: Final = (
 class ClassImbalance(Rule):
     """Finds labels of which some classes are rare, and classes that are mostly predicted wrongly.
 
-    What it detects:
-        A largest class with more than `threshold_imbalance` times as many labels as the smallest;
-        or a class of which more than the share `threshold_misprediction` is predicted wrongly.
-
-    Why it matters:
-        A model that never predicts a rare class can have a small loss and be of no use.
-
     How it decides:
         The labels of all saved steps and all workers are counted, those of each mode by themselves;
         from `samples` of them on it is judged at each step. Labels that a worker saved just so at
@@ -85,14 +78,6 @@ class ClassImbalance(Rule):
 
     What to try:
         Weights for the classes, other sampling, more data of the rare ones.
-
-    Known false alarms:
-        Data of rare events, where the imbalance is known and allowed for, unless
-        `unlike_validation` is set; the wrong predictions of a model that has not learnt yet, if
-        `samples` are counted early.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its test of 2019.
     """
 
     threshold_imbalance: Annotated[float, AtLeast(1)] = 10.0

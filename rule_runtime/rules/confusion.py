@@ -42,13 +42,6 @@ class _Violation(NamedTuple):
 class Confusion(Rule):
     """Finds classes that the model mistakes for others.
 
-    What it detects:
-        A class of which, among the examples predicted as it, too few are right, or too many are of
-        one other class.
-
-    Why it matters:
-        The loss may fall and the accuracy rise while the model cannot tell two classes apart.
-
     How it decides:
         At each saved step and for each worker, the labels and predictions of the step make a matrix
         C of counts, C[j][i] of class j predicted as class i. Of each predicted class i, the share
@@ -76,12 +69,6 @@ class Confusion(Rule):
 
     What to try:
         A look at the examples and their labels, weights for the classes, more data, more training.
-
-    Known false alarms:
-        The first steps of a training; small batches, in which one wrong example is a large share.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
     """
 
     category_no: Annotated[int | None, AtLeast(2), AtMost(_MAX_CLASSES), Unit("classes")] = None

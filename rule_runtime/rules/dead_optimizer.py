@@ -49,14 +49,6 @@ _REMEDY: Final = (
 class DeadOptimizer(Rule):
     """Finds parameters that get a gradient and do not change.
 
-    What it detects:
-        A weight or bias whose gradient is not zero at step after step, while its own value stays
-        the same.
-
-    Why it matters:
-        It was not given to the optimiser, its learning rate is 0, or steps are left out: part of
-        the model is not trained, and nothing says so.
-
     How it decides:
         A value has not changed if minimum, maximum, mean, l1 and l2 are exactly equal to those of
         the training step saved before. It fires for a parameter that has not changed over
@@ -90,15 +82,6 @@ class DeadOptimizer(Rule):
     What to try:
         Make the optimiser behind the last change of the model, with all its parameters; look at
         its parameter groups and at the loss scaler.
-
-    Known false alarms:
-        Gradients that are accumulated over more than 250 steps, or over more than 100 elsewhere
-        than in the parameters' own gradients. A phase that trains part of the model and lets the
-        other part's gradients be computed; learning rates so small that float16 or bfloat16
-        parameters do not move.
-
-    Source:
-        Stepwatch.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 5

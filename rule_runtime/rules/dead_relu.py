@@ -28,14 +28,6 @@ _REMEDY: Final = (
 class DeadRelu(Rule):
     """Finds layers most of whose ReLU units have stopped activating.
 
-    What it detects:
-        A ReLU layer of whose units more than `threshold_layer` percent are dead: active in fewer
-        than `threshold_inactivity` percent of their outputs at a step.
-
-    Why it matters:
-        A unit that is never active gets no gradient, so it never comes back, and what it could have
-        learned is lost to the network.
-
     How it decides:
         At each training step (modes TRAIN and GLOBAL), for the outputs of all layers in the
         collection `relu_output`, which the hook for PyTorch fills by the type of the layers and
@@ -57,13 +49,6 @@ class DeadRelu(Rule):
     What to try:
         A smaller learning rate, a Kaiming initialisation, normalisation in front of the layer; or
         activations that are not flat below zero, such as LeakyReLU, ELU or GELU.
-
-    Known false alarms:
-        Layers that are sparse on purpose; small batches, in which a unit that is seldom active
-        shows no activity; positions that are padded in most sequences of a batch.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_output",)

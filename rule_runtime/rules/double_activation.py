@@ -58,15 +58,6 @@ _REMEDY: Final = (
 class DoubleActivation(Rule):
     """Finds activations that are applied to what went through one already.
 
-    What it detects:
-        Probabilities, or other numbers that are never negative, as the input of a loss that wants
-        raw scores; a ReLU, tanh or sigmoid of what went through one already; and one at the end of
-        a regression that cannot give its targets.
-
-    Why it matters:
-        Softmax ahead of CrossEntropyLoss keeps the loss far above zero and the gradients small;
-        ReLU ahead of a sigmoid keeps its outputs above 0.5. The model learns slowly, or never.
-
     How it decides:
         * The first input of CrossEntropyLoss or BCEWithLogitsLoss is suspect if its minimum is
           exactly 0; if it is what softmax gives (between 0 and 1, with mean 1 / C for C classes);
@@ -123,13 +114,6 @@ class DoubleActivation(Rule):
 
     What to try:
         Give the loss the outputs of the last linear layer.
-
-    Known false alarms:
-        Scores that are never negative, and sometimes exactly 0, on purpose; targets that are cut
-        off on purpose.
-
-    Source:
-        Stepwatch; "softmax missing or doubled" is a finding of UMLAUT (2021) and NeuraLint (2021).
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3

@@ -28,14 +28,6 @@ _TREES: Final = "trees/"
 class ExplodingTensor(SelectedTensorsRule):
     """Finds tensors with NaN or infinite elements.
 
-    What it detects:
-        At least one NaN or, unless `only_nan`, infinite element in a selected tensor, on any
-        worker.
-
-    Why it matters:
-        One such element spreads through the next update to all weights, and the training cannot
-        recover.
-
     How it decides:
         From the counts of NaN and infinite elements in the index, at each step and for each worker.
         The tensor with the largest share of such elements is the evidence. Where only reductions
@@ -52,13 +44,6 @@ class ExplodingTensor(SelectedTensorsRule):
     What to try:
         A lower learning rate or a warm-up, gradient clipping, an epsilon in logarithms and
         divisions, loss scaling in half precision; look for NaN in the inputs.
-
-    Known false alarms:
-        Attention masks that hold minus infinity on purpose; steps that an automatic loss scaler is
-        about to skip.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     must_select = False

@@ -28,14 +28,6 @@ _REMEDY: Final = (
 class FeatureImportanceOverweight(Rule):
     """Finds models of which a few features have nearly all of the importance.
 
-    What it detects:
-        The `nfeatures` most important features together have more than `threshold` of the
-        importance of all features.
-
-    Why it matters:
-        Such a model breaks when one of these features does; often one of them holds the label in
-        another form.
-
     How it decides:
         At each saved round and for each worker, the importances that `tensor_regex` selects are
         divided by their sum, and the `nfeatures` largest are added. Strictly more than `threshold`
@@ -54,13 +46,6 @@ class FeatureImportanceOverweight(Rule):
 
     What to try:
         Look for a leak of the label; drop or regularise the features at the top.
-
-    Known false alarms:
-        The first rounds, whose trees use few features: raise start_step. Data of few features:
-        raise min_features. Data in which one feature tells nearly everything, and rightly so.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(1)] = 0.8

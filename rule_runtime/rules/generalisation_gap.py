@@ -58,14 +58,6 @@ _NOT_LEARNED: Final = (
 class GeneralisationGap(ValidationRule):
     """Finds validation losses far above those of training.
 
-    What it detects:
-        A gap between the losses of validation and training that is a large part of what the loss
-        was at the beginning; or a validation that rises, or was never better than a constant.
-
-    Why it matters:
-        The model learns its training data by heart, or the two sets differ in kind; what training
-        shows is not what the model is worth.
-
     How it decides:
         Each pass of validation (the EVAL steps between two training steps) has a mean loss; with
         XGBoost the other data sets' losses are compared with `train-...` of the same metric, at
@@ -164,15 +156,6 @@ class GeneralisationGap(ValidationRule):
     What to try:
         More data or augmentation, a smaller model, weight decay or dropout, an earlier end; compare
         how the two sets were made.
-
-    Known false alarms:
-        Validation data that is harder on purpose; a regularised training loss that is not
-        comparable with validation; tasks with next to nothing to learn, as returns of shares;
-        moving averages of batch normalisation that are slower than those of Keras, or as slow in
-        another framework or in a run without saved weights, as with this rule alone.
-
-    Source:
-        Stepwatch, in place of the ratio of Overfit.
     """
 
     gap_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 20.0

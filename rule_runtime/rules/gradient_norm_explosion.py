@@ -38,13 +38,6 @@ _REMEDY: Final = (
 class GradientNormExplosion(Rule):
     """Finds gradients whose norm grows many times over, or dwarfs the weights.
 
-    What it detects:
-        A norm of all gradients together that is many times what it was before, or many times the
-        norm of all weights together.
-
-    Why it matters:
-        One step with such a gradient throws away what was learned.
-
     How it decides:
         At each training step and for each worker the norm of all gradients is the root of the sum
         of the squares of their l2 norms. It fires if, `patience` saved steps in a row, this is more
@@ -65,12 +58,6 @@ class GradientNormExplosion(Rule):
 
     What to try:
         Gradient clipping, a lower learning rate or a warm-up; gated cells in recurrent networks.
-
-    Known false alarms:
-        Batches that are much unlike each other.
-
-    Source:
-        Stepwatch; the comparison with what was before is that of OLMo-core and ZClip, made robust.
     """
 
     growth_factor: Annotated[float, GreaterThan(1), Unit("times")] = 20.0

@@ -42,13 +42,6 @@ _OF_OTHERS: Final = (
 class IneffectiveSteps(Rule):
     """Finds optimizer steps that change no weight.
 
-    What it detects:
-        Optimizer steps in a row without effect: no parameter of the optimizer has a gradient; the
-        optimizer holds no parameter of the model; or a loss scaler skips each step.
-
-    Why it matters:
-        Nothing is learned, while the training runs as if all were well.
-
     How it decides:
         By counts of the hook. It fires after `patience` steps in a row that the scaler skipped,
         once the loss scale is below 1, or after twice as many at any scale: a scaler that begins
@@ -61,12 +54,6 @@ class IneffectiveSteps(Rule):
 
     What to try:
         What the finding says: it depends on the cause.
-
-    Known false alarms:
-        Loss scalers that begin above 2^40 at a backoff factor of 0.5.
-
-    Source:
-        Stepwatch.
     """
 
     # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.

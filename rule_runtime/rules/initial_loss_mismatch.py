@@ -52,14 +52,6 @@ _REMEDY: Final = (
 class InitialLossMismatch(Rule):
     """Finds first losses that do not fit an untrained model.
 
-    What it detects:
-        A loss at the very beginning far above what guessing gives; or one below zero that cannot be
-        below zero.
-
-    Why it matters:
-        It shows mistakes before anything is learned: a loss that is fed with the wrong kind of
-        outputs, targets without scale, weights that are initialised too large.
-
     How it decides:
         The training loss at the first step is compared with that of a model that knows nothing,
         which is ln(number of classes) for CrossEntropyLoss and NLLLoss; ln 2 for BCELoss and
@@ -88,13 +80,6 @@ class InitialLossMismatch(Rule):
     What to try:
         Compare outputs and targets with what the loss asks for; scale targets to variance 1; divide
         a summed loss by the size of the batch; a smaller initialisation of the last layer.
-
-    Known false alarms:
-        Losses with weights of classes far above 1; targets far from all that is saved of them; a
-        margin (ArcFace and the like), where values of what the loss compares were not saved.
-
-    Source:
-        Stepwatch; "initial loss" of TheDeepChecker (2022), which asks for less than twice ln C.
     """
 
     max_ratio: Annotated[float, GreaterThan(1), Unit("times the loss of guessing")] = 3.0

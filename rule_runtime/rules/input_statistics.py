@@ -46,14 +46,6 @@ _REMEDY_FOR_TARGETS: Final = (
 class InputStatistics(Rule):
     """Finds inputs of a model that are not scaled, or are the same throughout.
 
-    What it detects:
-        Inputs whose root mean square lies far from 1, or whose elements are all equal; targets that
-        are so large that the outputs do not get there.
-
-    Why it matters:
-        Initialisations and learning rates are made for inputs of about 1: larger ones saturate
-        units and let the loss explode, smaller ones stop the gradients. Constant ones say nothing.
-
     How it decides:
         The first input of the registered model, `{model}_input_0`, is judged at training steps if
         it is of floating-point numbers with at least two dimensions; numbers of words, masks,
@@ -86,12 +78,6 @@ class InputStatistics(Rule):
     What to try:
         Scale inputs with mean and standard deviation of the training data; a normalisation layer
         at the beginning.
-
-    Known false alarms:
-        Inputs that are small or large on purpose, with an initialisation made for them.
-
-    Source:
-        Stepwatch; UMLAUT (2021) and TheDeepChecker (2022) look at the range of inputs.
     """
 
     max_rms: Annotated[float, GreaterThan(0), Unit("root mean square")] = 5.0

@@ -58,14 +58,6 @@ _SHUFFLE: Final = (
 class LabelDegenerate(Rule):
     """Finds labels that are the same for every row, or for every row of a batch.
 
-    What it detects:
-        Labels, or targets of a loss, that had one single value over many rows. Batches that have
-        one class each: rows that are sorted by class, and not shuffled.
-
-    Why it matters:
-        The model learns to answer with that value, the loss falls fast, and nothing was learned.
-        One that sees a class at a time forgets the others meanwhile.
-
     How it decides:
         * One label in all rows. At training steps the smallest and the largest element so far are
           kept for each tensor of labels and worker. It fires if they are equal after `samples` rows
@@ -119,16 +111,6 @@ class LabelDegenerate(Rule):
 
     What to try:
         Look at a batch of what the data loader returns; shuffle data that is sorted by class.
-
-    Known false alarms:
-        Training on one class on purpose, as for anomaly detection; a class rarer than one in some
-        thousand; targets that are constant on purpose, of a loss that falls to a tenth, or whose
-        other modes have others: where an equation begins, if its other parts call no such loss.
-        Batches of one class each on purpose: one class, person or film after the other, whose
-        gradients are added up, or that are to be learned one by one.
-
-    Source:
-        Stepwatch; "constant labels" of TheDeepChecker (2022).
     """
 
     samples: Annotated[int, AtLeast(2), Unit("rows")] = 500

@@ -33,12 +33,6 @@ _REMEDY: Final = "Lower the learning rate tenfold, warm it up, or clip gradients
 class LearningRateTooHigh(Rule):
     """Finds updates that change most weights in training by a large part of themselves.
 
-    What it detects:
-        Weights of which most change by a large share of their own norm in a single step.
-
-    Why it matters:
-        Such a step forgets what the weights were; the loss jumps, swings or diverges.
-
     How it decides:
         The change of a weight between two saved training steps is not known from statistics, but a
         bound is: it is at least the change of its l2 norm, of its minimum and maximum, and of its
@@ -66,15 +60,6 @@ class LearningRateTooHigh(Rule):
 
     What to try:
         A tenth of the learning rate; a warm-up; gradient clipping.
-
-    Known false alarms:
-        Weights that are set by the script, as when a checkpoint is loaded in the middle of a run;
-        weights that begin very close to zero.
-
-    Source:
-        Stepwatch; the range of `eta` is that of XGBoost's documentation. TheDeepChecker (2022)
-        begins to warn at a ratio of 10^-1, which small weights reach in the first steps of healthy
-        trainings.
     """
 
     max_update_ratio: Annotated[float, GreaterThan(0), Unit("of the weight's norm per step")] = 0.25

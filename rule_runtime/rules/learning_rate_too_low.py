@@ -48,13 +48,6 @@ _REMEDY: Final = (
 class LearningRateTooLow(Rule):
     """Finds updates so small that nothing is learned.
 
-    What it detects:
-        Weights that move by a tiny part of their size in a step, over many steps, though there are
-        gradients and the loss is about as high as at the beginning.
-
-    Why it matters:
-        The training would take a hundred times as long as it needs to.
-
     How it decides:
         How far a single element of a weight moves is estimated from the change of minimum, maximum,
         mean and standard deviation between two saved training steps, in units of the weight's root
@@ -90,13 +83,6 @@ class LearningRateTooLow(Rule):
 
     What to try:
         Ten times the learning rate; look at the schedule.
-
-    Known false alarms:
-        Fine-tuning with a very small learning rate, if the loss has little noise; warm-ups so
-        slow that the movement grows by less than half in `num_steps` steps.
-
-    Source:
-        Stepwatch; a ratio of 10^-4 is where TheDeepChecker (2022) begins to warn.
     """
 
     min_update_ratio: Annotated[float, GreaterThan(0), Unit("of the rms per step")] = 1e-4

@@ -35,12 +35,6 @@ _YES_OR_NO: Final = 2
 class LossDiverging(LossRule):
     """Finds losses that rise and stay high.
 
-    What it detects:
-        A training loss that stays far above where it began, or climbs back half of the way.
-
-    Why it matters:
-        A training that diverges rarely comes back; what was learned is lost.
-
     How it decides:
         Of each training loss the latest saved numbers are looked at, `patience` times in a row. It
         fires in two cases. Above the beginning: the latest 30, or those there are behind the first,
@@ -72,16 +66,6 @@ class LossDiverging(LossRule):
 
     What to try:
         A lower learning rate, a warm-up, gradient clipping; go back to the last good checkpoint.
-
-    Known false alarms:
-        Losses whose weight or temperature is raised on purpose; one loss of an adversarial or
-        variational training if the others are not saved; curricula that become harder, and
-        contrastive losses other than the above, or whose inputs are not saved, for a loss alone
-        does not tell a task that grew harder; the error of a value function in reinforcement
-        learning, which grows with the returns.
-
-    Source:
-        Stepwatch; the relative threshold is that of "diverging loss" in TheDeepChecker (2022).
     """
 
     rise_percent: Annotated[float, GreaterThan(0), Unit("% of the loss at the beginning")] = 50.0

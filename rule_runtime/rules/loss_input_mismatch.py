@@ -46,15 +46,6 @@ _NO_CLASSES: Final = (
 class LossInputMismatch(Rule):
     """Finds losses whose inputs are not what the loss is made for.
 
-    What it detects:
-        Outputs and targets whose shapes do not fit and are spread over each other; a loss of
-        logarithms of probabilities that gets numbers above 0; targets that a loss of yes or no, or
-        of one class out of several, is not made for; a loss with the wrong sign; numbers of classes
-        that are learned like amounts.
-
-    Why it matters:
-        Nothing fails, the loss may even fall, and the model learns something else than was meant.
-
     How it decides:
         * Shapes: outputs `..._input_0` and targets `..._input_1` of MSELoss, L1Loss, SmoothL1Loss
           or HuberLoss of different numbers of dimensions that together have more elements than each
@@ -135,14 +126,6 @@ class LossInputMismatch(Rule):
 
     What to try:
         Look at shapes and ranges of what goes into the loss.
-
-    Known false alarms:
-        Grades, counts or places from 0 on, all about equally frequent, which are amounts in truth;
-        a class that means "not known" and is left out for that.
-
-    Source:
-        Stepwatch; wrong shapes and wrong losses are among the faults of "Repairing Deep Neural
-        Networks" (Islam and others, 2020).
     """
 
     samples: Annotated[int, AtLeast(1), Unit("labels")] = 40

@@ -53,13 +53,6 @@ _Losses = dict[tuple[str, str], float]
 class LossNotDecreasing(Rule):
     """Finds a loss that does not fall by a given percentage over a given number of steps.
 
-    What it detects:
-        A loss that fell by less than `diff_percent` over at least `num_steps` steps; as a finding
-        of its own, a loss that rose by more than `increase_threshold_percent`.
-
-    Why it matters:
-        The training costs money and does not learn, or diverges.
-
     How it decides:
         Steps are those of the judged mode: mode steps, as saving intervals count them, or global
         steps for GLOBAL. At step s the loss is compared with that of the newest saved step that is
@@ -98,13 +91,6 @@ class LossNotDecreasing(Rule):
     What to try:
         Another learning rate, a warm-up or a schedule; check that the optimiser was given all
         parameters and that labels match inputs. Raise num_steps where the loss is noisy.
-
-    Known false alarms:
-        Losses of single batches are noisy: a num_steps of few batches compares noise. A training
-        that has converged does not decrease any more. A metric that should rise is not a loss.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
     """
 
     collection_names: tuple[str, ...] = ()

@@ -21,13 +21,6 @@ _Q90: Final = 1.2816
 class LossSpike(LossRule):
     """Finds losses that jump up suddenly.
 
-    What it detects:
-        Training losses far above those just before.
-
-    Why it matters:
-        A spike comes of a bad batch or of a step that was too long; some trainings recover from it
-        only after many steps, some never.
-
     How it decides:
         The last `patience` saved losses are compared with those before them in the window: each
         must lie above their median by more than `num_deviations` robust standard deviations, above
@@ -50,12 +43,6 @@ class LossSpike(LossRule):
     What to try:
         Gradient clipping, a lower learning rate, a longer warm-up; look at the batches of these
         steps; go on from the checkpoint before, without them.
-
-    Known false alarms:
-        A change of data in the middle of a training.
-
-    Source:
-        Stepwatch; the detectors of Lightning, llm-foundry and OLMo-core, made robust.
     """
 
     num_points: Annotated[int, AtLeast(5), Unit("saved steps")] = 20

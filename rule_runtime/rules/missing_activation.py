@@ -32,13 +32,6 @@ _REMEDY: Final = "Put the model's activation between the two layers, or make one
 class MissingActivation(Rule):
     """Finds a linear layer whose output goes into another linear layer as it is.
 
-    What it detects:
-        Two linear layers with nothing between them, of which the inner width is no bottleneck, so
-        that a single linear layer could do the same.
-
-    Why it matters:
-        Without activations a deep network is a linear model, and learns no more than that.
-
     How it decides:
         A layer is linear if its weight is a matrix [outputs, inputs], and the last dimensions of
         its output and input are of these sizes; or a kernel [outputs, inputs, ...], and the second
@@ -62,13 +55,6 @@ class MissingActivation(Rule):
 
     What to try:
         An activation between the layers.
-
-    Known false alarms:
-        Two linear layers on purpose, as in experiments with deep linear networks; an output of
-        which functions use but a part or a number, as a penalty on its size.
-
-    Source:
-        Stepwatch; UMLAUT (2021) and NeuraLint (2021) look for the same in the program.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3

@@ -38,14 +38,6 @@ _REMEDY: Final = (
 class MissingGradient(Rule):
     """Finds weights that get no gradient, or one of zero, while others get one.
 
-    What it detects:
-        A weight that was saved without a gradient, or with a gradient that is exactly zero, at
-        step after step, in a model of which other parameters do get gradients.
-
-    Why it matters:
-        The layer is cut off from the loss: it keeps its random initial weights, and the training
-        goes on as if nothing were wrong.
-
     How it decides:
         At each training step in which some gradient is not zero, each tensor of the collection
         `weights` is looked at, and its gradient. It fires for one that had none, or only zeros, at
@@ -80,20 +72,6 @@ class MissingGradient(Rule):
     What to try:
         Look for detach(), no_grad() and .data ahead of the loss, for layers that are not called, or
         whose output is not used, and for dead units.
-
-    Known false alarms:
-        Models of which a part is frozen on purpose by no_grad() or detach() alone, while its
-        weights still ask for gradients; or most of which is frozen, as in transfer learning, where
-        the files do not say so; experts that are rarely chosen; random features, and copies of a
-        network that are brought up to date after more saved steps than `patience`; a part that is
-        trained no more, while `zero_grad(set_to_none=False)` makes zeros of its gradients between
-        the forward and the backward pass; an auxiliary head that is called ahead of others and
-        whose output the script leaves out, or whose loss is multiplied by 0 at first while the
-        script changes its output by itself, or the model keeps it as an attribute in place of
-        returning it; a factor of 0 for 100,000 training steps or more.
-
-    Source:
-        Stepwatch.
     """
 
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 10

@@ -27,14 +27,6 @@ _REMEDY: Final = (
 class NLPSequenceRatio(Rule):
     """Finds input sequences that consist to a large part of one token.
 
-    What it detects:
-        A token of `token_values` that makes up more than its percentage of
-        `token_thresholds_percent` of an input tensor.
-
-    Why it matters:
-        Padding costs as much time as text and teaches nothing; many unknown tokens say that the
-        vocabulary does not fit the data.
-
     How it decides:
         At each step, for each input and worker, 100 * (elements equal to the token) / elements is
         compared with the token's threshold; strictly larger fires. Steps are not added up: each
@@ -51,12 +43,6 @@ class NLPSequenceRatio(Rule):
 
     What to try:
         Batches of similar lengths, padding to the longest of the batch, another vocabulary.
-
-    Known false alarms:
-        A batch with one very long sequence; token numbers with another meaning in this vocabulary.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*embedding0_input_0",)

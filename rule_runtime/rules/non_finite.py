@@ -48,14 +48,6 @@ _FROM_THE_START: Final = (
 class NonFinite(Rule):
     """Finds the first tensor of a step, in the order of execution, with NaN or infinite elements.
 
-    What it detects:
-        NaN or infinite elements, and where they came from: parameters, the forward pass, the loss
-        or the backward pass.
-
-    Why it matters:
-        One such element is everywhere after the next update; what tells the cause is the place
-        where it was first.
-
     How it decides:
         From the counts of NaN and infinite elements of parameters, state of optimisers, inputs and
         outputs of modules, losses, metrics, predictions and gradients, in every mode. The evidence
@@ -77,12 +69,6 @@ class NonFinite(Rule):
 
     What to try:
         What the evidence says: it depends on where the first one is.
-
-    Known false alarms:
-        NaN in inputs on purpose, for missing values that the model masks, where no loss was saved.
-
-    Source:
-        Stepwatch; the order of execution is DeepLocalize's idea (2021).
     """
 
     # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.

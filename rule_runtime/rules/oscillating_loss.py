@@ -28,13 +28,6 @@ _SEVERAL: Final = 2
 class OscillatingLoss(LossRule):
     """Finds losses that swing widely and do not fall.
 
-    What it detects:
-        A training loss that scatters by a large share of what it was at the beginning, much more
-        than it did there, and has no downward trend.
-
-    Why it matters:
-        Steps that are too long jump over the minimum from one side to the other.
-
     How it decides:
         The scatter of the latest `num_points` saved losses about their own course is taken from
         the differences of neighbours (median, so that single spikes do not count). It fires if it
@@ -57,13 +50,6 @@ class OscillatingLoss(LossRule):
 
     What to try:
         A lower learning rate, a larger batch, gradient clipping.
-
-    Known false alarms:
-        A change to much smaller batches in the middle of a training.
-
-    Source:
-        Stepwatch; "fluctuating loss" of TheDeepChecker (2022) and "oscillating loss" of
-        AUTOTRAINER (2021), measured against noise.
     """
 
     num_points: Annotated[int, AtLeast(10), Unit("saved steps")] = 20

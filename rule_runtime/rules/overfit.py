@@ -26,13 +26,6 @@ _REMEDY: Final = (
 class Overfit(Rule):
     """Finds a validation loss that is larger than the training loss by more than a given share.
 
-    What it detects:
-        (validation - training) / training above `ratio_threshold`, in `patience` evaluations one
-        after the other.
-
-    Why it matters:
-        The model learns the training data by heart; on other data it gets no better, or worse.
-
     How it decides:
         The validation loss is the mean over the EVAL steps since the last TRAIN step, an evaluation
         phase; the training loss is the mean over the TRAIN steps since the phase before. Both are
@@ -57,14 +50,6 @@ class Overfit(Rule):
     What to try:
         Early stopping, more or augmented data, weight decay, dropout, a smaller model. Raise
         `patience` or `ratio_threshold` where evaluations are short and noisy.
-
-    Known false alarms:
-        A validation set that is harder than the training set from the beginning; a loss with a
-        regularisation term in one mode only. Dropout works the other way round, for it raises the
-        training loss. Losses close to zero have large ratios.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = ()

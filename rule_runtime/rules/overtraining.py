@@ -31,13 +31,6 @@ class _Stale(NamedTuple):
 class Overtraining(Rule):
     """Finds a training that goes on although the validation loss has stopped improving.
 
-    What it detects:
-        A validation loss that has not improved for `patience_validation` evaluations; or for
-        `patience_train` evaluations if the training loss has not improved in them either.
-
-    Why it matters:
-        From there on the training costs money, and the model overfits rather than learns.
-
     How it decides:
         As early stopping does. The losses are means: of each evaluation phase (the EVAL steps since
         the last TRAIN step), and of the TRAIN steps since the phase before; so the noise of single
@@ -61,14 +54,6 @@ class Overtraining(Rule):
 
     What to try:
         Early stopping with the best checkpoint; a lower learning rate or a schedule.
-
-    Known false alarms:
-        A loss whose numbers are so small that `delta` is never reached; schedules in which the loss
-        stands still before the learning rate falls, or rises after a warm restart.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger; early stopping as in
-        Prechelt, Early stopping - but when? (1998).
     """
 
     patience_train: Annotated[int, AtLeast(1), Unit("evaluation phases")] = 5

@@ -38,12 +38,6 @@ _OF_TREES: Final = "train-"
 class PlateauedLoss(LossRule):
     """Finds losses that hardly fell since the training began.
 
-    What it detects:
-        A training loss that is still about as high as at the beginning after many steps.
-
-    Why it matters:
-        The model does not learn, and costs as if it did.
-
     How it decides:
         Losses are averaged over bins of 5 steps; the first 10 bins and the latest 30 are looked at,
         at least 20 in all, or 10 if the loss has next to no noise (0.1 %). The smallest median of a
@@ -101,14 +95,6 @@ class PlateauedLoss(LossRule):
     What to try:
         Check that labels belong to their inputs and that the loss fits the task; a higher learning
         rate; a better initialisation; look for layers without gradient.
-
-    Known false alarms:
-        Fine-tuning of a model that is good already; tasks with very little to learn; targets of an
-        adversary that were not saved; warm-ups, accumulated gradients, or tables of which a batch
-        touches few rows (word2vec, users and items) so slow that the loss hardly moves at first.
-
-    Source:
-        Stepwatch, in place of the two-point comparison of LossNotDecreasing.
     """
 
     num_steps: Annotated[int, AtLeast(15), Unit("steps")] = 150

@@ -52,17 +52,6 @@ _Answer = Evidence | str | None
 class PoorWeightInitialization(Rule):
     """Finds first steps that show badly initialised weights.
 
-    What it detects:
-        In the first `steps` steps, those of these that `conditions` names: the inputs of the
-        activations vary more than `threshold` times as much in one layer as in another; the
-        elements of a gradient lie within less than `distribution_range`; the loss does not decrease
-        for `patience` steps. And at step 0: weights that make signals grow from layer to layer, and
-        weights that make all units of a layer the same.
-
-    Why it matters:
-        A network whose signals grow or shrink from layer to layer learns slowly or not at all, and
-        the first steps show it before much money is spent.
-
     How it decides:
         The first `steps` saved training steps (modes TRAIN and GLOBAL) that have what is judged, on
         each worker; each condition suffices, and is told in this order:
@@ -105,18 +94,6 @@ class PoorWeightInitialization(Rule):
     What to try:
         An initialisation made for the activation (Kaiming for ReLU, Xavier for tanh and sigmoid),
         normalisation, smaller residual branches, another learning rate.
-
-    Known false alarms:
-        Networks of unlike layers: residual branches, normalisation in some places only. Inputs of
-        layers that work in place, which the hook sees as they leave the layer. Gradients of large
-        networks, or of losses that are averaged over many elements, are often all smaller than the
-        default range. The losses of the first batches are noisy.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger; the last two conditions are
-        Stepwatch's, after "Understanding the difficulty of training deep feedforward neural
-        networks" (Glorot and Bengio, 2010) and the symmetry that "Deep Learning" (Goodfellow et
-        al., 2016, 8.4) says initial weights must break.
     """
 
     activation_inputs_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_input",)

@@ -32,14 +32,6 @@ _REMEDY: Final = (
 class ReplicaDivergence(Rule):
     """Finds replicas of a model that are no longer the same.
 
-    What it detects:
-        A weight or bias whose statistics differ between workers at the same step, in a training in
-        which all workers began with the same parameters.
-
-    Why it matters:
-        Data-parallel workers average gradients, not parameters: once they differ, each trains a
-        model of its own with the gradients of the others, and nothing fails.
-
     How it decides:
         At each training step, for each parameter that two workers or more have saved with the same
         number of elements, the largest difference of minimum, maximum, mean, l1 and l2 between the
@@ -56,12 +48,6 @@ class ReplicaDivergence(Rule):
     What to try:
         Broadcast parameters from rank 0 and compare again; find the first step of the finding in
         the log of each rank.
-
-    Known false alarms:
-        Training with local steps between two averages (local SGD): raise patience.
-
-    Source:
-        Stepwatch; the silent divergence of replicas is a case of TrainCheck (2025).
     """
 
     rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4

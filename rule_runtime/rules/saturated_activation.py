@@ -42,15 +42,6 @@ _REMEDY: Final = (
 class SaturatedActivation(Rule):
     """Finds tanh and sigmoid layers most of whose units are saturated.
 
-    What it detects:
-        A tanh or sigmoid layer of whose units more than `threshold_layer` percent are saturated:
-        fewer than `threshold_inactivity` percent of their inputs at a step lie within the limits.
-        Or, with `threshold_slope`, a recurrent layer that is so before it has learned anything.
-
-    Why it matters:
-        Beyond the limits the activation is flat: its gradient is next to zero, so neither the unit
-        nor anything in front of it learns.
-
     How it decides:
         At each training step (modes TRAIN and GLOBAL), for the inputs of all layers in the
         collections `tanh_input` and `sigmoid_input`, which the hook for PyTorch fills by the type
@@ -93,13 +84,6 @@ class SaturatedActivation(Rule):
     What to try:
         A Xavier initialisation, normalisation of inputs and activations, a smaller learning rate,
         or ReLU, GELU and the like. Limits of -5 and 5 find saturation much earlier.
-
-    Known false alarms:
-        With `judge_answers` a sigmoid at the end that is sure of nearly everything; gates that are
-        open or closed on purpose; small batches.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     collection_names: tuple[str, ...] = ()

@@ -43,13 +43,6 @@ _REMEDY: Final = (
 class SimilarAcrossRuns(Rule):
     """Finds tensors that differ from those of another run at the same step.
 
-    What it detects:
-        A tensor that was saved by this run and by another at the same step, with different values.
-
-    Why it matters:
-        A run that should repeat another, after a change of code, library or machine that was to
-        change nothing, does not; the first difference shows where to look.
-
     How it decides:
         At each step of any mode, each selected tensor is compared with the one of the same name and
         worker at the same step of each other run: the same step of the same mode, or the same
@@ -78,14 +71,6 @@ class SimilarAcrossRuns(Rule):
     What to try:
         Compare code, data, seeds, hyperparameters and versions of the two runs, beginning with the
         first step that differs; switch on deterministic algorithms.
-
-    Known false alarms:
-        Non-deterministic kernels, another number of workers or another machine, whose rounding
-        differences grow with the steps.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its documentation of
-        2019.
     """
 
     other_trials: tuple[str, ...] = ()

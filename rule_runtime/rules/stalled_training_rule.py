@@ -21,13 +21,6 @@ _REMEDY: Final = (
 class StalledTrainingRule(Rule):
     """Finds a training that saves nothing for longer than a given time.
 
-    What it detects:
-        More than `threshold` seconds between the output of one saved step and that of the next, or
-        since the last output of a run that has not ended.
-
-    Why it matters:
-        A training that hangs costs as much as one that learns.
-
     How it decides:
         The hook writes into each index file when its step began, and the earliest of all workers
         counts. At each saved step that time is compared with the latest of the steps before;
@@ -50,14 +43,6 @@ class StalledTrainingRule(Rule):
 
     What to try:
         A look at the log and at the workers' stacks; a shorter saving interval.
-
-    Known false alarms:
-        A saving interval longer than `threshold`; long evaluations in which nothing is saved; the
-        pause between an interruption of a spot instance and its resumption. All of them are over
-        when they are found: the pack `recommended` has `judge_gaps` off.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     threshold: Annotated[int, GreaterThan(0), Unit("s")] = 1800

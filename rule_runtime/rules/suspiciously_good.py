@@ -51,15 +51,6 @@ _SEEN: Final = "its targets stand in the model's input"
 class SuspiciouslyGood(ValidationRule):
     """Finds inputs that hold the answer, and validation that is too good to be true.
 
-    What it detects:
-        Columns of the inputs that are the target in another form; a validation loss next to zero,
-        of boosted trees, that is as small as the training loss; a language model that sees what it
-        is asked for.
-
-    Why it matters:
-        Where the answer is among the inputs (also because a mask was forgotten), or the same rows
-        are in both sets, validation looks perfect and the model is worthless where it is used.
-
     How it decides:
         * Losses of boosted trees: those of validation are compared with `train-...` of the same
           metric, at each step. It fires if, `patience` steps in a row, one is less than 10 times
@@ -141,19 +132,6 @@ class SuspiciouslyGood(ValidationRule):
 
     What to try:
         Train without the most important column; split by time or by group; look for duplicates.
-
-    Known false alarms:
-        Tasks without noise that a model can solve exactly, such as a known function, above all one
-        that rises with one of the inputs, or is made of it by a limit, or a series with an exact
-        period; language models of texts that are all alike; a state that hardly ever changes from
-        one row to the next, if what it was is an input; targets that all rows of a group share, as
-        windows of one person, beside columns that they share; a category that is the class in 99 %
-        of the rows; a series that only grows beside as many columns that do not; texts rebuilt of
-        codes of each place; classes that are defined by a word of the text, or bins of a column;
-        sums without noise; texts whose last word alone is hard to guess.
-
-    Source:
-        Stepwatch; the idea is UMLAUT's (2021), which warns of a validation accuracy over 95 %.
     """
 
     max_loss_percent: Annotated[float, GreaterThan(0), LessThan(10), Unit("%")] = 0.2

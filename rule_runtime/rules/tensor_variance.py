@@ -27,14 +27,6 @@ _REMEDY: Final = (
 class TensorVariance(SelectedTensorsRule):
     """Finds tensors whose variance is too large or too small.
 
-    What it detects:
-        A selected tensor whose variance over its elements is above `max_threshold` or below
-        `min_threshold`, on any worker.
-
-    Why it matters:
-        A signal that grows from layer to layer explodes, one that shrinks is lost; both keep a
-        network from learning.
-
     How it decides:
         At each step of any mode, for each selected tensor and worker, the variance of the finite
         elements, mean((x - mean(x))^2), is compared with the thresholds that were given; equal is
@@ -54,13 +46,6 @@ class TensorVariance(SelectedTensorsRule):
     What to try:
         Another learning rate, gradient clipping, normalisation of inputs and activations, a Kaiming
         or Xavier initialisation.
-
-    Known false alarms:
-        Tensors that are constant on purpose, e.g. scales of a normalisation layer at the start;
-        biases that are initialised to zero.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     max_threshold: Annotated[float | None, AtLeast(0), Unit("variance")] = None

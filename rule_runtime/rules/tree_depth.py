@@ -32,13 +32,6 @@ _REMEDY: Final = (
 class TreeDepth(Rule):
     """Finds boosting rounds whose trees do not grow as deep as they should.
 
-    What it detects:
-        A round of XGBoost whose deepest tree has fewer levels of splits than `depth`.
-
-    Why it matters:
-        XGBoost rejects a split that does not lower the loss by enough. Trees that stay shallow say
-        that the regularisation is too strong, or that there is nothing left to learn.
-
     How it decides:
         At each saved round, for each worker, the depth of the deepest tree is counted along the
         links in `trees/ID`, `trees/Yes` and `trees/No`; a tree of one leaf has depth 0. Where these
@@ -54,13 +47,6 @@ class TreeDepth(Rule):
 
     What to try:
         A smaller gamma, min_child_weight or learning rate; fewer rounds.
-
-    Known false alarms:
-        Trainings with a max_depth below `depth` that was not saved; growth by `max_leaves`; random
-        forests and stumps that are meant to be small.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger.
     """
 
     depth: Annotated[float, GreaterThan(0), Unit("levels")] = 4.0

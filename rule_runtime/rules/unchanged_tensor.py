@@ -32,14 +32,6 @@ _REMEDY: Final = (
 class UnchangedTensor(SelectedTensorsRule):
     """Finds tensors that do not change over several saved steps.
 
-    What it detects:
-        A selected tensor that is the same, within a tolerance, at the last `num_steps` training
-        steps at which it was saved, on any worker.
-
-    Why it matters:
-        What should learn does not: a parameter that the optimiser does not have, a learning rate of
-        zero, a detached part of the graph; or each batch is the same.
-
     How it decides:
         At each training step (modes TRAIN and GLOBAL), for each selected tensor and worker that has
         a value at this step, with the last `num_steps` - 1 steps before at which it was saved,
@@ -67,13 +59,6 @@ class UnchangedTensor(SelectedTensorsRule):
     What to try:
         Look up whether the optimiser has the parameter and a learning rate above zero, whether the
         loss depends on it, and whether batches differ.
-
-    Known false alarms:
-        Tensors that are constant on purpose: masks, hyperparameters, a learning rate without a
-        schedule; frozen weights of runs that save no gradients; a loss that has reached zero.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger, and its tests of 2019.
     """
 
     num_steps: Annotated[int, AtLeast(2), AtMost(_MAX_NUM_STEPS), Unit("saved steps")] = 3

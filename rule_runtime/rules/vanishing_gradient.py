@@ -31,15 +31,6 @@ _REMEDY: Final = (
 class VanishingGradient(Rule):
     """Finds gradients whose mean absolute value is next to zero.
 
-    What it detects:
-        A parameter whose gradient has a mean absolute value below `threshold`, at any step and on
-        any worker. A gradient that is exactly zero, as that of a layer behind dead units, counts.
-        On request only where that lasts, and where other parameters get far larger gradients.
-
-    Why it matters:
-        Such a parameter hardly moves however long the training runs, and nothing in front of it
-        learns from the loss either.
-
     How it decides:
         At each step, for each tensor of the collection `gradients` and each worker, mean(|g|) over
         the finite elements is compared with `threshold`; strictly smaller fires. The smallest of
@@ -71,17 +62,6 @@ class VanishingGradient(Rule):
         Look for dead ReLUs and detached parts of the graph; use ReLU-like activations,
         normalisation, residual connections, a Kaiming or Xavier initialisation, or loss scaling in
         half precision.
-
-    Known false alarms:
-        Biases whose gradient is zero by construction and that are not called as above; embeddings
-        of which a batch touches few rows; losses that are scaled down by a large factor; a part
-        whose loss is multiplied by 0 for 100,000 training steps or more, or of which the inputs and
-        outputs of modules are not saved, or that is called ahead of others while the script changes
-        its output by itself, or the model keeps it as an attribute in place of returning it.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger; `max_share` and `patience`
-        are Stepwatch's.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7

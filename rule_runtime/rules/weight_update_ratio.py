@@ -43,14 +43,6 @@ _REMEDY: Final = (
 class WeightUpdateRatio(Rule):
     """Finds weights whose updates are too large or too small for them.
 
-    What it detects:
-        A weight whose change between two saved training steps, relative to its size, is above
-        `large_threshold` or below `small_threshold`, on any worker.
-
-    Why it matters:
-        Updates larger than the weights forget what was learned and soon diverge; updates that are
-        lost in rounding change nothing, and the training costs money for nothing.
-
     How it decides:
         At each training step s, for each tensor of the collection `weights` and each worker, the
         ratio mean(|w_s - w_ref|) / (mean(|w_s|) + `epsilon`) is compared with the thresholds; both
@@ -78,15 +70,6 @@ class WeightUpdateRatio(Rule):
     What to try:
         Too large: a smaller learning rate, a warm-up, gradient clipping. Too small: a larger
         learning rate; check that the optimiser has the parameter.
-
-    Known false alarms:
-        Weights that are initialised to zero: their first update is as large as they are, though
-        less than ten times so. Embeddings of which few rows are touched. Frozen weights whose
-        gradients are computed all the same.
-
-    Source:
-        The built-in rule of the same name of Amazon SageMaker Debugger. The ratio itself was not
-        published; a healthy one is about a thousandth a step.
     """
 
     num_steps: Annotated[int | None, AtLeast(1), Unit("steps")] = None

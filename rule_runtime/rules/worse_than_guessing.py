@@ -58,14 +58,6 @@ class _Seen(NamedTuple):
 class WorseThanGuessing(Rule):
     """Finds models that answer worse than a constant, long after the beginning.
 
-    What it detects:
-        A training loss well above that of the best constant answer, and not about to fall below; or
-        answers that are wrong more often than chance would have it.
-
-    Why it matters:
-        Whatever such a model learned is worth less than nothing: a learning rate that throws it
-        about, targets so far from its outputs that it never gets there, a loss that does not fit.
-
     How it decides:
         Of each training loss the median of the latest 10 saved ones is compared with what the best
         constant answer gives: ln(number of classes) for a cross entropy, with the classes being a
@@ -106,17 +98,6 @@ class WorseThanGuessing(Rule):
 
     What to try:
         A lower learning rate; targets of mean 0 and variance 1; a smaller initialisation.
-
-    Known false alarms:
-        Targets that move, as of critics in reinforcement learning and of codebooks; cross entropies
-        with a margin or a low temperature on purpose; warm-ups far longer than `num_steps`;
-        predictions that are saved as the opposite of labels; a classifier that is to be misled;
-        tables of users and items that begin near 0, beside ratings whose mean does not: a batch
-        touches few of their rows, so they are long on the way.
-
-    Source:
-        Stepwatch; comparing with a baseline that knows nothing is the advice of "A Recipe for
-        Training Neural Networks" (Karpathy, 2019).
     """
 
     num_steps: Annotated[int, AtLeast(1), Unit("steps")] = 100

@@ -20,15 +20,9 @@ RULES = {
     if rule.__module__.startswith(f"{rule_runtime.rules.__name__}.")
 }
 
-HEADINGS = (
-    "What it detects:",
-    "Why it matters:",
-    "How it decides:",
-    "Parameters:",
-    "What to try:",
-    "Known false alarms:",
-    "Source:",
-)
+HEADINGS = ("How it decides:", "Parameters:", "What to try:")
+PAGES = Path(__file__).resolve().parents[3] / "docs" / "rules"
+PAGE_HEADINGS = ("## Why", "## How it decides", "## Known false alarms", "## Example", "## Source")
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -57,13 +51,20 @@ def test_the_module_is_named_like_the_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
+def test_the_rule_has_a_page(name: str) -> None:
+    text = (PAGES / f"{snake_case(name)}.md").read_text()
+    assert text.startswith(f"# {name}\n\n")
+    assert not [heading for heading in PAGE_HEADINGS if f"\n{heading}\n" not in text]
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_documentation_has_the_headings_in_order_and_names_every_parameter(name: str) -> None:
     rule: type[Rule] = RULES[name]
     text = inspect.getdoc(rule) or ""
     places = [text.index(heading) for heading in HEADINGS]
     assert places == sorted(places)
     assert not [heading for heading in HEADINGS if text.count(f"\n{heading}\n") != 1]
-    parameters = text[places[3] : places[4]]
+    parameters = text[places[1] : places[2]]
     for parameter in rule.parameters():
         assert f"\n    {parameter.name}: " in parameters
     assert rule.summary().endswith(".")

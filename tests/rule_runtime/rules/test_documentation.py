@@ -27,53 +27,60 @@ def tool() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def text(tool: ModuleType) -> str:
-    """The documentation, which takes a second to make."""
-    return str(tool.document())
+    """The reference, which takes a second to make."""
+    return str(tool.reference())
 
 
 def test_the_documentation_is_not_stale(tool: ModuleType) -> None:
     assert tool.main(["--check"]) == 0, f"run `{tool.COMMAND}`"
 
 
-def test_a_stale_file_is_found_and_written_anew(
+def test_stale_files_are_found_and_written_anew(
     tool: ModuleType, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    stale = tmp_path / "README.md"
-    monkeypatch.setattr(tool, "document", lambda: text)
-    monkeypatch.setattr(tool, "README", stale)
+    monkeypatch.setattr(tool, "reference", lambda: text)
     monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(tool, "README", tmp_path / "README.md")
+    monkeypatch.setattr(tool, "REFERENCE", tmp_path / "rules.md")
     for before in (None, "of last year"):
         if before is not None:
-            stale.write_text(before)
+            tool.REFERENCE.write_text(before)
         assert tool.main(["--check"]) == 1
-    assert stale.read_text() == "of last year"
+    assert tool.REFERENCE.read_text() == "of last year"
     assert tool.main([]) == 0
-    assert stale.read_text() == text
+    assert tool.REFERENCE.read_text() == text
     assert tool.main(["--check"]) == 0
 
 
-def test_every_rule_and_parameter_is_told(tool: ModuleType, text: str) -> None:
+def test_the_reference_has_every_rule_and_parameter(tool: ModuleType, text: str) -> None:
     for name, rule in available_rules().items():
         _, _, section = text.partition(f"\n### {name}\n")
         section = section.partition("\n### ")[0]
         assert tool._escaped(rule.summary()) in section
         for parameter in rule.parameters():
             assert f"| `{parameter.name}` |" in section
-        assert f"[{name}](#{name.lower()})" in text
+
+
+def test_the_table_is_short_and_has_every_rule(tool: ModuleType) -> None:
+    table = tool.document()
+    assert len(table.split()) <= 2000
+    for name, rule in available_rules().items():
+        assert f"| [{name}](" in table
+        assert tool._escaped(rule.summary()) in table
 
 
 def test_a_rule_without_a_heading_is_refused(tool: ModuleType) -> None:
     class Undocumented(Rule):
         """Finds nothing.
 
-        What it detects:
-            Nothing.
+        How it decides:
+            By guessing.
         """
 
         def check(self, step, memory):  # noqa: ANN001, ANN202
             raise NotImplementedError
 
-    with pytest.raises(ValueError, match="Undocumented lacks Why it matters"):
+    with pytest.raises(ValueError, match="Undocumented lacks Parameters, What to try"):
         tool.sections_of(Undocumented)
 
 
@@ -81,37 +88,25 @@ def test_items_of_lists_stay_apart(tool: ModuleType) -> None:
     class Listed(Rule):
         """Finds nothing.
 
-        What it detects:
+        How it decides:
             Two things:
             * the first one, of
               two lines;
             * a * b.
-        Why it matters:
-            * Once.
-
-            It does not.
-        How it decides:
-            By guessing.
 
             And once more.
         Parameters:
             None.
         What to try:
             Nothing.
-        Known false alarms:
-            All.
-        Source:
-            None.
         """
 
         def check(self, step, memory):  # noqa: ANN001, ANN202
             raise NotImplementedError
 
-    message = tool._section("Listed", Listed)
-    shown = "**What it detects.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
-    assert shown in message
-    assert "**Why it matters.**\n\n* Once.\n\nIt does not.\n" in message
-    assert "**How it decides.** By guessing.\n\nAnd once more.\n" in message
+    section = tool._section("Listed", Listed)
+    shown = "**How it decides.** Two things:\n\n* the first one, of two lines;\n* a \\* b.\n"
+    assert f"{shown}\n\nAnd once more.\n".replace("\n\n\n", "\n\n") in section
 
 
 def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
@@ -119,19 +114,11 @@ def test_marks_of_markdown_are_shown_as_they_are(tool: ModuleType) -> None:
     assert tool._table(("a",), [("|x|",)]) == "| a |\n| --- |\n| \\|x\\| |"
 
 
-def test_the_summary_of_the_results_are_the_tables_before_their_sections(tool: ModuleType) -> None:
-    results = "# Detection\n\na\n\n### One\n\n| b |\n\n### Two\n\n| c |\n\n## Other\n\n### d\n"
-    assert tool.summary(results) == "### One\n\n| b |\n\n### Two\n\n| c |\n"
-    assert tool.summary("# Detection\n") == ""
-
-
-def test_the_results_are_told_with_their_summary(
+def test_the_first_table_of_the_results_is_shown(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(tool, "RESULTS", tmp_path / "RESULTS.md")
     assert "How well they find" not in tool.document()
-    tool.RESULTS.write_text("# D\n\n### Held-out programs\n\n| found |\n\n## Rest\n\nx\n")
-    text = tool.document()
-    assert "## How well they find" in text
-    assert "\n### Held-out programs\n\n| found |\n" in text
-    assert "## Rest" not in text
+    tool.RESULTS.write_text("# D\n\n### Sets\n\n| set |\n| 1 |\n\nText.\n\n| other |\n")
+    assert "\n| set |\n| 1 |\n" in tool.document()
+    assert "| other |" not in tool.document()
