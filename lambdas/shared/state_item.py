@@ -173,6 +173,7 @@ def attributes_of(saved: StoredState, memory: bytes, now: float) -> dict[str, An
         "status": {"S": saved.state.status.value},
         "transition": {"N": str(saved.state.transition)},
         "ended": {"BOOL": saved.state.ended},
+        "memory_version": {"N": str(saved.state.memory_version)},
         "status_changed_at": {"N": str(saved.status_changed_at_ms)},
         UPDATED_AT_ATTRIBUTE: {"N": str(saved.updated_at_ms)},
         STATE_TTL_ATTRIBUTE: {"N": str(round(now) + RETENTION_S)},
@@ -209,6 +210,7 @@ def stored_state(key: StateKey, item: Mapping[str, Any]) -> StoredState:
         "ended": item["ended"]["BOOL"],
         "progress": json.loads(zlib.decompress(item["progress"]["B"])),
         "memory": decompressed_memory(item["memory"]["B"]) if "memory" in item else {},
+        "memory_version": int(item["memory_version"]["N"]) if "memory_version" in item else 0,
     }
     for name in _TEXTS:
         content[name] = json.loads(item[name]["S"]) if name in item else None

@@ -98,6 +98,9 @@ class Reconciler:
         if state.ended and not (is_news or is_finishing):
             return state
         if not (state.ended or is_finishing):
+            if not end.catch_up():
+                self.has_more = True
+                return end.put_off() if ended else feed.state()
             asked_at = None if ended else now  # at the end nobody is waited for
             self._follow(feed, is_news=is_news, now=asked_at, look_again=look_again)
             if feed.has_failed or not ended:

@@ -62,6 +62,10 @@ class RunEnd:
         self._tracker.finishing = Finishing(self._sequences, self._after, dict(self._shown))
         return replace(self._feed.state(), ended=False)
 
+    def catch_up(self) -> bool:
+        """Go on with a replay that is under way; return False if there was no time to end it."""
+        return self._tracker.replaying is None or self._replay()
+
     def finish(self) -> EvaluationState:
         """Feed all that is left, replay the run if files came late, and draw the verdict."""
         self._feed.look_up_num_workers()

@@ -17,7 +17,7 @@ from rule_runtime.engine.outcome import Evidence, RuleStatus
 from rule_runtime.engine.progress import ProgressTracker, Sighting
 from rule_runtime.engine.rule import Rule
 from rule_runtime.engine.run_progress import Replaying
-from rule_runtime.engine.state import EvaluationState
+from rule_runtime.engine.state import MEMORY_VERSION, EvaluationState
 from rule_runtime.trial.step_index import StepFile, iter_step_files
 from rule_runtime.trial.step_view import StepReader
 
@@ -74,6 +74,8 @@ class RunFeed:
         self._given_up = state.counts.given_up
         self._kept: dict[FileName, StepFile] = {}
         self._kept_bytes = 0
+        if state.memory_version != MEMORY_VERSION and state.progress.fed_step >= 0:
+            self.begin_replay()
 
     def take_in(self, files: Iterable[StepFile]) -> bool:
         """Note files; return True if one of them can change anything.
@@ -156,7 +158,7 @@ class RunFeed:
 
     def begin_replay(self) -> None:
         """Judge the run again from its beginning; a finding is added, never withdrawn."""
-        self._first_evidence = self.evaluation.evidence
+        self._first_evidence = self.evaluation.evidence or self._first_evidence
         self.evaluation = Evaluation.fresh(self._rule)
         self.tracker.replayed = self.tracker.late
         self.tracker.replaying = Replaying()
@@ -220,6 +222,7 @@ class RunFeed:
             evidence=evidence,
             counts=replace(counts, missing=self._state.counts.missing, given_up=self._given_up),
             ended=self._state.ended or self.has_failed,
+            memory_version=MEMORY_VERSION,
         )
         if evidence is not None:
             return state.with_status(RuleStatus.ISSUES_FOUND)

@@ -14,7 +14,10 @@ from rule_runtime.engine.outcome import Evidence, RuleStatus
 from rule_runtime.engine.reason_tally import Reason, commonest
 from rule_runtime.engine.run_progress import Progress, WorkerProgress
 
-__all__ = ["Counts", "EvaluationState", "Progress", "WorkerProgress"]
+__all__ = ["MEMORY_VERSION", "Counts", "EvaluationState", "Progress", "WorkerProgress"]
+
+MEMORY_VERSION: Final = 1
+"""Raised whenever what a built-in rule keeps in its memory changes its meaning."""
 
 _NO_STEP: Final = "no step of this run was saved"
 
@@ -110,6 +113,8 @@ class EvaluationState:
         ended: True once the run's end was seen and the verdict drawn, or the run was given up.
         blocked_by: Why no step is fed any more; empty when nothing is in the way. Anyone who
             evaluates sets it and takes it back; together with `ended` it is for good.
+        memory_version: `MEMORY_VERSION` of the code that wrote the memory; 0 if unknown. A memory
+            of another version is never read: the run is evaluated again from its beginning.
     """
 
     status: RuleStatus
@@ -121,6 +126,7 @@ class EvaluationState:
     announced_transition: int
     ended: bool
     blocked_by: str = ""
+    memory_version: int = MEMORY_VERSION
 
     @classmethod
     def initial(cls) -> EvaluationState:
@@ -185,6 +191,7 @@ class EvaluationState:
             "announced_transition": self.announced_transition,
             "ended": self.ended,
             "blocked_by": self.blocked_by,
+            "memory_version": self.memory_version,
         }
 
     @classmethod
@@ -205,4 +212,5 @@ class EvaluationState:
             announced_transition=int(data["announced_transition"]),
             ended=bool(data["ended"]),
             blocked_by=str(data.get("blocked_by") or ""),
+            memory_version=int(data.get("memory_version", 0)),
         )

@@ -15,7 +15,7 @@ from rule_runtime.engine.rule import Memory, Rule
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
-from tests.rule_runtime.facts.followed_run import FollowedRun
+from tests.rule_runtime.engine.followed_run import FollowedRun
 
 
 @pytest.fixture(autouse=True)
