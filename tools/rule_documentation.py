@@ -61,9 +61,8 @@ REFERENCE_INTRODUCTION = f"""# Rules
 rules of a pack. Parameters may be strings, as a training API passes them: lists are separated by
 commas. [Detection](../explanation/detection.md) says how well the rules detect faults.
 
-*Needs* names the collections that the hook must save. Most rules need statistics alone; *values*
-marks rules that read the tensors themselves. A rule without the data it needs is *not evaluated*,
-and says why.
+Most rules need statistics alone; `save_raw_tensor` marks rules that read the tensors themselves. A
+rule without the data it needs is *not evaluated*, and says why.
 """
 
 
@@ -96,17 +95,6 @@ def _rules() -> dict[str, type[Rule]]:
     }
 
 
-def _needs(rule: type[Rule]) -> str:
-    told = []
-    for config in _required(rule):
-        is_raw = config.parameters.get("save_raw_tensor", "").casefold() == "true"
-        told.append(f"{_name(config)}{', values' if is_raw else ''}")
-    if not told:
-        names = {parameter.name for parameter in rule.parameters()}
-        told.append(NAMED if "tensor_regex" in names else "any tensor")
-    return "<br>".join(told)
-
-
 def _framework(rule: type[Rule]) -> str:
     names = {config.name for config in _required(rule)} - {NAMED}
     if names & OF_XGBOOST:
@@ -132,7 +120,7 @@ def _packs() -> str:
         (f"`{name}`", pack.summary, str(len(pack.parameters)), ", ".join(sorted(pack.stops)))
         for name, pack in PACKS.items()
     ]
-    head = ("pack", "what it is for", "rules", "of which these are reason enough to stop a job")
+    head = ("pack", "what it is for", "rules", "findings that stop a run by default")
     return f"## Packs\n\n{_table(head, rows)}\n"
 
 
@@ -177,7 +165,6 @@ def _section(name: str, rule: type[Rule]) -> str:
         f"**{title}.**{_as_markdown(texts[title])}\n" for title in texts if title != PARAMETERS
     ]
     parts += [_parameters(rule, texts[PARAMETERS]), _saved(rule), _in_packs(rule)]
-    parts.append(f"**Needs** {_needs(rule)}.\n")
     return "\n".join(part for part in parts if part)
 
 
@@ -243,7 +230,7 @@ def _saved(rule: type[Rule]) -> str:
     for config in _required(rule):
         settings = ", ".join(f"`{key}` = `{value}`" for key, value in config.parameters.items())
         told.append(_name(config) + (f" ({settings})" if settings else ""))
-    return f"**Asks the hook to save** {'; '.join(told)}.\n" if told else ""
+    return f"**The hook must save** {'; '.join(told)}.\n" if told else ""
 
 
 def _in_packs(rule: type[Rule]) -> str:
