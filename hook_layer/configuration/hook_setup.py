@@ -21,6 +21,7 @@ from hook_layer.configuration.places import Outputs, resolve_targets
 from hook_layer.errors import HookConfigurationError, misspelled, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import HookOptions, OptionArguments
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from hook_layer.log_settings import apply_log_settings
 from hook_layer.ranks import WHO_WRITES
 from hook_layer.reductions import ReductionConfig
@@ -244,7 +245,7 @@ def _check_names(where: str, manager: CollectionManager) -> None:
         collection = manager.collections.get(name)
         if collection is not None and collection.include_regex:
             continue
-        meant = misspelled(name, manager.built_in)
+        meant = misspelled(name, manager.built_in | KNOWN_COLLECTIONS.keys())
         if meant is not None:
             raise HookConfigurationError(
                 f"{where} has {name!r}: did you mean {meant!r}? (A collection of your own needs an "
