@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["KNOWN_COLLECTIONS"]
+from hook_layer.errors import misspelled
+
+__all__ = ["KNOWN_COLLECTIONS", "meant_collection"]
 
 # What the hook for XGBoost makes has names of features in it; SHAP values take long to compute.
 _OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
@@ -53,3 +56,15 @@ KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
 Where a framework's hook defines a collection of the same name, that definition applies. A model
 need not have tensors of a known collection.
 """
+
+_OF_EVERY_HOOK: Final = frozenset({"all", "default", "losses"})
+
+
+@lru_cache(maxsize=256)
+def meant_collection(name: str) -> str | None:
+    """Return the collection that a name is very likely a misspelling of; None if it is its own.
+
+    Args:
+        name: Name of a collection.
+    """
+    return misspelled(name, _OF_EVERY_HOOK | KNOWN_COLLECTIONS.keys())

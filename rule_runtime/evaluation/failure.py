@@ -17,6 +17,7 @@ from typing import Final
 
 from hook_layer.format.errors import FormatError
 from rule_runtime.trial.errors import (
+    CollectionUnavailable,
     IndexReaderException,
     InvalidWorker,
     MissingCollectionFiles,
@@ -33,7 +34,7 @@ from rule_runtime.trial.other_trials import OtherTrialError
 __all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "located_in_check", "wrong_answer"]
 
 UNAVAILABLE: Final = (
-    *(TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
+    *(CollectionUnavailable, TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
     *(StepUnavailable, StepNotYetAvailable, NoMoreData, InvalidWorker),
     *(MissingCollectionFiles, IndexReaderException, FormatError, PatternError, OtherTrialError),
 )
