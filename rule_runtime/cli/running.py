@@ -20,7 +20,7 @@ from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.session_messages import SessionMessages
-from rule_runtime.configuration.packs import find_pack
+from rule_runtime.configuration.named_rules import collections_for
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
     checked_command,
@@ -201,8 +201,7 @@ class WatchedSession:
         return end
 
     def _configuration(self) -> dict[str, Any]:
-        pack = find_pack("recommended").with_interval(self._options.save_interval)
-        collections = pack.collections_for(rule for _, rule in self._rules)
+        collections = collections_for(dict(self._rules), self._options.save_interval)
         root = self._store.uri
         # Elsewhere than here a deployment may judge the runs, and by rules of its own.
         is_here = root.startswith("file:")
