@@ -144,9 +144,7 @@ def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
     assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
 
 
-def test_a_collection_without_tensors_breaks_no_script(
-    unhooked: PlainRuns, tmp_path: Path
-) -> None:
+def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_path: Path) -> None:
     config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "mine"})
     plain = unhooked([XGBOOST, "own"])
     watched = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])

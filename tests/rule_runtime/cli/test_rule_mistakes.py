@@ -160,6 +160,10 @@ MISTAKES_OF_FILE = {
         f"{HEAD}    collections = (weights,)\n{PASSES}",
         ("name 'weights' is not defined", "line 6: collections = (weights,)"),
     ),
+    "missing import of all names": (
+        "class MyRule(Rule):\n    pass\n",
+        ("write `from stepwatch import Rule` at the top", "line 1: class MyRule(Rule):"),
+    ),
     "misspelt import": (
         "from stepwatch import Rul\n",
         ("did you mean 'Rule'?", "line 1: from stepwatch import Rul"),
@@ -226,6 +230,14 @@ def test_a_mistake_in_the_file(run: Path, tmp_path: Path, name: str) -> None:
     code, expected = MISTAKES_OF_FILE[name]
     output = shown(run, tmp_path, code)
     assert all(part in output for part in expected), output
+
+
+def test_a_missing_import(run: Path, tmp_path: Path) -> None:
+    code = HEAD.replace("import stepwatch\n", "").replace("IssueFound, ", "")
+    output = shown(run, tmp_path, f"{code}{CHECK}        return IssueFound('high')\n")
+    told = without_frame(output)
+    assert "name 'IssueFound' is not defined; write `from stepwatch import IssueFound`" in told
+    assert "line 6: return IssueFound('high')" in told
 
 
 def test_a_parameter_without_a_type(run: Path, tmp_path: Path) -> None:
