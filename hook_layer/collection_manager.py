@@ -11,6 +11,7 @@ from hook_layer.collections import OF_TRAINING, SCALARS, Collection, CollectionK
 from hook_layer.errors import HookConfigurationError, InvalidCollectionConfigurationError, nearest
 from hook_layer.format.collections_file import CollectionEntry, CollectionsFile
 from hook_layer.format.modes import ModeKeys
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from hook_layer.reductions import Reduction, ReductionConfig
 from hook_layer.save_config import SaveConfig, SaveConfigMode
 
@@ -97,6 +98,12 @@ class CollectionManager(CollectionSet):
     _planned: dict[str, TensorPlan | None] = field(default_factory=dict)
     _planned_for: tuple[Collection, ...] | None = None
 
+    def fill_known(self) -> None:
+        """Give the known collections their tensors, where they are saved and otherwise empty."""
+        for name in (self.include | self.collections.keys()) & KNOWN_COLLECTIONS.keys():
+            if self._is_empty(self.get(name)):
+                self.collections[name].include(KNOWN_COLLECTIONS[name])
+
     def due(
         self, mode: ModeKeys, mode_step: int, on_mistake: OnMistake | None = None
     ) -> tuple[Collection, ...]:
@@ -175,6 +182,7 @@ class CollectionManager(CollectionSet):
             state += (id(collection), num_patterns, not num_patterns and self._is_empty(collection))
         if state == self._prepared_for:
             return
+        self.fill_known()
         for mistake in self._mistakes():
             if on_mistake is None:
                 raise mistake
@@ -191,14 +199,15 @@ class CollectionManager(CollectionSet):
         self.version += 1
 
     def _mistakes(self) -> Iterator[HookConfigurationError]:
+        valid = self.built_in | KNOWN_COLLECTIONS.keys()
         for name in sorted(self.include):
             if name not in self.collections:
                 yield HookConfigurationError(
                     f"include_collections has {name!r}, which was never made or configured: "
-                    f"{nearest(name, self.collections)}"
+                    f"{nearest(name, valid | self.collections.keys())}"
                 )
             elif self._is_empty(self.collections[name]):
-                yield InvalidCollectionConfigurationError(name, self.built_in)
+                yield InvalidCollectionConfigurationError(name, valid)
 
     def _is_empty(self, collection: Collection) -> bool:
         """Return whether no tensor can be in a collection; a built-in one may have some."""

@@ -96,9 +96,7 @@ def resolve_layers(
     Raises:
         HookConfigurationError: A layer was not registered with the hook.
     """
-    for name in _OF_LAYERS.keys() & manager.include - manager.built_in:
-        manager.create_collection(name)
-        manager.built_in |= {name}  # a model need not have such layers
+    manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, LayerCollection):
             collection.include_layers(names)

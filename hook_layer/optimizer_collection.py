@@ -18,9 +18,6 @@ def keep_apart(manager: CollectionManager) -> None:
     """Keep the collections apart, if the one of the optimisers is asked for by its name."""
     if _NAME not in manager.include and _NAME not in manager.collections:
         return
-    own = manager.get(_NAME)
-    if not own.include_regex:
-        own.include(f"^{_NAME}/")
     for name in (CollectionKeys.WEIGHTS, CollectionKeys.BIASES):
         patterns = manager.get(name).include_regex
         for i, pattern in enumerate(patterns):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from typing_extensions import Unpack
 
 from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
+from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import OptionArguments
@@ -38,7 +38,7 @@ class OriginalHook(OriginalApi):
         reduction_config: ReductionConfig | None = None,
         save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
         include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
+        include_collections: IncludedCollections | None = None,
         save_all: bool = False,
         include_workers: str = "one",
         *,

@@ -33,6 +33,7 @@ __all__ = [
     "NOTES_VARIABLE",
     "NotedRun",
     "SessionNotes",
+    "is_watched",
     "now_text",
 ]
 
@@ -53,6 +54,11 @@ _REASON: Final = "reason-"
 _ENDED: Final = ".ended"
 _PROGRAM: Final = "Program"
 _RUN: Final = re.compile(r"run-([1-9][0-9]*)")
+
+
+def is_watched() -> bool:
+    """Return whether `stepwatch run` watches this process, and so prints each finding itself."""
+    return bool(os.environ.get(NOTES_VARIABLE))
 
 
 def now_text() -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from hook_layer.format.errors import JobFileError
 from hook_layer.format.job_file import MAX_JOB_FILE_BYTES, StopFile, parse_stop_file
 from hook_layer.format.paths import STOP_FILE
+from hook_layer.session_notes import is_watched
 from hook_layer.storage.base import ObjectNotFoundError, Store
 
 __all__ = ["DEFAULT_STOP_POLL_S", "StopSignal"]
@@ -96,7 +97,8 @@ class StopSignal:
         if not self._means_us(request, first_look=first_look):
             self._ignored = content
             return None
-        logger.warning("training was asked to stop: %s", request.reason)
+        level = logging.INFO if is_watched() else logging.WARNING
+        logger.log(level, "training was asked to stop: %s", request.reason)
         self._requested = request
         return request
 

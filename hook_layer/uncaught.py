@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from hook_layer.errors import TrainingStoppedError
+from hook_layer.session_notes import is_watched
 
 __all__ = ["STOPPED", "about_to_stop", "end_with_a_line_when_stopped", "name_the_alias"]
 
@@ -65,8 +66,10 @@ def name_the_alias(originals: Collection[str]) -> None:
 
 def _end_if_stopped(error: BaseException) -> None:
     if isinstance(error, TrainingStoppedError):
+        is_reported = error.rule is not None and is_watched()
+        text = f"training was stopped by the rule {error.rule}" if is_reported else str(error)
         # A process group of torch keeps what is written to the other one, and forgets it here.
-        (sys.__stderr__ or sys.stderr).write(f"stepwatch: {error}\n")
+        (sys.__stderr__ or sys.stderr).write(f"stepwatch: {text}\n")
         raise SystemExit(STOPPED)
 
 

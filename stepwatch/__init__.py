@@ -43,6 +43,7 @@ __all__ = [
     "Unit",
     "__version__",
     "available_rules",
+    "collections_for",
     "create_trial",
     "evaluate",
     "huggingface",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from hook_layer.reductions import ReductionConfig
     from hook_layer.save_config import SaveConfig, SaveConfigMode
     from rule_runtime.configuration.collection_config import CollectionConfig
+    from rule_runtime.configuration.named_rules import collections_for
     from rule_runtime.engine.constraints import (
         AtLeast,
         AtMost,
@@ -108,6 +110,7 @@ else:
             "SaveConfig": "hook_layer.save_config",
             "SaveConfigMode": "hook_layer.save_config",
             "CollectionConfig": "rule_runtime.configuration.collection_config",
+            "collections_for": "rule_runtime.configuration.named_rules",
             "AtLeast": "rule_runtime.engine.constraints",
             "AtMost": "rule_runtime.engine.constraints",
             "GreaterThan": "rule_runtime.engine.constraints",

@@ -6,6 +6,8 @@ A page includes a text by a directive on a line of its own:
     <!-- include: infra/README.md#what-it-costs -->     a section with its subsections
     <!-- include: examples/*/README.md -->              each of these files, under its own title
 
+A link may stand before a directive: GitHub shows it, and the site shows the text in its place.
+
 So a new section of a README appears on the site by itself, and nothing appears twice.
 """
 
@@ -21,7 +23,8 @@ from readme_sections import Section, anchor_of, lines_with_code, sections_of
 __all__ = ["IncludeError", "Inclusions", "directive_of", "with_files_named"]
 
 _SEVERAL = re.compile(r"<!-- include: (?P<pattern>[\w./-]*\*[\w./*-]*\.md) -->")
-_DIRECTIVE = re.compile(r"<!-- include: (?P<file>[\w./-]+\.md)(?:#(?P<anchor>[\w-]+))? -->")
+_LINK = r"(?:\[[^\]]+\]\([^)\s]+\) )?"
+_DIRECTIVE = re.compile(_LINK + r"<!-- include: (?P<file>[\w./-]+\.md)(?:#(?P<anchor>[\w-]+))? -->")
 
 
 class IncludeError(ValueError):

@@ -113,6 +113,59 @@ class CollectionParameters:
     include_regex: list[str] = field(default_factory=list)
     save_histogram: bool | None = None
 
+    @classmethod
+    def read(
+        cls,
+        path: str,
+        item: Mapping[str, Any],
+        save: SaveParameters,
+        reduction_config: ReductionConfig | None,
+    ) -> CollectionParameters:
+        """Check a member of `CollectionConfigurations` and return what it says.
+
+        Args:
+            path: Where it stands, for messages.
+            item: The member.
+            save: When collections are saved that do not say it.
+            reduction_config: What is stored where a collection does not say it; None: not said.
+
+        Raises:
+            HookConfigurationError: With key, value and what is allowed.
+        """
+        members = known_keys(f"{path}.", item, (_NAME, _PARAMETERS))
+        if _NAME not in members:
+            raise HookConfigurationError(f"{path}: Must specify '{_NAME}' in JSON config.")
+        name = as_text(f"{path}.{_NAME}", members[_NAME])
+        path = f"{path}.{_PARAMETERS}"
+        given = known_keys(f"{path}.", as_object(path, members.get(_PARAMETERS)), _COLLECTION_KEYS)
+        histogram = given.get("save_histogram")
+        return cls(
+            name=name,
+            save=read_save_parameters(path, given, save),
+            reduction_config=read_reduction_config(path, given, reduction_config),
+            include_regex=read_include_regex(path, given),
+            save_histogram=(
+                None if histogram is None else as_flag(f"{path}.save_histogram", histogram)
+            ),
+        )
+
+    def configure(self, manager: CollectionManager, default_interval: int) -> None:
+        """Have the collection saved as it says; one that does not exist is made.
+
+        Args:
+            manager: The collections.
+            default_interval: Every how many steps is saved where nothing says it.
+        """
+        collection = manager.get(self.name)
+        manager.include.add(self.name)
+        if self.save is not None:
+            collection.save_config = make_save_config(self.save, default_interval)
+        if self.reduction_config is not None:
+            collection.reduction_config = self.reduction_config
+        if self.save_histogram is not None:
+            collection.save_histogram = self.save_histogram
+        collection.include(self.include_regex)
+
 
 @dataclass(frozen=True)
 class HookConfiguration:
@@ -156,15 +209,7 @@ class HookConfiguration:
             default_interval: Every how many steps is saved where the file does not say it.
         """
         for parameters in self.collections:
-            collection = manager.get(parameters.name)
-            manager.include.add(parameters.name)
-            if parameters.save is not None:
-                collection.save_config = make_save_config(parameters.save, default_interval)
-            if parameters.reduction_config is not None:
-                collection.reduction_config = parameters.reduction_config
-            if parameters.save_histogram is not None:
-                collection.save_histogram = parameters.save_histogram
-            collection.include(parameters.include_regex)
+            parameters.configure(manager, default_interval)
 
 
 def load_hook_configuration(
@@ -237,28 +282,8 @@ def _collections(
     if value is not None and not isinstance(value, list):
         refuse(path, value, "must be a list of JSON objects")
     return tuple(
-        _collection(f"{path}[{i}]", as_object(f"{path}[{i}]", item), save, reduction_config)
+        CollectionParameters.read(
+            f"{path}[{i}]", as_object(f"{path}[{i}]", item), save, reduction_config
+        )
         for i, item in enumerate(value or ())
-    )
-
-
-def _collection(
-    path: str,
-    item: Mapping[str, Any],
-    save: SaveParameters,
-    reduction_config: ReductionConfig | None,
-) -> CollectionParameters:
-    members = known_keys(f"{path}.", item, (_NAME, _PARAMETERS))
-    if _NAME not in members:
-        raise HookConfigurationError(f"{path}: Must specify '{_NAME}' in JSON config.")
-    name = as_text(f"{path}.{_NAME}", members[_NAME])
-    path = f"{path}.{_PARAMETERS}"
-    given = known_keys(f"{path}.", as_object(path, members.get(_PARAMETERS)), _COLLECTION_KEYS)
-    histogram = given.get("save_histogram")
-    return CollectionParameters(
-        name=name,
-        save=read_save_parameters(path, given, save),
-        reduction_config=read_reduction_config(path, given, reduction_config),
-        include_regex=read_include_regex(path, given),
-        save_histogram=None if histogram is None else as_flag(f"{path}.save_histogram", histogram),
     )

@@ -9,27 +9,49 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from hook_layer.collection_manager import CollectionManager
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.config import HookTargets, JobConfiguration, JobEnvironment, hook_enabled
 from hook_layer.configuration.configuration_file import OWN_VARIABLE
-from hook_layer.configuration.hook_json import HookConfiguration, load_hook_configuration
+from hook_layer.configuration.hook_json import (
+    CollectionParameters,
+    HookConfiguration,
+    load_hook_configuration,
+)
 from hook_layer.configuration.json_values import as_choice, refuse
 from hook_layer.configuration.places import Outputs, resolve_targets
 from hook_layer.errors import HookConfigurationError, misspelled, nearest
 from hook_layer.format.modes import ModeKeys
 from hook_layer.hook_options import HookOptions, OptionArguments
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from hook_layer.log_settings import apply_log_settings
 from hook_layer.ranks import WHO_WRITES
 from hook_layer.reductions import ReductionConfig
 from hook_layer.save_config import DEFAULT_SAVE_INTERVAL, SaveConfig, SaveConfigMode
 from hook_layer.storage.base import open_store
 
-__all__ = ["FrameworkDefaults", "HookArguments", "HookSetup", "set_up"]
+__all__ = ["FrameworkDefaults", "HookArguments", "HookSetup", "IncludedCollections", "set_up"]
 
 _SWITCHED_OFF: Final = "memory://switched-off"
+
+
+@runtime_checkable
+class ConfiguredCollection(Protocol):
+    """A collection with its parameters, such as `stepwatch.CollectionConfig`."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def parameters(self) -> Mapping[str, str]:
+        """Its parameters, as a configuration file has them."""
+
+
+IncludedCollections: TypeAlias = "str | Iterable[str | ConfiguredCollection]"
+"""Collections that a hook saves: each by its name, or with its parameters."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,7 @@ class HookArguments:
     reduction_config: ReductionConfig | None = None
     save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None
     include_regex: str | Iterable[str] | None = None
-    include_collections: str | Iterable[str] | None = None
+    include_collections: IncludedCollections | None = None
     save_all: bool = False
     include_workers: str = "one"
 
@@ -152,6 +174,9 @@ def _made_of(
     by_file: bool = False,
 ) -> HookSetup:
     manager = _manager(arguments, defaults)
+    for each in _as_list(arguments.include_collections):
+        if isinstance(each, ConfiguredCollection):
+            _configured(each).configure(manager, defaults.save_interval)
     _check_names("include_collections", manager)
     targets = _targets(arguments, job, environ, by_file=by_file)
     manager.has_summaries = targets.tensorboard is not None
@@ -215,7 +240,8 @@ def _manager(arguments: HookArguments, defaults: FrameworkDefaults) -> Collectio
         name: defaults.collection_type(name, list(patterns))
         for name, patterns in defaults.built_in.items()
     }
-    include = {*_as_list(arguments.include_collections), *defaults.always_saved}
+    named = [name for name in _as_list(arguments.include_collections) if isinstance(name, str)]
+    include = {*named, *defaults.always_saved}
     if arguments.include_regex is not None:
         collections[CollectionKeys.DEFAULT].include(_as_list(arguments.include_regex))
         include.add(CollectionKeys.DEFAULT)
@@ -235,6 +261,11 @@ def _manager(arguments: HookArguments, defaults: FrameworkDefaults) -> Collectio
     )
 
 
+def _configured(collection: ConfiguredCollection) -> CollectionParameters:
+    member = {"CollectionName": collection.name, "CollectionParameters": collection.parameters}
+    return CollectionParameters.read("include_collections", member, {}, None)
+
+
 def _check_names(where: str, manager: CollectionManager) -> None:
     """Refuse included collections without tensors whose name is a slip of the pen.
 
@@ -244,7 +275,7 @@ def _check_names(where: str, manager: CollectionManager) -> None:
         collection = manager.collections.get(name)
         if collection is not None and collection.include_regex:
             continue
-        meant = misspelled(name, manager.built_in)
+        meant = misspelled(name, manager.built_in | KNOWN_COLLECTIONS.keys())
         if meant is not None:
             raise HookConfigurationError(
                 f"{where} has {name!r}: did you mean {meant!r}? (A collection of your own needs an "
@@ -253,8 +284,9 @@ def _check_names(where: str, manager: CollectionManager) -> None:
 
 
 def _check_texts(name: str, value: object) -> None:
-    """Refuse what is neither a text nor texts in (nested) lists."""
-    if value is None or isinstance(value, str):
+    """Refuse what is neither a text nor texts in (nested) lists; collections may be in full."""
+    is_collection = name == "include_collections" and isinstance(value, ConfiguredCollection)
+    if value is None or isinstance(value, str) or is_collection:
         return
     if isinstance(value, (bytes, Mapping)) or not isinstance(value, Iterable):
         refuse(name, value, "must be a list of texts")
@@ -262,10 +294,10 @@ def _check_texts(name: str, value: object) -> None:
         _check_texts(name, item)
 
 
-def _as_list(value: str | Iterable[Any] | None) -> list[str]:
+def _as_list(value: str | Iterable[Any] | None) -> list[Any]:
     """Return a string, a list of strings, or nested lists of them, as one flat list."""
     if value is None:
         return []
-    if isinstance(value, str):
+    if isinstance(value, (str, ConfiguredCollection)):
         return [value]
     return [name for item in value for name in _as_list(item)]

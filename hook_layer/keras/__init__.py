@@ -114,7 +114,8 @@ class KerasHook(OriginalHook, KerasLoops):
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 500 steps.
         include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections; `losses` and `metrics` always are.
+        include_collections: Save also these collections, by name or as `CollectionConfig`;
+            `losses` and `metrics` always are.
         save_all: Save everything.
         include_workers: `one`; with `all` too only the process of rank 0 writes, and the log says
             so.

@@ -107,10 +107,7 @@ def find_layers(manager: CollectionManager, layers: Mapping[str, Any]) -> None:
         manager: The collections.
         layers: Layers of a model by name.
     """
-    of_layers = {f"{kind}_{side}" for kind in _KINDS for side in _SIDES}
-    for name in of_layers & manager.include - manager.built_in:
-        manager.create_collection(name)
-        manager.built_in |= {name}  # a model need not have such layers
+    manager.fill_known()
     for collection in manager.collections.values():
         if isinstance(collection, Collection):
             collection.include_layers(layers)

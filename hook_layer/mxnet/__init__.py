@@ -122,7 +122,8 @@ class Hook(OriginalHook, MxnetEvents):
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 500 steps.
         include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections; `losses` always is.
+        include_collections: Save also these collections, by name or as `CollectionConfig`;
+            `losses` always is.
         save_all: Save everything.
         include_workers: `one` of the workers of Horovod writes, the first; `all` is the same.
         configuration: What a configuration file says, as `create_from_json_file` passes it; then

@@ -146,7 +146,8 @@ class Hook(OriginalHook, TrainerEvents):
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 500 steps.
         include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections; `losses` always is.
+        include_collections: Save also these collections, by name or as `CollectionConfig`;
+            `losses` always is.
         save_all: Save everything.
         include_workers: Which ranks of torch.distributed write. `one`: rank 0. `all`: every rank.
             `auto`: statistics of up to 16 ranks, and values of rank 0.

@@ -99,7 +99,8 @@ class SessionHook(OriginalHook, SessionEvents):
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 500 steps.
         include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections; `losses` and `metrics` always are.
+        include_collections: Save also these collections, by name or as `CollectionConfig`;
+            `losses` and `metrics` always are.
         save_all: Save everything.
         include_workers: Taken for compatibility: each process with a session is a worker alone.
         configuration: What a configuration file says, as `create_from_json_file` passes it; then

@@ -82,7 +82,7 @@ from typing_extensions import Unpack
 
 from hook_layer.collections import Collection, CollectionKeys
 from hook_layer.configuration.hook_json import HookConfiguration
-from hook_layer.configuration.hook_setup import HookArguments, set_up
+from hook_layer.configuration.hook_setup import HookArguments, IncludedCollections, set_up
 from hook_layer.current_hook import CurrentHook
 from hook_layer.errors import HookConfigurationError
 from hook_layer.format.modes import ModeKeys
@@ -123,7 +123,8 @@ class Hook(OriginalApi, BoosterEvents):
         reduction_config: What is stored of a tensor; default: its value.
         save_config: When; default: every 10 rounds.
         include_regex: Save also tensors whose name matches one of these.
-        include_collections: Save also these collections; `metrics` always is.
+        include_collections: Save also these collections, by name or as `CollectionConfig`;
+            `metrics` always is.
         save_all: Save everything.
         include_workers: `one` or `all` of the workers of xgboost.collective.
         hyperparameters: The parameters of the training, for the collection of that name.
@@ -152,7 +153,7 @@ class Hook(OriginalApi, BoosterEvents):
         reduction_config: ReductionConfig | None = None,
         save_config: SaveConfig | SaveConfigMode | Mapping[ModeKeys, SaveConfigMode] | None = None,
         include_regex: str | Iterable[str] | None = None,
-        include_collections: str | Iterable[str] | None = None,
+        include_collections: IncludedCollections | None = None,
         save_all: bool = False,
         include_workers: str = "one",
         hyperparameters: Mapping[str, Any] | None = None,

@@ -14,12 +14,13 @@ from rich.console import Console
 from hook_layer.autopatch import FRAMEWORKS
 from hook_layer.format.session_file import SessionFile
 from hook_layer.hook_options import VALUE_LIMITS
+from hook_layer.known_collections import meant_collection
 from hook_layer.session_notes import SessionNotes, now_text
 from hook_layer.storage.base import open_store
 from rule_runtime.cli.evaluation import ExitStatus, exit_status_of_runs
 from rule_runtime.cli.run_configuration import rule_configurations
 from rule_runtime.cli.session_messages import SessionMessages
-from rule_runtime.configuration.packs import find_pack
+from rule_runtime.configuration.named_rules import collections_for
 from rule_runtime.configuration.ranks import Ranks, include_workers
 from rule_runtime.embedded.commands import (
     checked_command,
@@ -85,7 +86,8 @@ class WatchedSession:
         why_nothing: Why nothing was captured, if that is so, once the command has ended.
 
     Raises:
-        ValueError: The folder's URI cannot be opened, or `notify_url` is none.
+        ValueError: The folder's URI cannot be opened, `notify_url` is none, or a rule misspells a
+            collection.
         StorageError: Nothing can be written there.
     """
 
@@ -100,6 +102,7 @@ class WatchedSession:
         told: Console,
     ) -> None:
         self._command = checked_command(command)
+        _check_collections(rules)
         self._rules = rules
         self._options = options
         session = SessionFile(tuple(command), str(Path.cwd()), now_text())
@@ -198,8 +201,7 @@ class WatchedSession:
         return end
 
     def _configuration(self) -> dict[str, Any]:
-        pack = find_pack("recommended").with_interval(self._options.save_interval)
-        collections = pack.collections_for(rule for _, rule in self._rules)
+        collections = collections_for(dict(self._rules), self._options.save_interval)
         root = self._store.uri
         # Elsewhere than here a deployment may judge the runs, and by rules of its own.
         is_here = root.startswith("file:")
@@ -216,3 +218,14 @@ class WatchedSession:
                 "CollectionConfigurations": [each.to_json() for each in collections],
             },
         }
+
+
+def _check_collections(rules: Sequence[tuple[str, Rule]]) -> None:
+    """Refuse what the hook would refuse in the command: a collection with a misspelled name."""
+    for name, rule in rules:
+        for config in rule.requires():
+            meant = meant_collection(config.name)
+            if meant is not None and "include_regex" not in config.parameters:
+                raise ValueError(
+                    f"{name}: there is no collection {config.name!r}; did you mean {meant!r}?"
+                )

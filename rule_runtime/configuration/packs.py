@@ -8,31 +8,16 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.merging import merged
 from rule_runtime.engine.parameters import nearest
 from rule_runtime.engine.registry import create_rule
 from rule_runtime.engine.rule import Rule
 
-__all__ = ["PACKS", "PATTERNS", "Pack", "find_pack"]
+__all__ = ["PACKS", "Pack", "find_pack"]
 
 _OF_ACTIVATIONS: Final = re.compile(r"^((relu|tanh|sigmoid)_(input|output)|input_values)$")
-# What the hook for XGBoost makes has names of features in it; SHAP values take long to compute.
-_OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
-PATTERNS: Final[Mapping[str, str]] = {
-    "weights": (
-        f"{_OF_MODELS}.*"
-        "(weight(?!s/)|(kernel|embeddings|gamma):0$)"  # Keras has biases below `weights/`, too
-    ),
-    "biases": f"{_OF_MODELS}.*bias(:0)?$",
-    "gradients": "^gradient",
-    "feature_importance": "^feature_importance/",
-    "hyperparameters": "^hyperparameters/",
-    "labels": "^labels$",
-    "predictions": "^predictions$",
-    "trees": "^trees/",
-}
-"""What collections hold that not every framework has: a hook refuses one that nothing can be in."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +88,8 @@ class Pack:
 
     def _adapted(self, config: CollectionConfig) -> dict[str, str]:
         adapted = dict(config.parameters)
-        if config.name in PATTERNS:
-            adapted.setdefault("include_regex", PATTERNS[config.name])
+        if config.name in KNOWN_COLLECTIONS:
+            adapted.setdefault("include_regex", KNOWN_COLLECTIONS[config.name])
         if self.save_interval is not None and "save_steps" not in adapted:
             adapted["save_interval"] = str(self.save_interval)
             for mode in ("train", "global"):

@@ -21,7 +21,7 @@ import stepwatch
 
 
 class $name(stepwatch.Rule):
-    """Finds weights whose norm is above a bound."""
+    """Finds weights whose norm is above a bound, or not finite."""
 
     bound: float = 100.0  # a parameter: --rule $module.py:$name:bound=5
     collections = ("weights",)  # what is saved and looked at; or losses, gradients, biases
@@ -29,7 +29,12 @@ class $name(stepwatch.Rule):
     def check(self, step: stepwatch.StepView, memory: stepwatch.Memory) -> stepwatch.Outcome:
         # Statistics: size nan inf min max mean std abs_mean l1 l2; values: step.value("name").
         # To compare with earlier steps, keep numbers: memory["before"] = largest.value
-        largest = step.tensors(collections=self.collections).largest("l2")
+        weights = step.tensors(collections=self.collections)
+        for kind in ("nan", "inf"):  # other statistics are those of the finite elements
+            most = weights.largest(kind)
+            if most is not None and most.value > 0:
+                return stepwatch.IssueFound(f"{most.name}: {most.value:.0f} elements are {kind}")
+        largest = weights.largest("l2")
         if largest is None:
             return stepwatch.NotEvaluated("no weights were saved")
         if largest.value > self.bound:
@@ -39,6 +44,7 @@ class $name(stepwatch.Rule):
 
 _TEST: Final = Template('''"""Tests of $name: `pytest test_$module.py`."""
 
+import pytest
 import stepwatch
 from stepwatch.testing import TrialBuilder
 from $module import $name
@@ -53,6 +59,12 @@ def outcome_of(weights: list[float]) -> stepwatch.Outcome:
 
 def test_passes_below_the_bound() -> None:
     assert outcome_of([3.0, 1.0]) == stepwatch.Passed()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_finds_a_weight_that_is_not_finite(value: float) -> None:
+    assert isinstance(outcome_of([3.0, value]), stepwatch.IssueFound)
+    assert isinstance(outcome_of([value]), stepwatch.IssueFound)
 
 
 def test_finds_a_norm_above_the_bound() -> None:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from hook_layer.collections import CollectionKeys
-from hook_layer.errors import misspelled
+from hook_layer.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import as_collections
 from rule_runtime.engine.failure import CHECK, failure_reason, located
 from rule_runtime.engine.parameters import ParameterError, coerce, is_supported
@@ -23,9 +22,6 @@ __all__ = ["CustomRuleError", "in_class", "made_rule"]
 
 _logger = logging.getLogger(__name__)
 
-_BUILT_IN: Final = frozenset(
-    value for name, value in vars(CollectionKeys).items() if name.isupper()
-)
 _KINDS: Final = "float, int, bool, str, tuple[str, ...] or Literal[...]"
 _ARGUMENTS: Final = 3
 """`self`, the step and the memory."""
@@ -129,7 +125,7 @@ def _check_collections(cls: type[Rule], wanted: object, member: str) -> None:
     except TypeError as error:
         raise in_class(cls, f"{cls.__name__}: {error}", member) from None
     for config in collections:
-        meant = misspelled(config.name, _BUILT_IN)
+        meant = meant_collection(config.name)
         if meant is not None and "include_regex" not in config.parameters:
             text = f"{cls.__name__}: hooks fill no collection {config.name!r}; did you mean"
             _logger.warning("%s", in_class(cls, f"{text} {meant!r}?", member))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import importlib.util
 import inspect
 import linecache
 import re
@@ -17,6 +18,7 @@ from typing import Final
 
 from hook_layer.format.errors import FormatError
 from rule_runtime.trial.errors import (
+    CollectionUnavailable,
     IndexReaderException,
     InvalidWorker,
     MissingCollectionFiles,
@@ -33,7 +35,7 @@ from rule_runtime.trial.other_trials import OtherTrialError
 __all__ = ["CHECK", "UNAVAILABLE", "failure_reason", "located", "located_in_check", "wrong_answer"]
 
 UNAVAILABLE: Final = (
-    *(TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
+    *(CollectionUnavailable, TensorUnavailable, TensorUnavailableForStep, ShapeUnavailableForStep),
     *(StepUnavailable, StepNotYetAvailable, NoMoreData, InvalidWorker),
     *(MissingCollectionFiles, IndexReaderException, FormatError, PatternError, OtherTrialError),
 )
@@ -162,6 +164,8 @@ def _suggestion(error: BaseException) -> str:
         wanted = found and found[1]
     elif isinstance(error, NameError):
         names = _names_around(error, str(wanted))
+        if f"{_FACADE}.{wanted}" in names and not _has_facade(error):
+            return f"; write `from {_FACADE} import {wanted}` at the top"
     elif isinstance(error, AttributeError) and error.obj is not None:
         names = dir(error.obj)
     else:
@@ -173,11 +177,18 @@ def _suggestion(error: BaseException) -> str:
     return f"; did you mean {by_end[close[0]]!r}?" if close else ""
 
 
+def _has_facade(error: NameError) -> bool:
+    """Return whether `stepwatch` is imported as such where a name does not exist."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return _FACADE in frame.f_globals
+
+
 def _names_around(error: NameError, wanted: str) -> set[str]:
     """Return the names where one does not exist; those of the rule and of `stepwatch` with it."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     names = {*vars(builtins), *frame.f_globals, *frame.f_locals}
-    for owner, value in (("self", frame.f_locals.get("self")), (_FACADE, sys.modules.get(_FACADE))):
+    facade = importlib.import_module(_FACADE) if importlib.util.find_spec(_FACADE) else None
+    for owner, value in (("self", frame.f_locals.get("self")), (_FACADE, facade)):
         if value is not None and wanted in dir(value):
             names.add(f"{owner}.{wanted}")
     return names

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from hook_layer.storage.base import open_store
-from rule_runtime.configuration.packs import find_pack
-from rule_runtime.engine.registry import create_rule
-from rule_runtime.engine.rule import Rule
+from rule_runtime.configuration.named_rules import Rules, named_rules
 from rule_runtime.engine.side_by_side import judge_stored_run
 from rule_runtime.engine.state import EvaluationState
 from rule_runtime.trial.saved_steps import check_has_steps
@@ -19,7 +17,7 @@ __all__ = ["evaluate"]
 
 def evaluate(
     path: str | os.PathLike[str],
-    rules: str | Iterable[Rule | str] | Mapping[str, Rule] = "recommended",
+    rules: Rules = "recommended",
 ) -> Mapping[str, EvaluationState]:
     """Judge a stored run, and return the final state of each rule by the rule's name.
 
@@ -39,33 +37,7 @@ def evaluate(
         TypeError: Something given as a rule is none.
         StorageError: The storage cannot be read.
     """
-    named = _named(rules)
+    named = named_rules(rules)
     run = one_run_at(os.fspath(path))
     check_has_steps(run)
     return judge_stored_run(open_store(run), list(named.items()))
-
-
-def _named(rules: str | Iterable[Rule | str] | Mapping[str, Rule]) -> Mapping[str, Rule]:
-    if isinstance(rules, str):
-        return find_pack(rules).rules()
-    if isinstance(rules, Mapping):
-        given = [(name, _as_rule(rule)) for name, rule in rules.items()]
-    else:
-        made = [_as_rule(rule) for rule in rules]
-        given = [(rule.judging_class().__name__, rule) for rule in made]
-    if not given:
-        raise ValueError("rules is empty: give a rule, or 'recommended'")
-    named = dict(given)
-    if len(named) < len(given):
-        names = ", ".join(name for name, _ in given)
-        raise ValueError(f"two rules have the same name ({names}): give a dict of names and rules")
-    return named
-
-
-def _as_rule(rule: object) -> Rule:
-    if isinstance(rule, str):
-        return create_rule(rule)
-    if isinstance(rule, Rule):
-        return rule
-    call = f"; write {rule.__name__}()" if isinstance(rule, type) else ""
-    raise TypeError(f"{rule!r} is no rule{call}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Evidence
 from rule_runtime.engine.rule import Memory
@@ -263,7 +264,7 @@ def _lacking(step: StepView, weights: TensorRows) -> str:
         return "the shapes of its weights are not known: write the run with the hook of Stepwatch"
     packed = [name for name in weights.names if _PACKED.search(name)]
     if not packed and not _growths(step):
-        pattern = MODULE_IO.parameters["include_regex"]
+        pattern = KNOWN_COLLECTIONS[MODULE_IO.name]
         return (
             "neither inputs and outputs of linear layers or convolutions were saved there "
             f"(include_regex {pattern}) nor weights of recurrent layers or attention"

@@ -26,9 +26,7 @@ __all__ = [
     "why_no_layer",
 ]
 
-MODULE_IO: Final = CollectionConfig(
-    "module_io", {"include_regex": "_(input|output)_[0-9]+$", "save_interval": "10"}
-)
+MODULE_IO: Final = CollectionConfig("module_io", {"save_interval": "10"})
 """What the hook is to save for a rule that looks at the inputs and outputs of modules."""
 
 _MATRIX: Final = 2

@@ -29,15 +29,12 @@ __all__ = [
     "size_of_error",
 ]
 
-LOSS_INPUTS: Final = CollectionConfig(
-    "loss_inputs", {"include_regex": "[Ll]oss_input_[0-9]+$", "save_interval": "10"}
-)
+LOSS_INPUTS: Final = CollectionConfig("loss_inputs", {"save_interval": "10"})
 """What the hook is to save for a rule that looks at the inputs of losses."""
 
 INPUT_VALUES: Final = CollectionConfig(
     "input_values",
     {
-        "include_regex": r"^([A-Z]\w*_input_[0-9]+|input_values)$",
         "save_interval": "100",
         "end_step": "301",
         "save_raw_tensor": "True",

@@ -49,7 +49,6 @@ _AT_THE_BEGINNING: Final = {"save_interval": "10", "end_step": "101"}
 KERAS_INPUTS: Final = CollectionConfig(
     "keras_inputs",
     {
-        "include_regex": r"^(inputs(_[0-9]+)?|labels_[0-9]+)$",
         "save_raw_tensor": "True",
         "raw_max_elements": str(1 << 22),
         **_AT_THE_BEGINNING,
@@ -58,7 +57,7 @@ KERAS_INPUTS: Final = CollectionConfig(
 """What the hook for Keras is to save for a rule that looks at the values of inputs."""
 LAYER_INPUTS: Final = CollectionConfig(
     "layer_inputs",
-    {"include_regex": f"(^|/){_OF_KERAS}", "save_raw_tensor": "False", **_AT_THE_BEGINNING},
+    {"save_raw_tensor": "False", **_AT_THE_BEGINNING},
 )
 """What it is to save for a rule that looks at which layers get the inputs as they are."""
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIMIZER_STEPS", "largest_count"]
 
-OPTIMIZER_STEPS: Final = CollectionConfig(
-    "optimizer_steps", {"include_regex": "^optimizer_steps/", "save_interval": "10"}
-)
+OPTIMIZER_STEPS: Final = CollectionConfig("optimizer_steps", {"save_interval": "10"})
 """What the hook is to save for a rule that asks for counts."""
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from hook_layer.collections import CollectionKeys
-from hook_layer.errors import misspelled
+from hook_layer.known_collections import meant_collection
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.configuration.hook_config import DebuggerHookConfig
 from rule_runtime.configuration.merging import merged, steps_of
@@ -148,7 +148,7 @@ def _is_bounded(collection: CollectionConfig) -> bool:
 def _unlikely_names(said: Mapping[str, CollectionConfig]) -> list[str]:
     warnings = []
     for name, collection in said.items():
-        meant = None if _REGEX in collection.parameters else misspelled(name, _BUILT_IN)
+        meant = None if _REGEX in collection.parameters else meant_collection(name)
         if meant is not None:
             warnings.append(
                 f"the collection {name!r} is none that hooks fill, and has no include_regex: did "

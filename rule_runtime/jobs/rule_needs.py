@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from hook_layer.known_collections import KNOWN_COLLECTIONS
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.configuration.packs import PATTERNS
 from rule_runtime.engine.registry import UnknownRuleError, create_rule
 from rule_runtime.engine.step_bounds import BoundedRule, StepBounds
 
@@ -59,7 +59,7 @@ class RuleNeeds:
             of_pack: What is saved for it as a rule of a pack; None for what it requires by itself.
         """
         own = frozenset(each.name for each in configured.collection_configs)
-        patterns = {name: {_REGEX: pattern} for name, pattern in PATTERNS.items()}
+        patterns = {name: {_REGEX: pattern} for name, pattern in KNOWN_COLLECTIONS.items()}
         needed = (
             CollectionConfig(each.name, {**patterns.get(each.name, {}), **each.parameters})
             for each in (rule.requires() if of_pack is None else of_pack)

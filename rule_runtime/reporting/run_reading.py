@@ -89,8 +89,11 @@ class RunReading:
             return "ended" if self.has_ended else going
         rule, step = self.stop.rule_configuration_name, self.stopping_step
         by = "on request" if rule is None else f"by {rule}"
-        at = "" if rule is None or step is None else f" at step {step}"
-        return f"{'stopped' if self.has_ended else 'asked to stop:'} {by}{at}"
+        if not self.has_ended:
+            return f"asked to stop: {by}{_at(rule, step)}"
+        if rule is None or step is None or step == self.last_step:
+            return f"stopped {by}{_at(rule, step)}"
+        return f"stopped {by}: found at step {step}, run stopped at step {self.last_step}"
 
     @property
     def stopping_step(self) -> int | None:
@@ -108,6 +111,10 @@ class RunReading:
             "reason": self.stop.reason,
             "requested_at": self.stop.requested_at,
         }
+
+
+def _at(rule: str | None, step: int | None) -> str:
+    return "" if rule is None or step is None else f" at step {step}"
 
 
 def read_run(

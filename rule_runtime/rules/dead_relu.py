@@ -55,9 +55,7 @@ class DeadRelu(Rule):
     threshold_inactivity: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 1.0
     threshold_layer: Annotated[float, AtLeast(0), AtMost(100), Unit("%")] = 50.0
 
-    collections = (
-        CollectionConfig("relu_output", {"include_regex": ".*relu_output", "save_interval": "500"}),
-    )
+    collections = (CollectionConfig("relu_output", {"save_interval": "500"}),)
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collection with the outputs' values."""

@@ -123,9 +123,7 @@ class DoubleActivation(Rule):
         MODULE_IO,
         INPUT_VALUES,
         *(
-            CollectionConfig(
-                f"{kind}_{side}", {"include_regex": f".*{kind}_{side}", "save_interval": "10"}
-            )
+            CollectionConfig(f"{kind}_{side}", {"save_interval": "10"})
             for kind in ("relu", "sigmoid", "tanh")
             for side in ("input", "output")
         ),

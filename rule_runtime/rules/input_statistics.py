@@ -17,7 +17,6 @@ from rule_runtime.facts.loss_inputs import LOSS_INPUTS
 from rule_runtime.facts.model_inputs import (
     FIRST_INPUTS,
     LAYER_INPUTS,
-    OF_CALLS,
     are_given_to_layers,
     are_on_a_line,
     is_of_keras,
@@ -85,7 +84,7 @@ class InputStatistics(Rule):
     patience: Annotated[int, AtLeast(1), Unit("saved steps")] = 3
 
     collections = (
-        CollectionConfig("model_inputs", {"include_regex": OF_CALLS, "save_interval": "10"}),
+        CollectionConfig("model_inputs", {"save_interval": "10"}),
         LAYER_INPUTS,
         CollectionConfig("weights", {"save_interval": "10"}),
         CollectionConfig("losses", {"save_interval": "10"}),

@@ -118,10 +118,10 @@ class LabelDegenerate(Rule):
     labels_regex: Annotated[tuple[str, ...], Regex()] = (r"[Ll]oss_input_1$",)
 
     collections = (
-        CollectionConfig("labels", {"include_regex": "^labels$"}),
+        CollectionConfig("labels"),
         LOSS_INPUTS,
         CollectionConfig("losses", {"save_interval": "10"}),
-        CollectionConfig("predictions", {"include_regex": "^predictions$"}),
+        CollectionConfig("predictions"),
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:

@@ -137,7 +137,7 @@ class LossInputMismatch(Rule):
         LOSS_INPUTS,
         INPUT_VALUES,
         MODEL_OUTPUT_VALUES,
-        CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
+        CollectionConfig("labels", {"save_raw_tensor": "True"}),
     )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:

@@ -104,9 +104,7 @@ class PoorWeightInitialization(Rule):
     conditions: tuple[str, ...] = ("variances", "gradients", "losses")
     max_gain: Annotated[float, GreaterThan(0), Unit("gain")] = 3.0
 
-    collections = (
-        CollectionConfig("relu_input", {"include_regex": ".*relu_input", "save_interval": "500"}),
-    )
+    collections = (CollectionConfig("relu_input", {"save_interval": "500"}),)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,7 +128,7 @@ class PoorWeightInitialization(Rule):
             parameters["include_regex"] = "|".join(self.activation_inputs_regex)
         rarely = {"save_interval": parameters["save_interval"]}
         first = {"save_interval": "1", "end_step": str(self.steps)}
-        values = {"include_regex": "^gradient|[Ll]oss", "save_raw_tensor": "True"}
+        values = {"save_raw_tensor": "True"}
         return (
             CollectionConfig("relu_input", {**parameters, **first}),
             # Other rules may want these for the whole run, which must not be saved step by step.

@@ -28,10 +28,7 @@ __all__ = ["SaturatedActivation"]
 _LAYERS: Final = ("tanh", "sigmoid")
 
 _EVERY_500: Final = {"save_interval": "500"}
-_OUTPUTS: Final = tuple(
-    CollectionConfig(f"{layer}_output", {"include_regex": f".*{layer}_output", **_EVERY_500})
-    for layer in _LAYERS
-)
+_OUTPUTS: Final = tuple(CollectionConfig(f"{layer}_output", _EVERY_500) for layer in _LAYERS)
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
 _REMEDY: Final = (
     "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
@@ -109,14 +106,7 @@ class SaturatedActivation(Rule):
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the collections with the inputs' values."""
         of_layers = tuple(
-            CollectionConfig(
-                f"{layer}_input",
-                {
-                    "include_regex": f".*{layer}_input",
-                    **_EVERY_500,
-                    "save_raw_tensor": "True",
-                },
-            )
+            CollectionConfig(f"{layer}_input", {**_EVERY_500, "save_raw_tensor": "True"})
             for layer in _LAYERS
         )
         named = [n for n in self.collection_names if n not in {c.name for c in of_layers}]

@@ -15,7 +15,7 @@ from rule_runtime.engine.rule import AtLeast, GreaterThan, LessThan, Memory, Uni
 from rule_runtime.facts.loss_advice import input_values_advice
 from rule_runtime.facts.loss_inputs import INPUT_VALUES, LOSS_INPUTS
 from rule_runtime.facts.loss_rule import Finding
-from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT, OF_CALLS
+from rule_runtime.facts.model_inputs import KERAS_INPUTS, LAYER_INPUTS, MODEL_INPUT
 from rule_runtime.facts.selection import evidence, finite_means, is_training
 from rule_runtime.facts.telling_inputs import told_targets
 from rule_runtime.facts.telling_places import foreseen_places
@@ -140,12 +140,12 @@ class SuspiciouslyGood(ValidationRule):
 
     collections = (
         *ValidationRule.collections,
-        CollectionConfig("labels", {"include_regex": "^labels$", "save_raw_tensor": "True"}),
+        CollectionConfig("labels", {"save_raw_tensor": "True"}),
         LOSS_INPUTS,
         CollectionConfig("feature_importance", {"save_interval": "10"}),
         CollectionConfig("hyperparameters", {"save_interval": "10"}),
         INPUT_VALUES,
-        CollectionConfig("model_inputs", {"include_regex": OF_CALLS, "save_interval": "10"}),
+        CollectionConfig("model_inputs", {"save_interval": "10"}),
         KERAS_INPUTS,
         LAYER_INPUTS,
     )

@@ -8,8 +8,10 @@ class TestMyRuleContract(RuleContract):
 
 The suite tries the rule on a healthy run and on a sick one. Where the small network of
 `healthy_tensors` lacks what the rule looks at, override `make_tensors`; where `sick_tensors` is not
-what the rule finds, override `make_sick`. Rules that look at more than the tensors of training
-steps override `make_steps` and `make_sick_steps`. See `RuleUnderTest` for the rest.
+what the rule finds, override `make_sick`. By default, gradients of a sick run are zero, its loss
+stands still, and its weights have a NaN and are a million times as large as healthy ones. Rules
+that look at more than the tensors of training steps override `make_steps` and `make_sick_steps`.
+See `RuleUnderTest` for the rest.
 """
 
 from __future__ import annotations

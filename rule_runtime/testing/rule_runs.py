@@ -60,6 +60,10 @@ RunOfWorker = Callable[[int], Iterable[SavedStep]]
 """Returns what the worker of a number saves, in step order."""
 
 
+_SICK_SCALE: Final = 1e6
+"""Factor of sick weights: above any bound that healthy weights keep."""
+
+
 def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
     """Return what a small network that learns well saves at a step.
 
@@ -83,7 +87,9 @@ def healthy_tensors(step: int, worker: int = 0) -> dict[str, Any]:
 
 
 def sick_tensors(tensors: Tensors) -> dict[str, Any]:
-    """Return tensors with zero gradients, a NaN in each weight and a loss that stands still.
+    """Return tensors with zero gradients, a loss that stands still, and weights gone wrong.
+
+    The first element of each weight is NaN, and the others are a million times as large.
 
     Args:
         tensors: What a healthy run saves at a step.
@@ -99,6 +105,7 @@ def sick_tensors(tensors: Tensors) -> dict[str, Any]:
         elif "oss" in name:
             array = np.ones_like(array)
         elif array.size > 1:
+            array *= _SICK_SCALE
             array.flat[0] = np.nan
         changed[name] = array
     return changed

@@ -7,6 +7,7 @@ from typing import Final
 from hook_layer.format.modes import ModeKeys
 
 __all__ = [
+    "CollectionUnavailable",
     "IndexReaderException",
     "InvalidCollectionConfiguration",
     "InvalidWorker",
@@ -113,6 +114,14 @@ class TensorUnavailable(TrialError, LookupError):  # noqa: N818
     def __init__(self, tname: str) -> None:
         super().__init__(f"Tensor {tname} was not saved.")
         self.tname = tname
+
+
+class CollectionUnavailable(TrialError, LookupError):  # noqa: N818
+    """No worker has the collection, and its name is very likely a misspelling."""
+
+    def __init__(self, c_name: str, meant: str) -> None:
+        super().__init__(f"there is no collection {c_name!r}; did you mean {meant!r}?")
+        self.c_name = c_name
 
 
 class InvalidWorker(TrialError, ValueError):  # noqa: N818

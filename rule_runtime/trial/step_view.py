@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import STATISTICS_COLUMNS
+from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import ObjectNotFoundError, Store, StoreRefusedError
 from rule_runtime.trial.collection_reader import CollectionReader
-from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
+from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.layout import Layout, Layouts
 from rule_runtime.trial.merged_shards import with_merged_shards
 from rule_runtime.trial.other_trials import OtherTrial, OtherTrialError, OtherTrials
@@ -76,8 +77,15 @@ class StepView(StoredStep):
         Args:
             collections: Names of collections, or one name; a rule's `self.collections`.
             regex: Regular expressions, searched for in the tensors' names, or one.
+
+        Raises:
+            CollectionUnavailable: If a name of a collection is misspelled.
         """
         key = (_texts(collections), _texts(regex))
+        for name in key[0]:
+            meant = meant_collection(name)
+            if meant is not None and not self._declares(name):
+                raise CollectionUnavailable(name, meant)
         parts: list[Part] = []
         for file in self._files.values():
             layout = self._reader.layout(file)
@@ -115,6 +123,10 @@ class StepView(StoredStep):
             if name in found:
                 return found[name]
         raise self._unavailable(name)
+
+    def _declares(self, collection: str) -> bool:
+        files = map(self.collections_file, self.workers)
+        return any(file is not None and collection in file.collections for file in files)
 
     def _unavailable(self, name: str) -> TensorUnavailableForStep:
         error = TensorUnavailableForStep(name, self.step, self.mode)

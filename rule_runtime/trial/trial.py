@@ -15,6 +15,7 @@ from hook_layer.format.collections_file import CollectionsFile
 from hook_layer.format.index import IndexFile
 from hook_layer.format.modes import ModeKeys
 from hook_layer.format.reductions import split_reduction_name
+from hook_layer.known_collections import meant_collection
 from hook_layer.storage.base import Store
 from rule_runtime.trial.errors import TensorUnavailable
 from rule_runtime.trial.model_values import ModelValues
@@ -229,7 +230,9 @@ class Trial(TrialForPeople, ModelValues):
             matcher = self._collection_reader.matcher
             found = collection_members(self._collection_files(wanted), wanted, names, matcher)
             if not found:
-                _logger.warning("No tensors from the collection %s were saved", wanted)
+                meant = meant_collection(wanted)
+                hint = f"; did you mean {meant!r}?" if meant else ""
+                _logger.warning("No tensors from the collection %s were saved%s", wanted, hint)
             return sorted(found)
         searches = [re.compile(pattern).search for pattern in _patterns(regex)]
         found = {name for name in names if any(search(name) for search in searches)}

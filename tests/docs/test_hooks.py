@@ -60,7 +60,7 @@ def written(root: Path, **pages: str) -> dict[str, str]:
 PAGES = {
     "index": "# Engine\n\n<!-- include: README.md -->",
     "deploy__cost": "<!-- include: README.md#the-costs -->",
-    "parts": "# Parts\n\n<!-- include: parts/README.md -->",
+    "parts": "# Parts\n\n[Read it](../parts/README.md) <!-- include: parts/README.md -->",
 }
 
 
@@ -72,6 +72,9 @@ class TestInclusions:
         assert "Set them." in pages["index.md"]
         assert "Look at" in pages["index.md"]
         assert "# not a heading" in pages["index.md"]
+
+    def test_a_link_before_a_directive_is_for_github_alone(self, root: Path) -> None:
+        assert "Read it" not in written(root, **PAGES)["parts.md"]
 
     def test_the_title_of_the_file_is_left_to_the_page(self, root: Path) -> None:
         assert [s.title for s in sections_of(written(root, **PAGES)["index.md"])] == [

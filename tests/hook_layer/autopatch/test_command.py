@@ -144,14 +144,12 @@ def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
     assert {name for name in trial.tensor_names() if "weight" in name} == {"First_weight"}
 
 
-def test_a_collection_that_the_framework_lacks_breaks_no_script(
-    unhooked: PlainRuns, tmp_path: Path
-) -> None:
-    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "weights"})
+def test_a_collection_without_tensors_breaks_no_script(unhooked: PlainRuns, tmp_path: Path) -> None:
+    config = configuration(tmp_path, tmp_path / "tensors", {"CollectionName": "mine"})
     plain = unhooked([XGBOOST, "own"])
     watched = run(["-m", "hook_layer", "--config", config, XGBOOST, "own"])
     assert (watched.returncode, watched.stdout) == (0, plain.stdout)
-    assert "Collection weights has not been configured" in watched.stderr
+    assert "Collection mine has not been configured" in watched.stderr
     assert "train-rmse" in create_trial(str(tmp_path / "tensors")).tensor_names()
 
 

@@ -15,7 +15,7 @@ from rule_runtime.testing.rule_contract import RuleContract
 from tests.rule_runtime.cli.invoking import invoke, trial_in
 
 ROOT = Path(__file__).resolve().parents[3]
-MAX_LINES = 20
+MAX_LINES = 30
 """Lines of the file: it is read at a glance."""
 
 
@@ -63,7 +63,7 @@ def test_its_test_passes(folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
+    assert "4 passed" in done.stdout
 
 
 def test_type_checkers_accept_both_files(folder: Path) -> None:
@@ -87,12 +87,6 @@ class TestContractOfTheWrittenRule(RuleContract):
 
     def make_rule(self) -> Rule:
         return parse_rule(f"{self.file}:WeightNorm:bound=10")[1]
-
-    def make_sick(self, tensors: dict[str, object]) -> dict[str, object]:
-        return {
-            name: np.full(4, 100.0) if name.endswith("weight") and "gradient" not in name else value
-            for name, value in tensors.items()
-        }
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,10 @@ MISTAKES_OF_FILE = {
         f"{HEAD}    collections = (weights,)\n{PASSES}",
         ("name 'weights' is not defined", "line 6: collections = (weights,)"),
     ),
+    "missing import of all names": (
+        "class MyRule(Rule):\n    pass\n",
+        ("write `from stepwatch import Rule` at the top", "line 1: class MyRule(Rule):"),
+    ),
     "misspelt import": (
         "from stepwatch import Rul\n",
         ("did you mean 'Rule'?", "line 1: from stepwatch import Rul"),
@@ -228,6 +232,14 @@ def test_a_mistake_in_the_file(run: Path, tmp_path: Path, name: str) -> None:
     assert all(part in output for part in expected), output
 
 
+def test_a_missing_import(run: Path, tmp_path: Path) -> None:
+    code = HEAD.replace("import stepwatch\n", "").replace("IssueFound, ", "")
+    output = shown(run, tmp_path, f"{code}{CHECK}        return IssueFound('high')\n")
+    told = without_frame(output)
+    assert "name 'IssueFound' is not defined; write `from stepwatch import IssueFound`" in told
+    assert "line 6: return IssueFound('high')" in told
+
+
 def test_a_parameter_without_a_type(run: Path, tmp_path: Path) -> None:
     output = shown(run, tmp_path, f"{HEAD}    bound = 5.0\n{PASSES}", ":bound=3")
     assert "MyRule.bound is no parameter, for it has no type; write `bound: float" in output
@@ -243,7 +255,7 @@ def test_a_misspelt_collection_is_named_and_nothing_is_judged(run: Path, tmp_pat
         "stepwatch: MyRule: hooks fill no collection 'wieghts'; did you mean 'weights'?" in output
     )
     assert "(my_rule.py, line 6: collections = ('wieghts',))" in output
-    assert "nothing saved" in output
+    assert "there is no collection 'wieghts'; did you mean 'weights'?" in without_frame(output)
 
 
 def test_a_tensor_that_does_not_exist_is_not_evaluated(run: Path, tmp_path: Path) -> None:
@@ -259,3 +271,16 @@ def test_a_finding_may_be_a_text(run: Path, tmp_path: Path) -> None:
     assert status == 1
     assert "loss 12.3 above 5 (worker_0, TRAIN)" in output
     assert "Seen at 3 steps, 0 to 2. See what MyRule looks for." in without_frame(output)
+
+
+def test_a_misspelled_collection_is_refused_before_the_training(tmp_path: Path) -> None:
+    file = tmp_path / "my_rule.py"
+    file.write_text(f"{HEAD}    collections = ('wieghts',)\n{PASSES}")
+    script, out_dir = tmp_path / "train.py", tmp_path / "session"
+    script.write_text("open('trained', 'w')")
+    status, output = invoke(
+        *("run", "--rule", f"{file}:MyRule", "--out-dir", out_dir, "--", "python", script)
+    )
+    assert status == 2
+    assert "MyRule: there is no collection 'wieghts'; did you mean 'weights'?" in output
+    assert not out_dir.exists()

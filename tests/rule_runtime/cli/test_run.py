@@ -7,6 +7,7 @@ import html
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -97,7 +98,9 @@ def test_of_a_pack_serious_issues_stop_it_and_others_where_that_is_asked_for(
     done = stepwatch(tmp_path, *pack, "--stop", "any", "--", SCRIPT, ENDLESS)
     assert done.returncode == 1, done.stderr
     assert "trained to the end" not in done.stdout
-    assert "stop requested by " in done.stderr
+    (rule,) = re.findall("stop requested by (.*)", done.stderr)
+    (finding,) = re.findall(rf"^{rule}: (.*) \(worker_0", done.stderr, re.MULTILINE)
+    assert done.stderr.count(finding) == 1  # and once in the summary
     assert told not in done.stderr
 
 

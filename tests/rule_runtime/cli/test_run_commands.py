@@ -56,7 +56,7 @@ def test_a_shell_script_is_watched_stopped_and_goes_on_behind_the_training(tmp_p
     done = stepwatch(tmp_path, *VANISHING, "--", "bash", script)
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("ahead\nbehind 3\n")
-    assert "stepwatch: training was stopped: vanishing_gradient: " in done.stderr
+    assert "stepwatch: training was stopped by the rule vanishing_gradient" in done.stderr
     assert "Traceback" not in done.stderr
     marker = json.loads((tmp_path / "out" / "run-1" / "training_job_end.ts").read_text())
     assert marker["ExitStatus"] == 5
@@ -97,7 +97,7 @@ def test_all_workers_of_a_launcher_stop_together(
     options = ("--standalone", "--nproc-per-node", "2")
     done = stepwatch(tmp_path, *VANISHING, "--", *launcher, *options, WORKER, ENDLESS)
     assert done.returncode == 1, done.stderr
-    assert done.stderr.count("stepwatch: training was stopped: vanishing_gradient: ") == 2
+    assert done.stderr.count("stepwatch: training was stopped by the rule vanishing_gradient") == 2
     assert "is written by" not in done.stderr
     assert "another one" not in done.stderr
     trial = create_trial(str(tmp_path / "out"))

@@ -51,6 +51,13 @@ def test_the_report_names_the_rule_the_step_and_the_reason() -> None:
     }
 
 
+def test_a_run_that_stopped_later_than_the_finding_has_both_steps() -> None:
+    store = MemoryStore()
+    stopped_run(store, evidence={"step": 0})
+    told = "stopped by NonFinite: found at step 0, run stopped at step 2"
+    assert f"<dd>{told}</dd>" in report_of_store(store, []).html
+
+
 def test_one_that_goes_on_was_asked_to() -> None:
     store = MemoryStore()
     stopped_run(store, has_ended=False)

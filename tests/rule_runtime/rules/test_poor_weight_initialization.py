@@ -223,13 +223,12 @@ def test_parameters() -> None:
     assert asked["relu_input"]["include_regex"] == ".*relu_input|.*ReLU_input"
     assert asked["gradients"] == asked["losses"] == {"save_interval": "500"}
     assert asked["first_steps"] == {
-        "include_regex": "^gradient|[Ll]oss",
         "save_interval": "1",
         "end_step": "20",
         "save_raw_tensor": "True",
     }
     without = PoorWeightInitialization(activation_inputs_regex=())
-    assert without.requires()[0].parameters["include_regex"] == ".*relu_input"
+    assert "include_regex" not in without.requires()[0].parameters  # that of every hook
     assert without.requires()[0].parameters["save_interval"] == "1"
     for name in ("threshold", "patience", "steps"):
         with pytest.raises(ParameterError, match=name):

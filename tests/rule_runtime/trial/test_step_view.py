@@ -12,7 +12,7 @@ from hook_layer.format.modes import ModeKeys
 from hook_layer.format.paths import collections_key, event_key, index_key
 from hook_layer.storage.memory import MemoryStore
 from rule_runtime.testing import TrialBuilder
-from rule_runtime.trial.errors import InvalidWorker, TensorUnavailableForStep
+from rule_runtime.trial.errors import CollectionUnavailable, InvalidWorker, TensorUnavailableForStep
 from rule_runtime.trial.step_index import load_step_files
 from rule_runtime.trial.step_view import StepReader
 
@@ -57,6 +57,20 @@ def test_rows_of_several_workers_are_one_vector() -> None:
         view.value("b", "worker_9")
     with pytest.raises(TensorUnavailableForStep):
         view.value("c")
+
+
+def test_a_misspelled_collection_is_named_unless_the_run_has_it() -> None:
+    trial = TrialBuilder()
+    trial.step(0, {"a.weight": [1.0]})
+    (view,) = trial.views()
+    with pytest.raises(CollectionUnavailable, match="'weigths'; did you mean 'weights'"):
+        view.tensors(collections="weigths")
+    assert len(view.tensors(collections="of_the_script")) == 0
+    trial = TrialBuilder()
+    trial.collections(weigths=("^a",))
+    trial.step(0, {"a.weight": [1.0]})
+    (view,) = trial.views()
+    assert view.tensors(collections="weigths").names == ("a.weight",)
 
 
 def test_statistics_cost_no_read_and_the_collections_file_is_read_once() -> None:

@@ -1,0 +1,70 @@
+"""The collections that every hook accepts by name, and the names of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from hook_layer.errors import misspelled
+
+__all__ = ["KNOWN_COLLECTIONS", "meant_collection"]
+
+# What the hook for XGBoost makes has names of features in it; SHAP values take long to compute.
+_OF_MODELS: Final = "^(?!gradient|feature_importance|hyperparameters|average_shap|full_shap|trees/)"
+KNOWN_COLLECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "weights": (
+            f"{_OF_MODELS}.*"
+            "(weight(?!s/)|(kernel|embeddings|gamma):0$)"  # Keras has biases below `weights/`, too
+        ),
+        "biases": f"{_OF_MODELS}.*bias(:0)?$",
+        "gradients": "^gradient",
+        "first_steps": "^gradient|[Ll]oss",
+        "optimizer_variables": "^optimizer_variables/",
+        "optimizer_steps": "^optimizer_steps/",
+        "loss_inputs": "[Ll]oss_input_[0-9]+$",
+        "inputs": r"^([A-Z]\w*_input_[0-9]+|inputs(_[0-9]+)?)$",
+        "outputs": r"^([A-Z]\w*_output_[0-9]+|(labels|predictions)(_[0-9]+)?)$",
+        "layers": r"^[^/]+(_(input|output)_[0-9]+|/(inputs|outputs)(_[0-9]+)?)$",
+        "input_values": r"^([A-Z]\w*_input_[0-9]+|input_values)$",
+        "model_inputs": "_input_[0-9]+$",
+        "model_output_values": r"^[A-Z]\w*_output_[0-9]+$",
+        "module_io": "_(input|output)_[0-9]+$",
+        "keras_inputs": r"^(inputs(_[0-9]+)?|labels_[0-9]+)$",
+        "layer_inputs": "(^|/)inputs(_[0-9]+)?$",
+        **{
+            f"{layer}_{side}": f".*{layer}_{side}"
+            for layer in ("relu", "sigmoid", "tanh")
+            for side in ("input", "output")
+        },
+        "input_image": ".*hybridsequential0_input_0",
+        "input_sequence": ".*embedding0_input_0",
+        "metrics": "^scalar/",
+        "feature_importance": "^feature_importance/",
+        "average_shap": "^average_shap/",
+        "full_shap": "^full_shap/",
+        "hyperparameters": "^hyperparameters/",
+        "labels": "^labels$",
+        "predictions": "^predictions$",
+        "trees": "^trees/",
+    }
+)
+"""The regular expression of each collection that Stepwatch's rules and hooks use.
+
+Where a framework's hook defines a collection of the same name, that definition applies. A model
+need not have tensors of a known collection.
+"""
+
+_OF_EVERY_HOOK: Final = frozenset({"all", "default", "losses"})
+
+
+@lru_cache(maxsize=256)
+def meant_collection(name: str) -> str | None:
+    """Return the collection that a name is very likely a misspelling of; None if it is its own.
+
+    Args:
+        name: Name of a collection.
+    """
+    return misspelled(name, _OF_EVERY_HOOK | KNOWN_COLLECTIONS.keys())

@@ -1,0 +1,76 @@
+"""Rules as a script names them, and the collections that a hook saves for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.configuration.packs import find_pack
+from rule_runtime.engine.registry import create_rule
+from rule_runtime.engine.rule import Rule
+
+__all__ = ["Rules", "collections_for", "named_rules"]
+
+Rules: TypeAlias = "str | Iterable[Rule | str] | Mapping[str, Rule]"
+"""Name of a pack; or rules, and names of built-in rules; or a dict of names and rules."""
+
+
+def collections_for(
+    rules: Rules = "recommended", save_interval: int | None = None
+) -> tuple[CollectionConfig, ...]:
+    """Return what a hook must save for rules.
+
+    ```python
+    hook = Hook("runs/my-job", include_collections=stepwatch.collections_for("recommended"))
+    ```
+
+    Args:
+        rules: Name of a pack; or rules, and names of built-in rules; or a dict of names and rules.
+        save_interval: Steps between two that are saved. Default: as the pack says, which is 10
+            steps for `recommended` and for single rules.
+
+    Raises:
+        ValueError: A rule or pack does not exist, no rule is given, or rules ask for what cannot
+            be had together.
+        TypeError: Something given as a rule is none.
+    """
+    pack = find_pack(rules if isinstance(rules, str) else "recommended")
+    if save_interval is not None:
+        pack = pack.with_interval(save_interval)
+    return pack.collections_for(named_rules(rules).values())
+
+
+def named_rules(rules: Rules) -> Mapping[str, Rule]:
+    """Return rules by the names under which to report them.
+
+    Args:
+        rules: The rules.
+
+    Raises:
+        ValueError: A rule or pack does not exist, no rule is given, or two have the same name.
+        TypeError: Something given as a rule is none.
+    """
+    if isinstance(rules, str):
+        return find_pack(rules).rules()
+    if isinstance(rules, Mapping):
+        given = [(name, _as_rule(rule)) for name, rule in rules.items()]
+    else:
+        made = [_as_rule(rule) for rule in rules]
+        given = [(rule.judging_class().__name__, rule) for rule in made]
+    if not given:
+        raise ValueError("rules is empty: give a rule, or 'recommended'")
+    named = dict(given)
+    if len(named) < len(given):
+        names = ", ".join(name for name, _ in given)
+        raise ValueError(f"two rules have the same name ({names}): give a dict of names and rules")
+    return named
+
+
+def _as_rule(rule: object) -> Rule:
+    if isinstance(rule, str):
+        return create_rule(rule)
+    if isinstance(rule, Rule):
+        return rule
+    call = f"; write {rule.__name__}()" if isinstance(rule, type) else ""
+    raise TypeError(f"{rule!r} is no rule{call}")
