@@ -59,7 +59,7 @@ def test_all_mistakes_stand_in_one_message() -> None:
 def test_a_key_that_is_like_no_other_is_told_where_all_are() -> None:
     (mistake,) = mistakes(quux="1")
     assert mistake == (
-        "stepwatch:quux = '1': unknown key; infra/README.md, Settings, lists all keys"
+        "stepwatch:quux = '1': unknown key; docs/reference/stack.md lists all settings"
     )
 
 
