@@ -10,7 +10,7 @@ SOAK_ARGUMENTS ?=
 # Else each process that a test starts would compile its libraries' sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-demo demo test frameworks lint docs synth bench dist sbom soak cost e2e clean
+.PHONY: help setup setup-demo demo test frameworks lint lock docs synth bench dist sbom soak cost e2e clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,13 @@ lint: setup  ## Check style, types and import directions.
 	@$(VENV)/ruff format --check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
+
+# uv would reuse the digests of an output file that exists, so it writes another one.
+lock:  ## Write the digests of constraints.txt, after `make setup` and your change of a version in it.
+	@mkdir -p .build
+	@$(VENV)/python -m uv pip compile -q --universal --python-version 3.11 --no-deps --generate-hashes --no-annotate \
+		--custom-compile-command "make lock" constraints.txt -o .build/constraints.txt
+	@mv .build/constraints.txt constraints.txt
 
 docs:  ## Build the documentation, strictly, into .build/docs; needs no network.
 	@$(PYTHON) tools/setup_environment.py docs

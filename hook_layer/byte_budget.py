@@ -170,9 +170,9 @@ class ByteBudget:
         self.cut[name] = CutValue(name, rows, of_rows, 1 if known is None else known.steps + 1)
         if len(self.cut) == 1 and known is None:
             logger.info(
-                "of %.200s the first %d of %d rows are stored, to stay within max_step_bytes, "
-                "max_run_bytes or raw_max_elements; its statistics are of the whole tensor; "
-                "report() lists all that is cut",
+                "%.200s: the first %d of %d rows are stored, because of max_step_bytes, "
+                "max_run_bytes or raw_max_elements; statistics cover the whole tensor; "
+                "report() lists all such tensors",
                 name,
                 rows,
                 of_rows,

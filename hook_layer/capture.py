@@ -49,10 +49,12 @@ def checked_name(name: str) -> str:
     try:
         length = len(name) if name.isascii() else len(name.encode())
     except UnicodeEncodeError as error:
-        raise ValueError(f"the name {name[:80]!r} has no UTF-8: {error.reason}") from None
+        raise ValueError(
+            f"the name {name[:80]!r} cannot be encoded as UTF-8: {error.reason}"
+        ) from None
     if not 0 < length <= _MAX_NAME_BYTES:
         raise ValueError(
-            f"the name {name[:80]!r} is {length} bytes long; 1 to {_MAX_NAME_BYTES} are allowed"
+            f"the name {name[:80]!r} has {length} bytes; it must have 1 to {_MAX_NAME_BYTES}"
         )
     return name
 

@@ -203,7 +203,7 @@ class CollectionManager(CollectionSet):
         for name in sorted(self.include):
             if name not in self.collections:
                 yield HookConfigurationError(
-                    f"include_collections has {name!r}, which was never made or configured: "
+                    f"include_collections={name!r} is not configured: "
                     f"{nearest(name, valid | self.collections.keys())}"
                 )
             elif self._is_empty(self.collections[name]):

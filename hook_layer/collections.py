@@ -230,6 +230,6 @@ def checked_pattern(pattern: str, where: str) -> str:
         re.compile(pattern)
     except (re.error, TypeError, OverflowError, RecursionError) as error:
         raise HookConfigurationError(
-            f"{pattern!r:.200} in {where} is no regular expression: {error}"
+            f"{pattern!r:.200} in {where} is not a regular expression: {error}"
         ) from error
     return pattern

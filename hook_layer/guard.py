@@ -58,11 +58,11 @@ class FailureLog:
         self.errors[part] += 1
         self.in_a_row[part, where] += 1
         if self.errors[part] == 1:
-            logger.error("capturing %s failed; training goes on", part, exc_info=error)
+            logger.error("capturing %s failed; training continues", part, exc_info=error)
         if self.in_a_row[part, where] >= _MAX_FAILURES_IN_A_ROW and part not in self.off:
             self.off.add(part)
             logger.error(
-                "capturing %s failed %d times in a row and is switched off; training goes on: %s",
+                "capturing %s failed %d times in a row and is switched off; training continues: %s",
                 part,
                 _MAX_FAILURES_IN_A_ROW,
                 error,
@@ -79,7 +79,7 @@ class FailureLog:
         if message not in self._mistakes and len(self._mistakes) < _MAX_REASONS:
             self._mistakes.add(message)
             self.errors["configuration"] += 1
-            logger.error("this has no effect; training goes on: %s", message)
+            logger.error("this call has no effect; training continues: %s", message)
 
     def tensor_failed(self, name: str, error: BaseException) -> None:
         """Count a tensor that could not be captured; two are logged for each reason."""
@@ -92,9 +92,9 @@ class FailureLog:
             return
         known.append(name)
         if len(known) == 1:
-            logger.warning("%.200r cannot be saved and is left out: %s", name, reason)
+            logger.warning("%.200r cannot be saved and is skipped: %s", name, reason)
         else:
-            logger.warning("%.200r and others cannot be saved and are left out: %s", name, reason)
+            logger.warning("%.200r and others cannot be saved and are skipped: %s", name, reason)
 
 
 class Stopwatch:

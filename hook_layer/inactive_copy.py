@@ -56,6 +56,6 @@ class InactiveCopy:
         if not self._has_said_it:
             self._has_said_it = True
             logger.warning(
-                "nothing is saved here: this is a copy of a hook, made by deepcopy, clone, pickle "
-                "or another process; make the hook where the training runs"
+                "this copy of a hook saves nothing. It was made by deepcopy, clone, pickle "
+                "or another process; create the hook in the process that trains."
             )

@@ -165,7 +165,7 @@ class HookLifecycle(ResumableHook):
     def _give_way(self) -> None:
         """Close, since a newer hook of this process writes to the same folder."""
         logger.warning(
-            "a newer hook of this process writes to %s: the one before is closed, at step %d",
+            "a newer hook of this process writes to %s, so this one is closed at step %d",
             self._store.uri,
             self.step,
         )
@@ -288,7 +288,7 @@ class HookLifecycle(ResumableHook):
         if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
             # Opening is up to all workers together, and the others may be gone.
             names = ", ".join(sorted(self._pending))
-            logger.warning("saved without any step, and so not stored: %s", names)
+            logger.warning("values outside of any step are not stored: %s", names)
             return
         self._open()
         record = self._pending_record()

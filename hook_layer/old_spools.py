@@ -38,7 +38,7 @@ def tell_of_old_spools(target: SpoolTarget, parent: str | None) -> None:
     found = list(islice(_waiting(target, parent or tempfile.gettempdir()), _MAX_FOUND))
     if found:
         logger.warning(
-            "an earlier training left files for %s on local disk; deliver them by%s",
+            "an earlier run left files for %s on local disk; deliver them with%s",
             target.uri,
             "".join(f"\n    {delivery_command(folder)}" for folder in found),
         )

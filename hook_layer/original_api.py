@@ -131,8 +131,8 @@ class OriginalApi(BaseHook):
         if not OriginalApi._is_asked_for_traces:
             OriginalApi._is_asked_for_traces = True
             logger.warning(
-                "record_trace_events stores nothing (first called for %r, %r at %s): profiler "
-                "traces are no part of Stepwatch; use the framework's own profiler",
+                "record_trace_events stores nothing (first call: %r, %r at %s), because "
+                "Stepwatch has no profiler; use the profiler of your framework",
                 training_phase,
                 op_name,
                 timestamp,

@@ -52,7 +52,9 @@ class OwnTensors(StepRecorder):
             return
         _check_number(self._backend_of(value), name, value)
         if sm_metric:
-            logger.debug("sm_metric of %s is ignored: there is no SageMaker metrics file", name)
+            logger.debug(
+                "sm_metric of %s is ignored, because SageMaker's metrics file does not exist", name
+            )
         self._save(_SCALAR_PREFIX + name, value, _SCALAR_PLAN, timestamp)
 
     def save_tensor(
@@ -110,4 +112,4 @@ def _check_number(backend: TensorBackend, name: str, value: Any) -> None:
     except Exception as error:
         raise TypeError(f"{name} must be one number: {error}") from error
     if any(length != 1 for length in shape) or dtype.startswith(("str", "object", "bytes")):
-        raise TypeError(f"{name} must be one number, not {dtype} of the shape {shape}")
+        raise TypeError(f"{name} must be one number, not {dtype} of shape {shape}")

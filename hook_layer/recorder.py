@@ -151,8 +151,8 @@ class StepRecorder:
                 return
             if not self._num_late:
                 logger.warning(
-                    "%s and %d more came after their step was handed over, and are not saved; "
-                    "from now on steps are kept until the next one begins",
+                    "%s and %d more tensors came after their step was written and are not "
+                    "saved; from now on a step stays open until the next one begins",
                     next(iter(tensors)),
                     len(tensors) - 1,
                 )

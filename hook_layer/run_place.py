@@ -154,9 +154,9 @@ class RunPlace:
             if not self.targets.out.exists(JOB_FILE) and self._claim.take() is None:
                 break
         logger.warning(
-            "%s is written by %s, so this hook writes to %s. Give every training a folder of its "
-            "own, and let workers of one training know each other before the first step "
-            "(torch.distributed.init_process_group)",
+            "%s is in use by %s, so this hook writes to %s. Give every run a folder of its "
+            "own. Call torch.distributed.init_process_group before the first step of a "
+            "distributed run.",
             asked,
             holder,
             self.targets.out.uri,

@@ -53,8 +53,8 @@ class SaveConfigMode:
         self.end_step = None if end_step is None else as_integer("end_step", end_step, minimum=0)
         if self.end_step and self.start_step >= self.end_step:
             raise HookConfigurationError(
-                f"start_step={self.start_step} must be below end_step={self.end_step}; to save no "
-                "steps but save_steps give end_step=0"
+                f"start_step={self.start_step} must be below end_step={self.end_step}; for "
+                "save_steps only, set end_step=0"
             )
         if isinstance(save_steps, (str, bytes)) or not isinstance(
             save_steps, (Sequence, type(None))

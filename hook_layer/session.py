@@ -143,7 +143,7 @@ class TrialSession:
         Another hook may have begun a run in the folder since: that is left alone.
         """
         if not self._is_folder_ours():
-            logger.warning("%s was taken over by another run", self._store.uri)
+            logger.warning("another run took over %s", self._store.uri)
             records, end_of_training = (), False
         for record in records:
             if record.tensors:
@@ -190,8 +190,8 @@ class TrialSession:
             is_ours = False
         if not is_ours:
             logger.warning(
-                "%s holds files of another run (%s). Files of the same steps are overwritten, the "
-                "others stay; give every run a folder of its own",
+                "%s has files of another run (%s). Files of the same steps are "
+                "overwritten, others stay. Give every run a folder of its own.",
                 self._store.uri,
                 key,
             )

@@ -166,7 +166,7 @@ class SessionNotes:
             with (self._folder / f"{_UNWATCHED}{os.getpid()}").open("ab") as file:
                 file.write(b".")
         except (OSError, ValueError, KeyError) as error:
-            logger.warning("this training is not watched: %s", error)
+            logger.warning("this run is not watched: %s", error)
         return None
 
     def note_reason(self, reason: str) -> None:

@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     try:
         spool = SpoolFolder.open(options.folder)
     except ObjectNotFoundError:
-        print(f"{options.folder} is no spool", file=out)
+        print(f"{options.folder} is not a spool", file=out)
         return 1
     except (OSError, ValueError, SpoolInUseError) as error:
         print(error, file=out)
@@ -219,9 +219,9 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
 
 def _left_out(delivered: Delivered, folder: str) -> str:
     return (
-        f"{delivered.steps_left} steps and {delivered.files_left} files are left out and stay in "
-        f"{folder}: the training went on without them ({delivered.reason}). Deliver them to a "
-        "folder of their own by --to URI, or remove them"
+        f"{delivered.steps_left} steps and {delivered.files_left} files are not delivered and stay "
+        f"in {folder}, because training continued without them ({delivered.reason}). Deliver them "
+        "to another folder with --to URI, or delete them"
     )
 
 
@@ -237,8 +237,8 @@ def _is_run_there(store: Store, run_id: str) -> bool:
         return False
     if found != run_id:
         raise ForeignRunError(
-            f"{store.uri} holds the run {found} by now, and these steps are of the run {run_id}; "
-            "deliver them to a folder of their own by --to URI"
+            f"{store.uri} now holds the run {found}, and these steps belong to the run "
+            f"{run_id}; deliver them to another folder with --to URI"
         )
     return True
 

@@ -179,7 +179,7 @@ class StopAgreement:
         # The thread makes a decision in time, or fails; only the store may keep it from either.
         if not self._changed.wait_for(lambda: not self._is_held, self._timeout_s + _STORE_S):
             self._is_held = False
-            logger.warning("training goes on: the workers' store does not answer")
+            logger.warning("training continues, because the store of the ranks does not answer")
 
     # What its own thread does --------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class StopAgreement:
         except Exception as error:  # noqa: BLE001 - whatever it is, training continues
             if self._group.is_alive() and not self._closed.is_set():
                 logger.warning(
-                    "the workers can no longer agree on when to stop, training goes on: %s", error
+                    "the ranks can no longer agree on a stop, and training continues: %s", error
                 )
         finally:
             self._release(None)
@@ -205,7 +205,9 @@ class StopAgreement:
                 return None
             own = self._asked()
             if found and own is not None:
-                logger.warning("asked to stop, but a worker closed its hook: training goes on")
+                logger.warning(
+                    "a stop was requested, but a rank closed its hook; training continues"
+                )
                 return None
             if not found and own is not None:
                 found = store.compare_set(key, "", own.encode().decode())
@@ -224,9 +226,9 @@ class StopAgreement:
             if not has_warned:
                 has_warned = True
                 logger.warning(
-                    "training was asked to stop, but not all of the %d workers have a hook that is "
-                    "in training: nobody stops before they do. Give each a Hook, and register its "
-                    "model, whichever of them are to write",
+                    "a stop was requested, but not all %d ranks have a hook that trains, "
+                    "so nobody stops. Create a Hook in each rank and register its model, "
+                    "whichever ranks write.",
                     self._group.size,
                 )
             if self._closed.wait(self._poll_s) or not self._group.is_alive():
@@ -234,8 +236,8 @@ class StopAgreement:
         others = store.get(self._group.key_of("member", 0)).decode()
         if others != self._group.name:
             logger.warning(
-                "training was asked to stop, and goes on: the hook of worker %d watches %s, that "
-                "of worker 0 %s",
+                "a stop was requested, but training continues: the hook of rank %d watches "
+                "%s, that of rank 0 %s",
                 self._group.rank,
                 self._group.name,
                 others,
@@ -262,9 +264,9 @@ class StopAgreement:
                 self._closed.wait(_ANSWER_POLL_S)
         decided = group.store.get(decision).decode()
         if decided == _NOBODY:
-            logger.warning("training was asked to stop, and goes on: not all workers answered")
+            logger.warning("a stop was requested, but training continues: not all ranks answered")
         else:
-            logger.warning("all workers stop behind training step %s: %s", decided, request.reason)
+            logger.warning("all ranks stop after step %s: %s", decided, request.reason)
             self._release(int(decided), request)
 
     def _release(self, last_step: int | None, request: StopFile | None = None) -> None:

@@ -87,18 +87,18 @@ class StopSignal:
             return None
         except JobFileError as error:
             self._ignored = content
-            logger.warning("a stop request was not understood: %s", error)
+            logger.warning("a stop request is not valid: %s", error)
             return None
         except Exception as error:  # noqa: BLE001 - nothing may end this thread
             self.num_errors += 1
             if self.num_errors == 1:
-                logger.warning("could not look for a stop request: %s", error)
+                logger.warning("looking for a stop request failed: %s", error)
             return None
         if not self._means_us(request, first_look=first_look):
             self._ignored = content
             return None
         level = logging.INFO if is_watched() else logging.WARNING
-        logger.log(level, "training was asked to stop: %s", request.reason)
+        logger.log(level, "a stop was requested: %s", request.reason)
         self._requested = request
         return request
 
@@ -106,8 +106,8 @@ class StopSignal:
         if request.run_id is not None or not first_look:
             return request.run_id in (None, self._run_id)
         logger.warning(
-            "%s%s names no run and was there when this one began: it is taken for a request to an "
-            "earlier one. To stop this run, write it with RunId %s",
+            "%s%s names no run and existed before this run, so it is ignored. To stop this "
+            "run, write it with RunId %s.",
             self._store.uri,
             STOP_FILE,
             self._run_id,

@@ -77,7 +77,7 @@ class StoppableHook(OwnTensors):
             # One rank that leaves alone would let the others wait for it for ever.
             if not self._warned_of_stop:
                 self._warned_of_stop = True
-                logger.warning("with several workers a stop request only sets hook.should_stop")
+                logger.warning("with several ranks, a stop request only sets hook.should_stop")
             return
         self.close()
         about_to_stop()

@@ -245,7 +245,7 @@ class StepWriter:
     def _refuse_late_step(self) -> None:
         if not self._has_refused:
             self._has_refused = True
-            logger.error("a step came after the end of saving and is dropped, as others will be")
+            logger.error("a step came after the hook was closed and is dropped, as are later ones")
 
     def _fits(self, nbytes: int) -> bool:
         # A step that is stuck at the store is not counted: those behind it go to local disk, and
@@ -281,7 +281,7 @@ class StepWriter:
             export(record)
         except Exception:
             if not self.counters.export_errors:
-                logger.exception("exporting a step failed; training goes on")
+                logger.exception("exporting a step failed; training continues")
             self.counters.export_errors += 1
 
     def _finish_exporting(self, close: Callable[[], object]) -> None:
@@ -291,7 +291,7 @@ class StepWriter:
         try:
             close()
         except Exception:
-            logger.exception("an exporter could not be closed")
+            logger.exception("closing an exporter failed")
             self.counters.export_errors += 1
         finally:
             self._exporting.release()

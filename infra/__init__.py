@@ -28,8 +28,8 @@ def _require_packages() -> None:
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(
-            f"{__name__} needs {' and '.join(missing)}, which `make synth` installs into .venv: "
-            "run .venv/bin/python in place of python, .venv/bin/stepwatch in place of stepwatch",
+            f"{__name__} needs {' and '.join(missing)}. Run `make synth`, then use "
+            ".venv/bin/python and .venv/bin/stepwatch.",
             name=__name__,
         )
 

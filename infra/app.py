@@ -54,7 +54,7 @@ def _project() -> tuple[dict[str, Any], object]:
         return dict(project["context"]), project.get("tags")
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        sys.exit(f"infra: {path} is no JSON: {where}: {error.msg}")
+        sys.exit(f"infra: {path} is not valid JSON: {where}: {error.msg}")
     except (KeyError, TypeError, ValueError):
         sys.exit(f'infra: {path} must be an object with an object "context", the settings')
 
@@ -129,7 +129,7 @@ def _summary(config: StepwatchConfig) -> list[str]:
     if config.stop_policy != OBSERVE:
         lines.append(_what_stops(config))
     if not config.alert_emails:
-        lines.append(f"nobody is notified yet: set {PREFIX}alert_emails, or subscribe to the topic")
+        lines.append(f"nobody is notified; set {PREFIX}alert_emails, or subscribe to the topic")
     fate = "outlives its deletion" if config.retains_data else "is deleted with it"
     lines.append(f"the data of the stack {fate}: {PREFIX}data_retention")
     if config.tensor_buckets:

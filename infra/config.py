@@ -51,67 +51,67 @@ class ConfigurationError(ValueError):
 class StepwatchConfig:
     """Settings of one deployment.
 
-    The documentation of the settings is made of these lines.
+    `tools/settings_documentation.py` writes these lines into docs/reference/stack.md.
 
     Attributes:
-        rules: The configured rules; each becomes one queue and one function. `recommended` or
-            `original`: all rules of that pack. Or an object of rule configuration names and their
-            parameters, with `rule_to_invoke` where the name is not the rule's; a list of names,
-            of such objects or of `DebugRuleConfiguration` objects, in which a pack may stand, too:
-            parameters that are given beside it are its rules' then; or any of them as JSON text.
-        per_job_rules: Whether jobs may configure rules of their own beside these, in `job.json`;
-            they have one queue and one function together.
-        custom_rules: Python files with rules that jobs may use as `Rule.custom`: an object of keys
-            and their SHA-256. They have a queue and a function of their own.
-        custom_rule_bucket: Name of the bucket that exists and holds these files; not set: the stack
-            makes one if there are any.
-        stage: Name of the deployment; the stack is called `Stepwatch-<stage>`.
+        rules: The deployed rules. Each becomes one queue and one function. A pack (`recommended` or
+            `original`), names, an object of names and parameters, a list of these, or
+            `DebugRuleConfiguration` objects; also as JSON text. `rule_to_invoke` names the rule if
+            the key is another name. Parameters next to a pack override the pack's.
+        per_job_rules: Whether jobs may bring rules of their own in `job.json`. They share one queue
+            and one function.
+        custom_rules: Python files that jobs may use as `Rule.custom`: an object of keys and their
+            SHA-256. They have a queue and a function of their own.
+        custom_rule_bucket: Existing bucket that holds these files. By default, the stack creates
+            one if there are files.
+        stage: Name of the deployment. The stack is called `Stepwatch-<stage>`.
         data_retention: What happens to buckets, table, key and logs when the stack is deleted:
             `retain` or `destroy`.
-        stop_policy: Which jobs may be stopped. `opt_in`: jobs whose `job.json` asks for it, or
+        stop_policy: Which jobs may be stopped. `opt_in`: jobs whose `job.json` requests it, or
             whose tag `stop_tag` names a folder above their tensors. `observe`: none. `watched`:
             jobs that write to a watched bucket, unless they opted out. `all`: any SageMaker
             training job of the account and Region, unless it opted out.
-        stop_rules: Names of the rules whose finding stops a job, SageMaker's own findings too;
-            empty: all of them. Not set: with a pack those of it that are reason enough, without one
-            all that `rules` names.
+        stop_rules: Names of the rules whose findings stop a job, SageMaker's own rules included.
+            Empty: all. Default: the serious rules of the pack; without a pack, all of `rules`.
         stop_observed_rules: Names of rules that never stop a job.
-        stop_min_rules: Number of rules that must have found something before a job is stopped; at
-            most as many as may stop jobs.
-        stop_confirm_s: Seconds that a job may take to end once it was asked to; then it is told.
-        stop_platforms: Platforms beside SageMaker whose jobs may be stopped: `batch`, `ecs`.
+        stop_min_rules: Number of rules that must have a finding before a job is stopped. At most
+            the number of rules that may stop jobs.
+        stop_confirm_s: Seconds that a job may take to end after a stop request. Then an alarm
+            reports it.
+        stop_platforms: Further platforms whose jobs may be stopped: `batch`, `ecs`.
         stop_tag: Name of the tag by which a SageMaker job, Batch job or ECS task opts in. Its value
-            is a folder, `s3://<bucket>/<folder>/`: findings on tensors below it may stop the job.
+            is a folder, `s3://<bucket>/<folder>/`. Findings on tensors below it may stop the job.
             `never` opts out.
-        alert_emails: Addresses that are told of findings and of alarms; each must confirm a mail.
-        notify_statuses: Statuses that are told: `IssuesFound`, `NoIssuesFound`, `Error`, `Stopped`.
-        notify_not_judged: Whether it is told, too, that a rule found nothing to judge in a job that
-            did not ask for it by its name.
-        alarms: `all`; or `essential`, which leaves out those that watch each rule's function.
-        verdict_latency_s: Seconds between a tensor and a verdict on it above which an alarm is on.
-        tracing: Whether calls of the functions are traced by AWS X-Ray.
+        alert_emails: Addresses that get findings and alarms. Each must confirm an email.
+        notify_statuses: Statuses that are reported: `IssuesFound`, `NoIssuesFound`, `Error`,
+            `Stopped`.
+        notify_not_judged: Whether to report a rule without data to evaluate, even if the job did
+            not request the rule by name.
+        alarms: `all`, or `essential`, which omits the alarms of each rule's function.
+        verdict_latency_s: Seconds from a tensor to its verdict above which an alarm starts.
+        tracing: Whether AWS X-Ray traces the functions.
         retention_days: Days that the functions' logs are kept.
         tensor_expiration_days: Days after which tensors are deleted.
-        tensor_bucket_name: Name of the tensor bucket; not set: CloudFormation chooses one.
-        new_tensor_buckets: Names of more tensor buckets to create.
-        tensor_buckets: Names of buckets that exist, to watch too; each must send its events to
+        tensor_bucket_name: Name of the tensor bucket. By default, CloudFormation chooses it.
+        new_tensor_buckets: Names of further tensor buckets to create.
+        tensor_buckets: Names of existing buckets to watch. Each must send its events to
             EventBridge.
         encryption: `managed`: keys of the services. `kms`: buckets, queues, table, logs and topic
             with a key of your own.
-        kms_key_arn: That key; not set: the stack makes one.
+        kms_key_arn: ARN of that key. By default, the stack creates one.
         architecture: Instruction set of the functions, `arm64` or `x86_64`.
-        evaluator_timeout_s: Time limit of one evaluation in seconds; queues hide a message six
+        evaluator_timeout_s: Time limit of one evaluation in seconds. Queues hide a message six
             times as long.
         evaluator_memory_mb: Memory of an evaluator in MB.
         batch_size: Largest number of events in one evaluation.
-        batching_window_s: Seconds that an evaluation waits for more events; above 0 for a batch
-            size above 10.
+        batching_window_s: Seconds that an evaluation waits for more events. Must be above 0 for a
+            batch size above 10.
         maximum_concurrency: Evaluations of one rule that may run at the same time.
-        worker_wait_s: Seconds that a step waits for a worker before it may be judged without it.
-        worker_wait_steps: Later steps that must wait too before a worker is given up.
-        max_silence_s: Seconds without output after which a run is taken for ended.
-        event_schema: Whether the schemas of our events are put into EventBridge's registry, which
-            not every region has.
+        worker_wait_s: Seconds that a step waits for a rank before it is evaluated without it.
+        worker_wait_steps: Number of later steps that must also wait before a rank is given up.
+        max_silence_s: Seconds without output after which a run counts as ended.
+        event_schema: Whether the schemas of Stepwatch's events are put into EventBridge's registry,
+            which some Regions lack.
     """
 
     rules: tuple[RuleConfiguration, ...]
@@ -222,7 +222,7 @@ def _stops_of_pack(values: dict[str, Any], own: Mapping[str, Any]) -> list[str]:
 def _unknown(key: str, value: Any) -> str:
     valid = [field.name for field in fields(StepwatchConfig)]
     nearest = nearest_name(key.rpartition(":")[2], valid)
-    everywhere = "infra/README.md, Settings, lists all keys"
+    everywhere = "docs/reference/stack.md lists all settings"
     hint = f"did you mean {PREFIX}{nearest}?" if nearest else everywhere
     return f"{key} = {value!r}: unknown key; {hint}"
 

@@ -104,9 +104,9 @@ def stage_layer(architecture: str, *, with_wheels: bool = True) -> Path:
             wheels = _wheels_folder(architecture)
             if not reuse(wheels):
                 raise PackagingError(
-                    f"the layer's packages for {architecture} are missing in {wheels}; with the "
-                    "network run: "
-                    f".venv/bin/python -m infra.packaging --architecture {architecture}"
+                    f"the layer's packages for {architecture} are missing in {wheels}. With "
+                    "network, run .venv/bin/python -m infra.packaging --architecture "
+                    f"{architecture}"
                 )
             shutil.copytree(wheels, python, copy_function=_link_or_copy)
         for package in OWN_PACKAGES:

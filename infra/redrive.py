@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = _waiting(stack)
         wanted = list(found) if options.names == ["all"] else options.names
         if unknown := sorted(set(wanted) - found.keys()):
-            parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(sorted(found))}")
+            parser.error(f"unknown: {', '.join(unknown)}; give one of {', '.join(sorted(found))}")
         for name in wanted:
             print(f"{name}: {counted(_hand_over_all(found[name]))} handed over")  # noqa: T201
         num_left = sum([_tell(name, waiting.queue_url) for name, waiting in found.items()])
@@ -158,7 +158,10 @@ def _hand_over_all(waiting: Waiting) -> int:
         try:
             waiting.hand_over(message["Body"])
         except ValueError as error:
-            print(f"left, for it is no event: {message['Body']:.200} ({error})", file=sys.stderr)  # noqa: T201
+            print(  # noqa: T201
+                f"not delivered, because it is not an event: {message['Body']:.200} ({error})",
+                file=sys.stderr,
+            )
             continue
         boto3.client("sqs").delete_message(
             QueueUrl=waiting.queue_url, ReceiptHandle=message["ReceiptHandle"]

@@ -187,8 +187,8 @@ def ask_rules(program: tuple[str, ...], question: str) -> str:
         raise RuleCheckError(f"the rules did not answer in {TIMEOUT_S} s") from error
     if done.returncode != 0:
         raise RuleCheckError(
-            "the rules' parameters cannot be checked, for the process that asks them failed:\n"
-            f"{done.stderr.strip()}"
+            "the parameters of the rules cannot be checked, because the checking process "
+            f"failed:\n{done.stderr.strip()}"
         )
     return done.stdout
 
@@ -216,7 +216,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
     entries = [(entry, _pack_named(entry)) for entry in value]
     packs = [pack for _, pack in entries if pack is not None]
     if len(packs) > 1:
-        raise SettingError("one pack, and rules beside it")
+        raise SettingError("one pack, with rules next to it")
     of_pack = dict(packs[0].parameters) if packs else {}
     own = [pair for entry, pack in entries if pack is None for pair in _pairs_of(entry)]
     pairs = [(name, _with_those_of_pack(given, of_pack.get(name))) for name, given in own]

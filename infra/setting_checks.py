@@ -122,7 +122,7 @@ def _buckets(values: Mapping[str, Any]) -> Iterator[str]:
     for key in ("new_tensor_buckets", "tensor_buckets"):
         for name in values.get(key, ()):
             if name in seen:
-                yield wrong(key, name, SettingError("names that no other setting has"))
+                yield wrong(key, name, SettingError("names that no other setting lists"))
             seen.add(name)
 
 
@@ -168,7 +168,7 @@ def _custom_rules(values: Mapping[str, Any]) -> Iterator[str]:
     if bucket is None:
         return
     if not files:
-        allowed = f"nothing without {PREFIX}custom_rules, which say what is used of it"
+        allowed = f"nothing without {PREFIX}custom_rules, which name the files in it"
         yield wrong("custom_rule_bucket", bucket, SettingError(allowed))
     tensors = (
         values.get("tensor_bucket_name"),

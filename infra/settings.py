@@ -139,7 +139,7 @@ def read_names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         value = from_text(value)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise SettingError("a list of names, or names with commas between")
+        raise SettingError("a list of names, or names separated by commas")
     return tuple(value)
 
 

@@ -1,8 +1,8 @@
 """Watches every step of a training job and stops the job when it goes wrong.
 
-The names that users need, in one place: `stepwatch.torch.Hook` captures, `stepwatch.create_trial`
-reads, `stepwatch.evaluate` judges, and `stepwatch.Rule` is the base of rules of your own. Each name
-is imported when it is first used, so `import stepwatch` needs no framework.
+`stepwatch.torch.Hook` captures, `stepwatch.create_trial` reads, `stepwatch.evaluate` evaluates, and
+`stepwatch.Rule` is the base class of your own rules. Each name is imported on first use, so
+`import stepwatch` needs no framework.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ __all__ = [
     "AtMost",
     "CollectionConfig",
     "CollectionKeys",
+    "DebugConfiguration",
     "DebugJob",
+    "DebuggerHookConfig",
     "EvaluationState",
     "Evidence",
     "GreaterThan",
     "HookConfigurationError",
     "IssueFound",
     "LessThan",
+    "LocalStore",
     "Memory",
     "ModeKeys",
     "NotApplicable",
@@ -30,6 +33,7 @@ __all__ = [
     "Outcome",
     "ParameterError",
     "Passed",
+    "PreparedJob",
     "ReductionConfig",
     "Regex",
     "Rule",
@@ -37,6 +41,8 @@ __all__ = [
     "SaveConfig",
     "SaveConfigMode",
     "StepView",
+    "StopTraining",
+    "TensorBoardOutputConfig",
     "TrainingStoppedError",
     "Trial",
     "TrialError",
@@ -44,13 +50,17 @@ __all__ = [
     "__version__",
     "available_rules",
     "collections_for",
+    "configuration",
     "create_trial",
     "evaluate",
     "huggingface",
+    "job_report",
     "keras",
     "lightning",
+    "load_custom_rule",
     "mxnet",
     "prepare",
+    "rule_configs",
     "status_details",
     "tensorflow",
     "testing",
@@ -65,8 +75,14 @@ if TYPE_CHECKING:
     from hook_layer.format.modes import ModeKeys
     from hook_layer.reductions import ReductionConfig
     from hook_layer.save_config import SaveConfig, SaveConfigMode
+    from hook_layer.storage.local import LocalStore
+    from rule_runtime.configuration import rule_configs
+    from rule_runtime.configuration.actions import StopTraining
     from rule_runtime.configuration.collection_config import CollectionConfig
+    from rule_runtime.configuration.debug_configuration import DebugConfiguration
+    from rule_runtime.configuration.hook_config import DebuggerHookConfig, TensorBoardOutputConfig
     from rule_runtime.configuration.named_rules import collections_for
+    from rule_runtime.custom_rules.loader import load_custom_rule
     from rule_runtime.engine.constraints import (
         AtLeast,
         AtMost,
@@ -91,12 +107,24 @@ if TYPE_CHECKING:
     from rule_runtime.engine.state import EvaluationState
     from rule_runtime.engine.stored_run import evaluate
     from rule_runtime.jobs.debug_job import DebugJob
+    from rule_runtime.jobs.prepared_job import PreparedJob
     from rule_runtime.jobs.preparing import prepare
+    from rule_runtime.reporting.html_report import job_report
     from rule_runtime.trial.errors import TrialError
     from rule_runtime.trial.opening import create_trial
     from rule_runtime.trial.step_view import StepView
     from rule_runtime.trial.trial import Trial
-    from stepwatch import huggingface, keras, lightning, mxnet, tensorflow, testing, torch, xgboost
+    from stepwatch import (
+        configuration,
+        huggingface,
+        keras,
+        lightning,
+        mxnet,
+        tensorflow,
+        testing,
+        torch,
+        xgboost,
+    )
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -109,8 +137,15 @@ else:
             "ReductionConfig": "hook_layer.reductions",
             "SaveConfig": "hook_layer.save_config",
             "SaveConfigMode": "hook_layer.save_config",
+            "LocalStore": "hook_layer.storage.local",
+            "StopTraining": "rule_runtime.configuration.actions",
             "CollectionConfig": "rule_runtime.configuration.collection_config",
             "collections_for": "rule_runtime.configuration.named_rules",
+            "DebugConfiguration": "rule_runtime.configuration.debug_configuration",
+            "DebuggerHookConfig": "rule_runtime.configuration.hook_config",
+            "TensorBoardOutputConfig": "rule_runtime.configuration.hook_config",
+            "rule_configs": "rule_runtime.configuration.rule_configs:",
+            "load_custom_rule": "rule_runtime.custom_rules.loader",
             "AtLeast": "rule_runtime.engine.constraints",
             "AtMost": "rule_runtime.engine.constraints",
             "GreaterThan": "rule_runtime.engine.constraints",
@@ -132,11 +167,14 @@ else:
             "EvaluationState": "rule_runtime.engine.state",
             "evaluate": "rule_runtime.engine.stored_run",
             "DebugJob": "rule_runtime.jobs.debug_job",
+            "PreparedJob": "rule_runtime.jobs.prepared_job",
             "prepare": "rule_runtime.jobs.preparing",
+            "job_report": "rule_runtime.reporting.html_report",
             "TrialError": "rule_runtime.trial.errors",
             "create_trial": "rule_runtime.trial.opening",
             "StepView": "rule_runtime.trial.step_view",
             "Trial": "rule_runtime.trial.trial",
+            "configuration": "stepwatch.configuration:",
             "huggingface": "stepwatch.huggingface:",
             "keras": "stepwatch.keras:",
             "lightning": "stepwatch.lightning:",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("hook_layer", "lambdas", "rule_runtime")
+PACKAGES = ("hook_layer", "infra", "lambdas", "rule_runtime")
 MAX_WORDS = 800
 
 

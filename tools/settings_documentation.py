@@ -1,7 +1,7 @@
-"""Write the table of settings in infra/README.md from the dataclass that they are read into.
+"""Write the table of settings in docs/reference/stack.md from the fields of `StepwatchConfig`.
 
-`python tools/settings_documentation.py` writes it; with `--check` it only tells, by its exit
-status, whether the table is what the code says.
+`python tools/settings_documentation.py` writes it; with `--check` its exit status
+only reports whether the table is current.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from infra.app import project_context  # noqa: E402
 from infra.config import PREFIX, StepwatchConfig  # noqa: E402
 from tools.generated_text import bring_up_to_date, replaced  # noqa: E402
 
-README = ROOT / "infra" / "README.md"
+PAGE = ROOT / "docs" / "reference" / "stack.md"
 COMMAND = "python tools/settings_documentation.py"
 BEGIN, END = f"<!-- settings: written by `{COMMAND}` -->", "<!-- /settings -->"
 NOT_SET = {
@@ -49,12 +49,12 @@ def document(text: str) -> str:
     """Return a text with the table in place of what stands between the marks.
 
     Args:
-        text: The README.
+        text: The page.
 
     Raises:
         ValueError: The marks are missing.
     """
-    return replaced(text, (BEGIN, END), table(), name=README.name)
+    return replaced(text, (BEGIN, END), table(), name=PAGE.name)
 
 
 def _descriptions() -> dict[str, str]:
@@ -101,9 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     is_check = parser.parse_args(arguments).check
-    wanted = document(README.read_text(encoding="utf-8"))
-    name = f"{README.name} of infra"
-    return bring_up_to_date(README, wanted, name=name, command=COMMAND, is_check=is_check)
+    wanted = document(PAGE.read_text(encoding="utf-8"))
+    name = f"docs/reference/{PAGE.name}"
+    return bring_up_to_date(PAGE, wanted, name=name, command=COMMAND, is_check=is_check)
 
 
 if __name__ == "__main__":

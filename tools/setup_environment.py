@@ -18,8 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 UV_VERSION = "0.13.8"
 OLDEST_PYTHON = "3.10"
 TORCH = "torch==2.13.0"
+"""Not in constraints.txt: the builds for CPU and GPU have different digests."""
 NODE_PACKAGES = "tests/e2e/second_emulator"
-CHECKOUT = [TORCH, "-c", "constraints.txt", "-e", ".[torch,aws,cli,lambda,report,ui]"]
+# uv verifies the digests in constraints.txt, also of what builds this package.
+VERIFIED = ["-c", "constraints.txt", "--build-constraints", "constraints.txt"]
+CHECKOUT = [TORCH, *VERIFIED, "-e", ".[torch,aws,cli,lambda,report,ui]"]
 ENVIRONMENTS = {
     "demo": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local"]),
     "dev": (".venv", [*CHECKOUT, "--group", "infra", "--group", "local", "--group", "dev"]),

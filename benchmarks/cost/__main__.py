@@ -2,7 +2,7 @@
 
 python -m benchmarks.cost                    the bill of a workload, by the template's settings
 python -m benchmarks.cost --simulate         the model's requests beside those of a simulated run
-python -m benchmarks.cost --write | --check  the table in infra/README.md
+python -m benchmarks.cost --write | --check  the table in docs/explanation/cost.md
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.cost.bill import (
 )
 from benchmarks.cost.comparison import compared, print_comparison
 from benchmarks.cost.deployment import Deployment
-from benchmarks.cost.document import COMMAND, README, document
+from benchmarks.cost.document import COMMAND, PAGE, document
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.prices import READ_ON, Prices
@@ -81,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, default=0, help=f"chooses when simulated steps come {_DEFAULT}"
     )
-    parser.add_argument("--write", action="store_true", help="write the table in infra/README.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the table in docs/explanation/cost.md"
+    )
     parser.add_argument("--check", action="store_true", help="tell whether that table is stale")
     return parser
 
@@ -104,9 +106,9 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _document(deployment: Deployment, *, is_check: bool) -> int:
-    wanted = document(README.read_text(encoding="utf-8"), deployment)
-    name = f"{README.name} of infra"
-    return bring_up_to_date(README, wanted, name=name, command=COMMAND, is_check=is_check)
+    wanted = document(PAGE.read_text(encoding="utf-8"), deployment)
+    name = f"docs/explanation/{PAGE.name}"
+    return bring_up_to_date(PAGE, wanted, name=name, command=COMMAND, is_check=is_check)
 
 
 def _print_bill(deployment: Deployment, workload: Workload, hours_a_day: float) -> None:

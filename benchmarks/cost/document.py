@@ -1,4 +1,4 @@
-"""The table of costs in infra/README.md, written from the model."""
+"""The table of costs in docs/explanation/cost.md, written from the model."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from benchmarks.cost.prices import READ_ON, Prices
 from benchmarks.cost.workload import Timing, Workload
 from tools.generated_text import replaced
 
-__all__ = ["BEGIN", "COMMAND", "END", "README", "document", "table"]
+__all__ = ["BEGIN", "COMMAND", "END", "PAGE", "document", "table"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-README: Final = ROOT / "infra" / "README.md"
+PAGE: Final = ROOT / "docs" / "explanation" / "cost.md"
 COMMAND: Final = "python -m benchmarks.cost --write"
 BEGIN: Final = f"<!-- costs: written by `{COMMAND}` -->"
 END: Final = "<!-- /costs -->"
@@ -54,13 +54,13 @@ def document(text: str, deployment: Deployment) -> str:
     """Return a text with the table in place of what stands between the marks.
 
     Args:
-        text: The README.
+        text: The page.
         deployment: The deployment of cdk.json.
 
     Raises:
         ValueError: The marks are missing.
     """
-    return replaced(text, (BEGIN, END), table(deployment), name=README.name)
+    return replaced(text, (BEGIN, END), table(deployment), name=PAGE.name)
 
 
 def _introduction(load: Workload) -> str:

@@ -3,7 +3,7 @@
 A page includes a text by a directive on a line of its own:
 
     <!-- include: infra/README.md -->                   the parts that no other directive includes
-    <!-- include: infra/README.md#what-it-costs -->     a section with its subsections
+    <!-- include: infra/README.md#add-a-setting -->     a section with its subsections
     <!-- include: examples/*/README.md -->              each of these files, under its own title
 
 A link may stand before a directive: GitHub shows it, and the site shows the text in its place.

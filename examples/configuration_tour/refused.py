@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rule_runtime.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
-from rule_runtime.jobs import prepare
+from stepwatch import prepare
+from stepwatch.configuration import CollectionConfig, DebuggerHookConfig, Rule, rule_configs
 
 __all__ = ["MISTAKES", "refusal"]
 

@@ -11,16 +11,12 @@ from typing import Any
 
 from examples.configuration_tour.stops import Stop
 from examples.configuration_tour.train import train
-from hook_layer.format.modes import ModeKeys
 from hook_layer.storage.base import open_store
-from rule_runtime import Rule
-from rule_runtime.configuration import ActionList, StopTraining
-from rule_runtime.configuration import Rule as RuleConfiguration
-from rule_runtime.custom_rules.loader import load_custom_rule
 from rule_runtime.embedded.live_judge import LiveJudge
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.jobs import PreparedJob, prepare
-from rule_runtime.trial.trial import Trial
+from stepwatch import ModeKeys, PreparedJob, Rule, Trial, load_custom_rule, prepare
+from stepwatch.configuration import ActionList, StopTraining
+from stepwatch.configuration import Rule as RuleConfiguration
 
 __all__ = ["Ran", "Saved", "run"]
 

@@ -1,4 +1,4 @@
-"""The stops of the tour: what is configured at each, as one gives it to `prepare`."""
+"""The stops of the tour: what each configures, as arguments of `prepare`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rule_runtime.configuration import (
+from stepwatch.configuration import (
     ActionList,
     CollectionConfig,
     DebugConfiguration,
@@ -31,11 +31,11 @@ class Stop:
 
     Attributes:
         name: Name of the stop, and of its job.
-        about: What is configured, in a sentence.
+        about: What it configures, in one sentence.
         hook_config: What the hook saves; False for no hook.
         rules: The rules.
         tensorboard: Where TensorBoard's files go.
-        num_steps: How many steps are made unless a rule stops them.
+        num_steps: Number of steps, unless a rule stops the run.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Stop:
     num_steps: int = NUM_STEPS
 
     def asked(self) -> dict[str, Any]:
-        """Return what is configured, as arguments of `prepare`."""
+        """Return the arguments of `prepare`."""
         return {
             "hook_config": self.hook_config,
             "rules": self.rules,
@@ -54,13 +54,13 @@ class Stop:
         }
 
     def request(self, output_path: str = "s3://my-bucket/output") -> dict[str, Any]:
-        """Return the members of CreateTrainingJob that say the same, its limits checked."""
+        """Return the members of CreateTrainingJob for this stop; limits are checked."""
         return DebugConfiguration.of(output_path, **self.asked()).to_request(self.name)
 
 
 COLLECTIONS = Stop(
     "collections",
-    "Which tensors: collections that exist, and one of one's own, each at steps of its own.",
+    "Built-in collections and one of your own, each saved at its own steps.",
     hook_config=DebuggerHookConfig(
         collection_configs=[
             CollectionConfig("weights"),  # at the hook's steps, which are every 500th
@@ -78,14 +78,14 @@ COLLECTIONS = Stop(
 )
 HOOK_PARAMETERS = Stop(
     "hook-parameters",
-    "What holds for all collections that do not say otherwise: when, and in which form.",
+    "Defaults of all collections: at which steps they are saved, and in which form.",
     hook_config=DebuggerHookConfig(
         hook_parameters={
             "save_interval": 30,
             "train.end_step": 100,
             "eval.save_steps": "1,4",
             "eval.end_step": 0,  # and at no others
-            "reductions": "mean,abs_max",  # in place of the values
+            "reductions": "mean,abs_max",  # instead of the values
         },
         collection_configs=[
             CollectionConfig("weights"),
@@ -95,7 +95,7 @@ HOOK_PARAMETERS = Stop(
 )
 BUILT_IN_RULES = Stop(
     "built-in-rules",
-    "Rules of SageMaker Debugger as they are: what they need is merged into what the hook saves.",
+    "Rules of SageMaker Debugger. The hook also saves what they need.",
     hook_config=DebuggerHookConfig(
         # The rule asks for every 500th step, as the original does; the smaller interval counts.
         collection_configs=[CollectionConfig("gradients", {"save_interval": 20})]
@@ -107,7 +107,7 @@ BUILT_IN_RULES = Stop(
 )
 CUSTOMISED_RULES = Stop(
     "customised-rules",
-    "Built-in rules with names, parameters, collections and actions of one's own.",
+    "Built-in rules with your own names, parameters, collections and actions.",
     rules=[
         Rule.sagemaker(
             rule_configs.vanishing_gradient(),
@@ -126,7 +126,7 @@ CUSTOMISED_RULES = Stop(
 )
 CUSTOM_RULE = Stop(
     "custom-rule",
-    f"A rule of one's own, in the file {RULE_FILE.name}; its action ends the training.",
+    f"A rule of your own in the file {RULE_FILE.name}. Its action stops training.",
     hook_config=DebuggerHookConfig(hook_parameters={"stop_poll_s": 0.1}),
     rules=[
         Rule.custom(
@@ -142,7 +142,7 @@ CUSTOM_RULE = Stop(
 )
 TENSORBOARD = Stop(
     "tensorboard",
-    "TensorBoard's files beside the tensors: scalars of losses, histograms of the rest.",
+    "TensorBoard files next to the tensors: scalars of losses, histograms of the others.",
     hook_config=DebuggerHookConfig(
         hook_parameters={"save_interval": 20},
         collection_configs=[
@@ -153,9 +153,7 @@ TENSORBOARD = Stop(
     ),
     tensorboard=TensorBoardOutputConfig(),
 )
-OPTED_OUT = Stop(
-    "opted-out", "No hook at all: the training runs as if there were none.", hook_config=False
-)
+OPTED_OUT = Stop("opted-out", "No hook.", hook_config=False)
 
 STOPS = (
     COLLECTIONS,

@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from examples.react_to_rules.telling import tell
 from infra.local import LocalTarget
-from rule_runtime.jobs import PreparedJob
+from stepwatch import PreparedJob
 
 __all__ = ["Container"]
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import boto3
 
-from rule_runtime.configuration import (
+from stepwatch import PreparedJob, prepare
+from stepwatch.configuration import (
     CollectionConfig,
     DebuggerHookConfig,
     Rule,
     StopTraining,
     rule_configs,
 )
-from rule_runtime.jobs import PreparedJob, prepare
 
 __all__ = ["RULES", "create_training_job", "prepare_job"]
 

@@ -34,7 +34,9 @@ def watch_trainings(imported: str, adapter: str) -> None:
         watch: Callable[[HookSource], None] = importlib.import_module(adapter).watch_unchanged
         watch(source)
     except Exception:
-        logger.exception("no hook looks at trainings of %s: the script runs as it is", imported)
+        logger.exception(
+            "the adapter for %s failed to load; the script runs without a hook for it", imported
+        )
 
 
 @cache

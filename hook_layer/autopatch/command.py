@@ -30,8 +30,8 @@ configuration file is the one that STEPWATCH_CONFIG or SMDEBUG_CONFIG_FILE_PATH 
 SageMaker's. Without any of them the script runs as it is. USE_SMDEBUG=0 switches hooks off.
 
 exit status: the script's; {MISTAKE}: a mistake in the command line or the configuration file, or a
-folder that cannot be written to; {STOPPED}: a rule asked for the end of the training, and the
-script did not catch the error.
+folder that cannot be written to; {STOPPED}: a rule requested a stop, and the script did not
+catch the error.
 """
 
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     source = HookSource.of(options.config, options.out_dir)
     if options.kind is None and options.script[0] != "-" and not Path(options.script[0]).exists():
-        return _mistake(f"{options.script[0]}: there is no such script")
+        return _mistake(f"{options.script[0]}: the script does not exist")
     environment: dict[str, str] = {}
     try:
         _check(source)

@@ -97,7 +97,7 @@ class HookSource:
             each in earlier for each in self._made if each.is_active
         )
         if not (is_ours and is_another):
-            logger.info("this process has a hook already, and gets no other: %s", hook)
+            logger.info("this process already has a hook (%s); no other is made", hook)
             return False
         if SessionNotes.of_environment() is not None:
             return True
@@ -126,7 +126,7 @@ class HookSource:
             else:
                 hook = hook_type(self.out_dir)  # type: ignore[arg-type]  # a framework's
         except HookConfigurationError as error:
-            logger.error("nothing is saved, the script runs as it is: %s", error)  # noqa: TRY400
+            logger.error("no hook is made, and the script runs without one: %s", error)  # noqa: TRY400
             return None
         hook.only_logs_mistakes = True
         hook.limit_values()

@@ -44,7 +44,7 @@ def say_why(reason: str) -> None:
         return
     notes = SessionNotes.of_environment()
     if notes is None:
-        logger.warning("nothing is captured so far: %s", reason)
+        logger.warning("nothing is captured yet: %s", reason)
     else:  # who watches prints it once
         notes.note_reason(reason)
 

@@ -56,7 +56,7 @@ def _start() -> None:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001, PERF203 - no script may be broken by its start
             sys.stderr.write(
-                f"stepwatch: {name} is not imported, the script runs as it is: {error}\n"
+                f"stepwatch: {name} cannot be imported; the script runs without a hook: {error}\n"
             )
 
 

@@ -84,8 +84,7 @@ def read_configuration_file(
         document = read_json_object(_SAGEMAKER_FILE, _SAGEMAKER_FILE)
     except ConfigurationFileNotFoundError as error:
         raise ConfigurationFileNotFoundError(
-            f"{error}, and neither {OWN_VARIABLE} nor {_ORIGINAL_VARIABLE} names another "
-            "configuration file: set one of them"
+            f"{error}; set {OWN_VARIABLE} or {_ORIGINAL_VARIABLE} to the configuration file"
         ) from error
     return ConfigurationFile(document, _SAGEMAKER_FILE)
 
@@ -139,11 +138,13 @@ def _read(path: str) -> bytes:
     if found and scheme != "file":
         folder, _, name = below.rpartition("/")
         if not folder:
-            raise HookConfigurationError("it names no object, e.g. s3://bucket/stepwatch.json")
+            raise HookConfigurationError(
+                "it names no object; write it as s3://bucket/stepwatch.json"
+            )
         return open_store(f"{scheme}://{folder}").get(name, 0, num_bytes)
     local = Path(unquote(urlsplit(path).path) if found else path).expanduser()
     # A pipe would never answer, a device never end.
     if not stat.S_ISREG(local.stat().st_mode):
-        raise HookConfigurationError("it is no file")
+        raise HookConfigurationError("it is not a file")
     with local.open("rb") as file:
         return file.read(num_bytes)

@@ -155,7 +155,7 @@ def set_up(
         return _made_of(arguments.checked(), _options(options), defaults, job, environ)
     if arguments != HookArguments() or options:
         raise HookConfigurationError(
-            "a hook takes a configuration, or the arguments that it is made of, not both"
+            "give a hook either a configuration or single arguments, not both"
         )
     arguments, job = _arguments(configuration, defaults), configuration.job
     setup = _made_of(arguments, configuration.options, defaults, job, environ, by_file=True)
@@ -278,8 +278,8 @@ def _check_names(where: str, manager: CollectionManager) -> None:
         meant = misspelled(name, manager.built_in | KNOWN_COLLECTIONS.keys())
         if meant is not None:
             raise HookConfigurationError(
-                f"{where} has {name!r}: did you mean {meant!r}? (A collection of your own needs an "
-                "include_regex, or another name.)"
+                f"{where} has {name!r}: did you mean {meant!r}? A new collection needs "
+                "include_regex."
             )
 
 

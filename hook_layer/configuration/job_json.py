@@ -86,7 +86,7 @@ def parse_job(file: ConfigurationFile) -> tuple[Mapping[str, Any], JobConfigurat
     if _DEBUG_HOOK in top:
         if hook:
             raise HookConfigurationError(
-                f"{next(iter(hook))} stands beside {_DEBUG_HOOK}, where it belongs into it"
+                f"{next(iter(hook))} is outside of {_DEBUG_HOOK}; move it into {_DEBUG_HOOK}"
             )
         hook = known_keys(f"{_DEBUG_HOOK}.", as_object(_DEBUG_HOOK, top[_DEBUG_HOOK]), _HOOK_KEYS)
     rules = top.get(_RULES)
@@ -115,7 +115,7 @@ def _top(file: ConfigurationFile) -> dict[str, Any]:
             continue
         if file.is_own or close_match(key, _KEYS):
             known_keys("", {key: value}, _KEYS)
-        logger.warning("%s: %.80r is not known and has no effect", file.name, key)
+        logger.warning("%s: %.80r is unknown and has no effect", file.name, key)
     members = file.document
     return {key: members[key] for key in _KEYS if members.get(key) is not None}
 

@@ -117,7 +117,7 @@ def load_json(name: str, text: object) -> Any:
     try:
         return json.loads(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, RecursionError) as error:
-        refuse(name, text, f"is no JSON: {error}")
+        refuse(name, text, f"is not valid JSON: {error}")
 
 
 def as_object(name: str, value: object) -> Mapping[str, Any]:

@@ -146,12 +146,14 @@ class _Place:
 
     def _store(self, uri: str) -> Store:
         if not uri.isprintable():
-            raise HookConfigurationError(f"{self.named_by}={uri!r} is no path: it is not printable")
+            raise HookConfigurationError(
+                f"{self.named_by}={uri!r} has unprintable characters; remove them"
+            )
         if "://" not in uri and (slip := _SLIP.match(uri)):
             meant = f"{slip['scheme'].lower()}://{uri[slip.end() :].lstrip('/')}"
             raise HookConfigurationError(
-                f"{self.named_by}={uri!r} would be a local folder: did you mean {meant!r}? "
-                "(a folder of such a name is './...')"
+                f"{self.named_by}={uri!r} is a local folder: did you mean {meant!r}? Write "
+                "'./...' for a folder of this name."
             )
         try:
             return open_store(uri if "://" in uri else os.path.expanduser(uri))  # noqa: PTH111
@@ -179,9 +181,9 @@ def _place_of_output(
     root = job_root(output.s3, job_name(environ, configuration), leaf)
     if root is None:
         raise HookConfigurationError(
-            f"{configuration.source}: S3OutputPath={output.s3!r} needs the job's name, for what is "
-            f"written goes below it to <name>/{leaf}/: give TrainingJobName in the file, or set "
-            "TRAINING_JOB_NAME"
+            f"{configuration.source}: S3OutputPath={output.s3!r} needs the name of the job, "
+            f"because files go to <name>/{leaf}/. Set TrainingJobName in the file, or the "
+            "variable TRAINING_JOB_NAME."
         )
     return _Place(root, output.local, f"{configuration.source}: S3OutputPath or LocalPath")
 
@@ -224,11 +226,11 @@ def _root(outputs: Outputs, job: JobConfiguration, environ: Mapping[str, str]) -
         return _Place(_OUT_DIR)
     if job.source:
         raise HookConfigurationError(
-            f"{job.source} says neither S3OutputPath nor LocalPath: give one of them in its "
-            "DebugHookConfig, or out_dir to the hook"
+            f"{job.source} has neither S3OutputPath nor LocalPath; set one of them in its "
+            "DebugHookConfig, or pass out_dir to the hook"
         )
     raise HookConfigurationError(
-        "out_dir is missing: give a folder or an s3://bucket/prefix, e.g. Hook('runs/mnist-1')"
+        "out_dir is missing; give a folder or an s3://bucket/prefix, e.g. Hook('runs/mnist-1')"
     )
 
 
@@ -237,15 +239,15 @@ def _warn_of_local_output(
 ) -> None:
     if environ.get("TRAINING_JOB_ARN", "").strip():
         logger.warning(
-            "tensors are written to %s only. Unless SageMaker Debugger is switched on for this "
-            "account nothing takes them from there, and no rule judges them; name a file with "
-            "S3OutputPath in STEPWATCH_CONFIG, or write to out_dir='s3://...'",
+            "tensors are written to %s only, and no rule evaluates them unless SageMaker "
+            "Debugger copies them. Name a file with S3OutputPath in STEPWATCH_CONFIG, or "
+            "set out_dir='s3://...'.",
             uri,
         )
     elif outputs.by_file and job.debug_output.s3 is not None and not job.writes_to_s3:
         logger.warning(
-            "tensors are written to %s and not to S3OutputPath=%s: that is SageMaker's to do, "
-            "unless STEPWATCH_CONFIG names the file (here it is %s)",
+            "tensors are written to %s, not to S3OutputPath=%s, which SageMaker copies to. "
+            "To write there directly, set STEPWATCH_CONFIG to %s.",
             uri,
             job.debug_output.s3,
             job.source,
@@ -274,8 +276,8 @@ def _tensorboard(
         return _Place(paths.local or _TENSORBOARD_DIR, None, "LocalPath")
     if wanted is not None or variable:
         logger.warning(
-            "no TensorBoard files are written: in a training job only %s (%s) and "
-            "TensorBoardOutputConfig in STEPWATCH_CONFIG ask for them",
+            "no TensorBoard files are written: in a training job, request them with %s "
+            "(%s) or with TensorBoardOutputConfig in STEPWATCH_CONFIG",
             _TENSORBOARD_VARIABLE,
             variable or _TENSORBOARD_FILE,
         )

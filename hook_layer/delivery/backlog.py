@@ -143,7 +143,7 @@ class Backlog:
         with self._lock:
             spool = self._spool
         if spool is None:
-            raise FileNotFoundError(errno.ENOENT, "there is no spool")
+            raise FileNotFoundError(errno.ENOENT, "the spool does not exist")
         return spool.get_step(step.number)
 
     def remove(self, step: WaitingStep) -> None:
@@ -164,7 +164,7 @@ class Backlog:
     def set_aside(self, step: WaitingStep) -> None:
         """Leave a step in the spool, so that it holds the others up no more."""
         logger.error(
-            "%s takes other steps, but not number %d, which stays in %s",
+            "%s refused step %d but takes others; the step stays in %s",
             self._target.uri,
             step.number,
             self.folder,

@@ -39,8 +39,8 @@ class Patience:
         if self.left_s() <= 0 and not self._has_complained:
             self._has_complained = True
             logger.error(
-                "nothing was stored for %.0f s while training waited; steps are dropped, and "
-                "training waits no more until something is stored",
+                "training waited %.0f s and nothing was stored. Steps are dropped, without "
+                "waiting, until storage works again.",
                 self._waited_s,
             )
 

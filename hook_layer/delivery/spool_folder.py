@@ -284,8 +284,8 @@ class SpoolFolder:
         if self._lock is None:
             os.close(descriptor)
             raise SpoolInUseError(
-                f"{self.path} is in use: the training that fills it, or another delivery, is still "
-                "running; it delivers what it can"
+                f"{self.path} is in use by its training run or another delivery; wait until "
+                "that ends"
             )
 
 

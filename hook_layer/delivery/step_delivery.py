@@ -160,7 +160,7 @@ class StepDelivery:
             return None
         with self._lock:
             if encoded.errors and not self.counters.tensors_left_out:
-                logger.warning("left out of the saved steps: %s", encoded.errors[0])
+                logger.warning("tensors are missing in saved steps: %s", encoded.errors[0])
             self.counters.tensors_left_out += len(encoded.errors)
         if encoded.is_empty:
             self.health.lost()

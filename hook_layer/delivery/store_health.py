@@ -72,7 +72,7 @@ class StoreHealth:
         self._breaker.failed()
         if self.is_away and not was_away:
             logger.error(
-                "saving to %s failed several times in a row; it is next tried in %g s. %s: %s",
+                "saving to %s failed several times in a row; the next try is in %g s. %s: %s",
                 self._uri,
                 self._breaker.wait_s(),
                 self._fate(),
@@ -101,7 +101,9 @@ class StoreHealth:
             self._counters.steps_undelivered += 1
         if error is not None and not self._has_lost:
             self._has_lost = True
-            logger.error("steps for %s are lost: no room on local disk: %s", self._uri, error)
+            logger.error(
+                "steps for %s are lost, because the local disk has no room: %s", self._uri, error
+            )
 
     def lost_by(self, error: Exception) -> None:
         """Count a step that is lost by an error that is no fault of the store."""
@@ -116,9 +118,11 @@ class StoreHealth:
             if is_first:
                 self._counters.first_error = f"{type(error).__name__}: {error}"
         if is_first and isinstance(error, StoreRefusedError):  # its message says what to do
-            logger.error("saving is refused; training goes on, and steps wait: %s", error)
+            logger.error(
+                "the storage refuses to save; training continues and steps wait: %s", error
+            )
         elif is_first:
-            logger.error("saving to %s failed; training goes on", self._uri, exc_info=error)
+            logger.error("saving to %s failed; training continues", self._uri, exc_info=error)
 
     def tell_what_is_left(self) -> None:
         """Log what stays on local disk, and how it is delivered later."""

@@ -266,7 +266,7 @@ class WriterThreads:
         try:
             action()
         except Exception:  # nothing may end these threads
-            logger.exception("the writer failed; training goes on")
+            logger.exception("the writer failed; training continues")
         finally:
             with self.changed:
                 self._num_busy -= 1

@@ -184,7 +184,9 @@ def parse_index(data: bytes, *, file: str, like: IndexFile | None = None) -> Ind
         document.fail("neither tensor_payload nor shape_payload names a tensor")
     event_file = document.optional_text(meta.get("event_file_name"), "meta.event_file_name")
     if event_file is not None and not is_event_key(event_file):
-        document.fail(f"meta.event_file_name: {event_file[:120]!r} is no event file of this trial")
+        document.fail(
+            f"meta.event_file_name: {event_file[:120]!r} is not an event file of this trial"
+        )
     if locations and event_file is None:
         document.fail("meta.event_file_name: missing, and tensor_payload is not empty")
     workers = document.optional_count(content.get("workers"), "workers")

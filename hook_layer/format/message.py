@@ -100,11 +100,11 @@ def _parse_value(
         elif field == METADATA:
             plugins = _parse_plugins(reader, reader.chunk(value, wire_type, at), at)
     if tensor is None:
-        raise RecordError(f"{name!r} is no tensor record", file=reader.file, offset=offset)
+        raise RecordError(f"{name!r} is not a tensor record", file=reader.file, offset=offset)
     mode_step = reader.number(plugins.get(MODE_STEP_PLUGIN, str(step)), offset)
     mode = reader.number(plugins.get(MODE_PLUGIN, str(ModeKeys.GLOBAL.value)), offset)
     if mode not in ModeKeys._value2member_map_:
-        raise RecordError(f"{mode} is no mode", file=reader.file, offset=offset)
+        raise RecordError(f"{mode} is not a mode", file=reader.file, offset=offset)
     array = _parse_tensor(reader, *tensor)
     return TensorRecord(name, step, ModeKeys(mode), mode_step, array, wall_time)
 
@@ -127,7 +127,7 @@ def _parse_tensor(reader: FieldReader, message: memoryview, offset: int) -> npt.
     array = array_from_content(tag, content, shape)
     if array is None:
         raise RecordError(
-            f"{len(content)} bytes are no tensor of type {tag} and shape {list(shape)}",
+            f"{len(content)} bytes do not fit a tensor of type {tag} and shape {list(shape)}",
             file=reader.file,
             offset=offset,
         )
@@ -146,7 +146,7 @@ def _string_array(
         return array.reshape(shape)
     except ValueError:
         raise RecordError(
-            f"{len(texts)} strings are no tensor of shape {list(shape)}",
+            f"{len(texts)} strings do not fit a tensor of shape {list(shape)}",
             file=reader.file,
             offset=offset,
         ) from None

@@ -147,7 +147,7 @@ class FieldReader:
         try:
             return bytes(data).decode()
         except UnicodeDecodeError:
-            raise RecordError("a name is no UTF-8 text", file=self.file, offset=at) from None
+            raise RecordError("a name is not UTF-8 text", file=self.file, offset=at) from None
 
     def number(self, text: str, at: int) -> int:
         """Return the integer that a text spells."""
@@ -157,7 +157,7 @@ class FieldReader:
             and len(text) <= _MAX_STEP_DIGITS
         ):
             return int(text)
-        raise RecordError(f"{text[:40]!r} is no step", file=self.file, offset=at)
+        raise RecordError(f"{text[:40]!r} is not a step", file=self.file, offset=at)
 
     def _wrong(self, found: int, wanted: int, at: int) -> RecordError:
         return RecordError(

@@ -61,8 +61,8 @@ class Collection(BaseCollection):
                 self.add(item)
         else:
             raise HookConfigurationError(
-                f"collection {self.name} cannot take {arg!r:.200}: give it a Keras layer or "
-                "variable, or the name of a tensor; tensors themselves go to hook.save_tensor()"
+                f"collection {self.name} cannot take {arg!r:.200}; add a Keras layer, a "
+                "variable or the name of a tensor. Save a tensor with hook.save_tensor()."
             )
 
     def add_for_mode(self, arg: Any, mode: Any = None) -> None:  # noqa: ARG002

@@ -222,12 +222,14 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
         if request is None or self._options.stop != "raise" or self._model is None:
             return
         if self._rank_and_size()[1] > 1:
-            self.say_once("with several workers a stop request only sets hook.should_stop")
+            self.say_once("with several ranks, a stop request only sets hook.should_stop")
             return
         self._model.stop_training = True
         if not self._said_stop:
             self._said_stop = True
-            logger.warning("training ends behind step %d, as asked: %s", self.step, request.reason)
+            logger.warning(
+                "training ends after step %d, as requested: %s", self.step, request.reason
+            )
 
     def _rank_and_size(self) -> tuple[int, int]:
         rank, size = self._backend.rank_and_size(self._watched_model())
@@ -239,7 +241,7 @@ class KerasEvents(KerasCapture, keras.callbacks.Callback):  # type: ignore[misc]
     def _open(self) -> None:
         if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
             logger.warning(
-                "include_workers='all' is not known to Keras's hook: the worker of rank 0 writes"
+                "the Keras hook does not support include_workers='all'; only rank 0 writes"
             )
             self._all_workers = False
         super()._open()

@@ -66,7 +66,7 @@ class BaseInside:
     def _listener(self) -> Listener:
         listener = self._known_listener()
         if listener is None:
-            raise RuntimeError("a step is looked into for a hook that is gone")
+            raise RuntimeError("the hook of this step no longer exists")
         return listener
 
     def _wants(self, prefix: str) -> bool:

@@ -59,8 +59,8 @@ class KerasLoops(KerasEvents):
         """
         if keras.backend.backend() != "tensorflow":
             raise HookConfigurationError(
-                f"wrap_tape needs the backend tensorflow, this is {keras.backend.backend()}: in "
-                "model.fit() the hook finds gradients by itself"
+                "wrap_tape needs the backend tensorflow, this is "
+                f"{keras.backend.backend()}; model.fit() needs no wrap_tape"
             )
         if not self.is_active:
             return tape
@@ -142,8 +142,9 @@ class KerasLoops(KerasEvents):
     def _detach(self) -> None:
         if self._registered is not None and self.step == self._init_step:
             logger.warning(
-                "the hook saw no step of %s, and wrote nothing: it sees model.fit(callbacks=[hook])"
-                " and tapes of hook.wrap_tape, but no model.train_on_batch",
+                "the hook saw no step of %s and wrote nothing. It sees "
+                "model.fit(callbacks=[hook]) and tapes of hook.wrap_tape, but not "
+                "model.train_on_batch.",
                 self._registered.name,
             )
         self._registered = None

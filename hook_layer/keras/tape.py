@@ -171,7 +171,7 @@ class _Recording:
         variables, found = keras.tree.flatten(sources), keras.tree.flatten(gradients)
         pairs = [pair for pair in zip(variables, found, strict=False) if _is_variable(pair[0])]
         if not pairs:  # a penalty, a map of what matters: no step of training
-            listener.say_once("gradients of tensors that are no variables are not saved")
+            listener.say_once("gradients are saved for variables only, not for other tensors")
             return
         named = self._met.named()
         if not isinstance(target, (list, tuple, dict)) and target.shape.rank == 0:

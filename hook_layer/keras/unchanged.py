@@ -77,7 +77,7 @@ class _Trainings:
             except TypeError:
                 pass  # the method says what is wrong
             except Exception:
-                logger.exception("no hook could be added: the training runs as it is")
+                logger.exception("adding a hook failed; training runs without one")
             self._depth += 1
             try:
                 return method(model, *args, **kwargs)
@@ -96,7 +96,9 @@ class _Trainings:
         def called(*args: Any, **kwargs: Any) -> Any:
             if not self._warned_of_batches and not self._depth:
                 self._warned_of_batches = True
-                logger.warning("loops of model.train_on_batch are not watched: nothing is saved")
+                logger.warning(
+                    "model.train_on_batch is not watched, so nothing is saved; use model.fit"
+                )
             try:
                 return method(*args, **kwargs)
             except BaseException as error:
@@ -116,7 +118,7 @@ class _Trainings:
             except TrainingStoppedError:
                 raise
             except Exception:
-                logger.exception("this step of a loop could not be captured: it runs as it is")
+                logger.exception("this step could not be captured; it runs without the hook")
             return gradients
 
         return called

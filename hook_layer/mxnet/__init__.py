@@ -78,7 +78,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"hook_layer.mxnet needs MXNet 1.9: {install_hint('mxnet')}, with Python 3.11 or "
-        f"older, for it needs numpy before 1.24 ({error})",
+        f"older, because it needs numpy before 1.24 ({error})",
         name="mxnet",
     ) from error
 

@@ -35,12 +35,15 @@ class RegisteredBlocks:
         if not isinstance(block, Block):
             raise HookConfigurationError(f"block={block!r:.200} must be a mxnet.gluon.Block")
         if block in self.names:
-            raise HookConfigurationError(f"the block {name_of(block)} was registered before")
+            raise HookConfigurationError(
+                f"the block {name_of(block)} is already registered; register it once"
+            )
         for part in parts_of(block):
             if part in self.models:
                 raise HookConfigurationError(
-                    f"part of the block {name_of(block)} was registered before, {name_of(part)}: "
-                    f"each forward pass would be two steps; register {name_of(block)} alone"
+                    f"{name_of(part)}, a part of {name_of(block)}, is already registered, "
+                    "and each forward pass would count as two steps; register only "
+                    f"{name_of(block)}"
                 )
         self.models.append(block)
         self.refresh(block)

@@ -59,7 +59,7 @@ class MxnetCapture(BaseHook):
     def _open(self) -> None:
         if self._is_writer is None and self._all_workers and self._rank_and_size()[1] > 1:
             logger.warning(
-                "include_workers='all' is not known to MXNet's hook: the worker of rank 0 writes"
+                "the MXNet hook does not support include_workers='all'; only rank 0 writes"
             )
             self._all_workers = False
         super()._open()
@@ -127,8 +127,8 @@ class MxnetCapture(BaseHook):
         if not self._warned_of_sparse:
             self._warned_of_sparse = True
             logger.warning(
-                "the values of %s, and of other sparse parameters, are not saved: MXNet keeps them "
-                "in a store, and gives the rows that a script asks for",
+                "values of %s and other sparse parameters are not saved, because MXNet "
+                "keeps them in a store and returns only requested rows",
                 name,
             )
 

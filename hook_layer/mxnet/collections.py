@@ -50,8 +50,8 @@ class Collection(LayerCollection):
         self._blocks = tuple(unknown)
         if unknown:
             raise HookConfigurationError(
-                f"collection {self.name} has the block {name_of(unknown[0])}, which was not "
-                "registered; call hook.register_block() with it or with a block around it"
+                f"collection {self.name} has the block {name_of(unknown[0])}, which is not "
+                "registered; pass it or a block around it to hook.register_block()"
             )
 
 

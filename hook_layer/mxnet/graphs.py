@@ -264,8 +264,8 @@ class GraphWatch:
         if not self._warned:
             self._warned = True
             logger.warning(
-                "inputs and outputs are not saved of a hybridized block: %.500s; %s does not "
-                "compute them as values of their own",
+                "inputs and outputs of hybridized blocks are not saved: %.500s; %s does "
+                "not compute them as separate values",
                 what,
                 reason,
             )

@@ -102,7 +102,7 @@ class _Search:
             self._hook.register_loss(block)
         elif not self._has_met_another and autograd.is_recording() and is_trained(block):
             self._has_met_another = True
-            logger.warning("only the first model of a process is watched: %s is not", block.name)
+            logger.warning("only the first model of a process is watched; %s is not", block.name)
 
     def _on_pass(self, model: Block, inputs: Any, _: Any) -> None:
         if arrays_in(inputs):
@@ -137,5 +137,5 @@ class _Search:
         except TrainingStoppedError:
             raise
         except Exception:
-            logger.exception("looking for the model failed: the script runs as it is")
+            logger.exception("finding the model failed; the script runs without a hook")
             self._end()

@@ -62,7 +62,7 @@ class CallbackWithHook:
         if not self._has_said_why:
             self._has_said_why = True
             step = self._hook.step
-            logger.warning("training ends behind step %d, as asked: %s", step, reason)
+            logger.warning("training ends after step %d, as requested: %s", step, reason)
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,7 +84,7 @@ def _hook_of(
     if hook is not None:
         if out_dir is not None or arguments:
             raise HookConfigurationError(
-                "a callback takes a hook, or the arguments that it is made of, not both"
+                "give a callback either a hook or the arguments of one, not both"
             )
         if not isinstance(hook, (Hook, InactiveCopy)):
             raise HookConfigurationError(f"hook={hook!r} must be a hook_layer.pytorch.Hook")
@@ -112,7 +112,7 @@ def call_before(kind: type, name: str, callback: Callable[[Any], None]) -> None:
         try:
             callback(self)
         except Exception:
-            logger.exception("no hook could be added: the training runs as it is")
+            logger.exception("adding a hook failed; training runs without one")
         try:
             return original(self, *args, **kwargs)
         except BaseException as error:

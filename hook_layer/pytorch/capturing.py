@@ -102,8 +102,8 @@ class TorchCapture(TorchWorker):
         if not self._warned_of_full_step:
             self._warned_of_full_step = True
             logger.warning(
-                "step %d ends before the optimisers have stepped, and others may: it holds %d"
-                " tensors, which take up queue_bytes=%d; save less, or allow more",
+                "step %d ended before all optimizers stepped; its %d tensors fill "
+                "queue_bytes=%d. Save less, or raise queue_bytes.",
                 self.step,
                 len(tensors),
                 int(self._options.queue_bytes),
@@ -126,9 +126,9 @@ class TorchCapture(TorchWorker):
         if found:
             self._nothing_due.clear()
             logger.warning(
-                "%.500s of %s get gradients, but are in a plain list or dictionary, so that its "
-                "parameters() and state_dict() lack them: keep layers in nn.ModuleList, "
-                "nn.ModuleDict or nn.ParameterList",
+                "%.500s of %s get gradients but are in a plain list or dict, so "
+                "parameters() and state_dict() lack them; use nn.ModuleList, nn.ModuleDict "
+                "or nn.ParameterList",
                 ", ".join(found),
                 self._registered.models[model],
             )
@@ -171,9 +171,9 @@ class TorchCapture(TorchWorker):
         if any(parameter.grad is not None for parameter in parameters_of(optimizer)):
             self._warned_of_unseen_steps = True
             logger.warning(
-                "the registered model is trained, but its forward passes do not reach the hook, "
-                "which saves nothing; if it was compiled and called before it was registered, call "
-                "torch.compiler.reset() once"
+                "the registered model trains, but the hook sees no forward pass and saves "
+                "nothing. If it was compiled and called before registration, call "
+                "torch.compiler.reset() once."
             )
 
     # How -----------------------------------------------------------------------------------------
@@ -204,8 +204,8 @@ class TorchCapture(TorchWorker):
         if not self._warned_of_many_calls:
             self._warned_of_many_calls = True
             logger.warning(
-                "step %d has %d tensors %s... and gets no more of them: what is registered is "
-                "called again and again without a further step of the model",
+                "step %d has %d tensors %s... and gets no more, because registered parts "
+                "are called again and again without a further step of the model",
                 self.step,
                 MAX_CALLS_A_STEP,
                 prefix,
@@ -246,8 +246,8 @@ class TorchCapture(TorchWorker):
         if shards and not self._all_workers and not self._warned_of_shards:
             self._warned_of_shards = True
             logger.warning(
-                "%.200s is divided among ranks, and one rank writes: statistics are of its part "
-                "alone; include_workers='auto' saves those of all parts",
+                "%.200s is sharded over ranks and only one rank writes, so statistics "
+                "cover its shard only; include_workers='auto' covers all shards",
                 next(iter(shards)),
             )
         for name in shards.keys() & captured.keys():
@@ -271,7 +271,7 @@ class TorchCapture(TorchWorker):
         if not self._warned_of_recording:
             self._warned_of_recording = True
             logger.warning(
-                "a CUDA graph is being recorded: of what only the device repeats nothing is saved"
+                "a CUDA graph is being captured; what only the device replays is not saved"
             )
 
     def _backend_of(self, value: Any) -> TensorBackend:

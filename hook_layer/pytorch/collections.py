@@ -67,8 +67,8 @@ class Collection(LayerCollection):
         self._modules = tuple(unknown)
         if unknown:
             raise HookConfigurationError(
-                f"collection {self.name} has the module {unknown[0][0]!r}, which was not "
-                "registered; call hook.register_module() with it or with a module around it"
+                f"collection {self.name} has the module {unknown[0][0]!r}, which is not "
+                "registered; pass it or a module around it to hook.register_module()"
             )
 
 

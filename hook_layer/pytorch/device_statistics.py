@@ -200,8 +200,8 @@ class DeviceBatches:
 def _warn_of_loss() -> None:
     """Log once what a writer's thread could not get off the device."""
     logger.warning(
-        "statistics are lost, and are NaN: a CUDA graph was being recorded in the stream that"
-        " computed them when they were to leave the device"
+        "statistics are lost and become NaN, because a CUDA graph was being captured in "
+        "their stream"
     )
 
 

@@ -118,9 +118,9 @@ class SharedText:
             store.wait([self._key], self._wait)
         except RuntimeError as error:
             raise TimeoutError(
-                f"rank {rank} waited {self._wait.total_seconds():g} s for rank 0 to begin this "
-                "run, and so saves nothing; unless include_workers='one' every rank needs a hook "
-                "with the same out_dir, and must register its model"
+                f"rank {rank} waited {self._wait.total_seconds():g} s for rank 0 and saves "
+                "nothing. Give every rank a hook with the same out_dir and a registered "
+                "model, or set include_workers='one'."
             ) from error
         return bytes(store.get(self._key)).decode()
 

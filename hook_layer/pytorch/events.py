@@ -94,7 +94,7 @@ class TorchEvents(LossCapture):
             return
         is_over = had_models and not self._registered.models
         logger.info(
-            "a newer hook watches this %s: the one that writes to %s does not any more%s",
+            "a newer hook watches this %s; the hook that writes to %s no longer does%s",
             type(module).__name__,
             self._store.uri,
             ", and is closed" if is_over else "",

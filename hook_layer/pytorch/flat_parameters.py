@@ -63,7 +63,9 @@ class FlatPart:
         elif not tensor.dim():  # the number of steps, as a state of Adam
             return tensor, None
         else:
-            raise ValueError(f"{num_elements} elements, neither those of one rank nor all {whole}")
+            raise ValueError(
+                f"{num_elements} elements are neither one rank's shard nor all {whole}"
+            )
         is_whole = self.rank is None or part.numel() != self.size
         part = part.view(self.shape) if part.numel() == whole else part
         return part, None if is_whole or self.rank is None else Shard(self.shape, (self.rank,))

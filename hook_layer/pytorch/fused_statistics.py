@@ -66,7 +66,7 @@ def fused_partials(
         # Whatever it lacks to compile: there is another way.
         _Fusion.is_broken = True
         logger.warning(
-            "statistics take longer than they could: Triton does not work here (%s: %.200s)",
+            "statistics are slower than necessary, because Triton does not work here (%s: %.200s)",
             type(error).__name__,
             error,
         )

@@ -115,7 +115,8 @@ class ModuleCapture(TorchCapture):
         if unseen:
             self._warned_of_unseen_modules = True
             logger.warning(
-                "inputs and outputs of %.500s are not saved: the compiled model does not call them,"
-                " or it was compiled before it was registered (torch.compiler.reset() helps)",
+                "inputs and outputs of %.500s are not saved, because the compiled model "
+                "does not call them. If it was compiled before registration, call "
+                "torch.compiler.reset().",
                 ", ".join(unseen),
             )

@@ -55,12 +55,13 @@ class RegisteredModules:
         model = _unwrapped(module)
         name = unwrapped_class(model)
         if model in self.names:
-            raise HookConfigurationError(f"this {name} was registered before")
+            raise HookConfigurationError(f"this {name} is already registered; register it once")
         for part in model.modules():
             if part in self.models:
                 raise HookConfigurationError(
-                    f"part of this {name} was registered before, the {self.models[part]}: each "
-                    f"forward pass would be two steps; register the {name} alone"
+                    f"{self.models[part]}, a part of this {name}, is already registered, "
+                    "and each forward pass would count as two steps; register only the "
+                    f"{name}"
                 )
         parts = ((path, part) for path, part in model.named_modules() if is_a_key(part))
         self.names.update({part: unwrapped_path(model, path) or name for path, part in parts})

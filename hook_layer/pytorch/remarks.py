@@ -32,8 +32,8 @@ class Remarks:
         if not self.passed_over:
             self.passed_over = getattr(module, "original_name", type(module).__name__)
             logger.warning(
-                "a %s of torch.jit has no place for a hook, and is not watched: train the module "
-                "that it was made of",
+                "a %s of torch.jit cannot have hooks and is not watched; train the module "
+                "that it was made from",
                 self.passed_over,
             )
 
@@ -53,7 +53,7 @@ class Remarks:
             self.has_met_another = not values or any(value.numel() != 1 for value in values)
             if self.has_met_another:
                 logger.warning(
-                    "a %s is watched; this is another model, a %s, and is not",
+                    "a %s is watched; the other model, a %s, is not",
                     watched,
                     type(module).__name__,
                 )

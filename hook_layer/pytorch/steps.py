@@ -142,8 +142,8 @@ class StepBounds:
             self._trains_in_evaluation = True
             if optimizer in self._optimizers and not self._is_open:
                 logger.warning(
-                    "the model is trained in evaluation mode (model.eval()): what it has trained up"
-                    " to now makes no step, what it trains from now on does"
+                    "the model trained in evaluation mode (model.eval()); earlier passes "
+                    "are not steps, passes from now on are"
                 )
 
     def optimizer_stepped(self, optimizer: Optimizer) -> bool:
@@ -183,8 +183,8 @@ class StepBounds:
         self._num_shared += self._num_passes > 1
         if self._num_shared == _ADVISED_AFTER and self._num_passes > 1:
             logger.warning(
-                "the model is called %d times for one step of its optimiser, and each call is a"
-                " step of its own; hook.register_optimizer(optimizer) makes them one",
+                "the model is called %d times per optimizer step, and each call counts as "
+                "a step; hook.register_optimizer(optimizer) makes them one step",
                 self._num_passes,
             )
         self._num_passes = 0
@@ -208,8 +208,8 @@ class StepBounds:
                 self._optimizers.remove(alive[key])
         self.add(optimizer)
         logger.warning(
-            "a registered optimiser does not step any more; one that trains the same parameters"
-            " takes its place, as if it were registered: %s",
+            "a registered optimizer no longer steps; %s, which trains the same parameters, "
+            "replaces it",
             type(optimizer).__name__,
         )
         return True
@@ -219,8 +219,8 @@ class StepBounds:
             self._optimizers.remove(optimizer)
             self._trained.pop(id(optimizer), None)
         logger.warning(
-            "a step lasts until every registered optimiser has stepped; for %d steps of others %d"
-            " did not, and will not be waited for any more: %s",
+            "during %d steps of other optimizers, %d registered ones did not step; steps "
+            "no longer wait for them: %s",
             self._num_optimizer_steps,
             len(missing),
             ", ".join(type(optimizer).__name__ for optimizer in missing),

@@ -174,7 +174,9 @@ class TrainerEvents(TorchEvents):
         if self._agreement is None and self._rank_and_size()[1] > 1:
             if not self._warned_of_leaving:
                 self._warned_of_leaving = True
-                logger.warning("asked to stop, but the workers could not agree on it: %s", request)
+                logger.warning(
+                    "a stop was requested, but the ranks could not agree on it: %s", request
+                )
             return None
         return request.reason
 
@@ -199,7 +201,7 @@ class TrainerEvents(TorchEvents):
     def _detach(self) -> None:
         if self._kept:
             names = ", ".join(sorted(self._kept))
-            logger.info("logged behind the last saved step, and not saved: %.500s", names)
+            logger.info("values logged after the last saved step are not saved: %.500s", names)
             self._kept.clear()
         self._trained = self._mode_of_pass = None
         super()._detach()

@@ -57,6 +57,6 @@ def outside_of_transforms() -> AbstractContextManager[object]:
 @cache
 def _warn() -> None:
     logger.warning(
-        "within transforms of torch.func (vmap, grad) a model that is called by functional_call is"
-        " not watched: what is trained in that way is not saved"
+        "models called with functional_call inside torch.func transforms (vmap, grad) are "
+        "not watched; their training is not saved"
     )

@@ -456,6 +456,6 @@ def _try(function: Callable[..., object], *arguments: object) -> bool:
     except TrainingStoppedError:
         raise
     except Exception:
-        logger.exception("looking for the model failed: the script runs as it is")
+        logger.exception("finding the model failed; the script runs without a hook")
         return False
     return True

@@ -74,7 +74,7 @@ class UnseenTraining:
             if reason:
                 say_why(reason)
         except Exception:
-            logger.exception("why nothing is captured is not known")
+            logger.exception("finding the reason why nothing is captured failed")
 
     def _reason(self) -> str:
         """Return why no model was found; empty where nothing was trained."""

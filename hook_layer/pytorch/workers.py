@@ -74,8 +74,8 @@ class TorchWorker(BaseHook):
         if self._enabled and not self._closed and not self._warned_of_fork:
             self._warned_of_fork = True
             logger.warning(
-                "a registered model is called in process %d, a fork of the one that made the hook:"
-                " nothing is saved here; make a hook in this process instead",
+                "process %d, a fork, calls a registered model and saves nothing; create a "
+                "hook in this process",
                 os.getpid(),
             )
 

@@ -180,7 +180,7 @@ class CheckpointKeeper:
                 sequence=run.sequence,
             )
         logger.warning(
-            "training goes on behind step %d, by %s (resumed %d times, %s)",
+            "training continues after step %d, according to %s (resumed %d times, %s)",
             start.step,
             self.file.name,
             start.training_run,
@@ -197,8 +197,8 @@ class CheckpointKeeper:
         name, size, mtime_ns = newest
         if mtime_ns > self.file.mtime_ns and state.files.get(name) != size:
             logger.warning(
-                "%s was written after the state of step %d; if training goes on from it, the "
-                "numbers of the steps are too low",
+                "%s was written after the state of step %d; a run that resumes from it "
+                "gets step numbers that are too low",
                 name,
                 state.step,
             )

@@ -169,8 +169,8 @@ class CheckpointFiles:
         if room < wanted and not self._is_overfull:
             self._is_overfull = True
             logger.warning(
-                "%s holds more than %d folders or %d files: not all of them are watched, and so "
-                "training may not go on at the right step when it is resumed",
+                "%s has more than %d folders or %d files, so not all are watched, and a "
+                "resumed run may continue at a wrong step",
                 self._root,
                 _MAX_FOLDERS,
                 _MAX_FILES,

@@ -124,7 +124,7 @@ def _from_json(item: object, path: str, document: Document) -> SavedState:
     modes = document.members(content.get("latest-mode-step"), f"{path}.latest-mode-step")
     unknown = modes.keys() - ModeKeys.__members__.keys()
     if unknown:
-        document.fail(f"{path}.latest-mode-step: {min(unknown)!r:.60} is no mode")
+        document.fail(f"{path}.latest-mode-step: {min(unknown)!r:.60} is not a mode")
     saved_step = content.get("latest-global-step-saved", -1)
     ours = content.get(_OURS)
     run, files = (None, {}) if ours is None else _run(ours, f"{path}.{_OURS}", document)
@@ -145,7 +145,7 @@ def _run(item: object, path: str, document: Document) -> tuple[SavedRun, dict[st
     content = document.members(item, path)
     run_id = document.text(content.get("run-id"), f"{path}.run-id")
     if not _RUN_ID.fullmatch(run_id):
-        document.fail(f"{path}.run-id: {run_id[:80]!r} is no id of a run")
+        document.fail(f"{path}.run-id: {run_id[:80]!r} is not the id of a run")
     sequence = _step(content.get("sequence"), f"{path}.sequence", document)
     files = document.members(content.get("files", {}), f"{path}.files")
     run = SavedRun(

@@ -124,7 +124,7 @@ class ResumableHook(StoppableHook):
         logger.warning(
             "%s %s step %d; %s",
             number.name,
-            "ended this process behind" if is_between else "interrupted training at",
+            "ended this process after" if is_between else "interrupted training at",
             self.step,
             "all is stored" if is_stored else f"not all could be stored in {timeout_s:g} s",
         )

@@ -67,7 +67,11 @@ def is_same_run(store: Store, job: JobEnvironment, run: SavedRun) -> bool:
     try:
         found = within(_TIMEOUT_S, lambda: run_in(store))
     except Exception as error:  # noqa: BLE001 - whatever it is, training starts
-        logger.warning("%s is taken to be the folder of the interrupted run: %s", store.uri, error)
+        logger.warning(
+            "%s counts as the folder of the interrupted run, because it cannot be read: %s",
+            store.uri,
+            error,
+        )
         return True
     if found is None:
         return job.platform == "sagemaker" and store.uri.startswith("file:")
@@ -100,7 +104,7 @@ def numbering(store: Store, identity: RunIdentity, start: RunStart) -> Numbering
     num_lost = max(start.sequence - last, 0)
     if num_lost:
         logger.warning(
-            "%d of the last steps up to step %d were not stored when the training was interrupted",
+            "%d of the last steps up to step %d were not stored before the interruption",
             num_lost,
             start.step,
         )

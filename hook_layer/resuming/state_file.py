@@ -77,7 +77,7 @@ class StateFile:
         try:
             copied = within(_FETCH_TIMEOUT_S, lambda: self._parsed(there))
         except Exception as error:  # noqa: BLE001 - whatever it is, training starts
-            logger.warning("the copy of the state of this training cannot be read: %s", error)
+            logger.warning("the copy of this run's state cannot be read: %s", error)
             return here
         return max(here, copied, key=lambda states: [(s.training_run, s.step) for s in states[-1:]])
 
@@ -117,7 +117,7 @@ class StateFile:
         except ObjectNotFoundError:
             return []
         except (CheckpointStateError, StorageError, ValueError, ImportError) as error:
-            logger.warning("the state of this training cannot be used (%s): %s", name, error)
+            logger.warning("the saved state of this run cannot be used (%s): %s", name, error)
             return []
 
     def _copy(self) -> None:
@@ -176,7 +176,7 @@ class _OwedFile:
             self._breaker.failed()
             if not self._has_complained:
                 self._has_complained = True
-                logger.warning("the state of this training cannot be saved: %s", error)
+                logger.warning("the state of this run cannot be saved: %s", error)
         else:
             self._breaker.succeeded()
             if self._data is data:

@@ -135,7 +135,9 @@ def open_store(uri: str | os.PathLike[str]) -> Store:
         scheme, text = "file", f"file://{os.path.abspath(text)}"  # noqa: PTH100 - "~" stays a name
     if scheme not in _STORES:
         known = ", ".join(f"{name}://" for name in _STORES)
-        raise ValueError(f"{text!r}: no store for {scheme}://; give a path or one of {known}")
+        raise ValueError(
+            f"{text!r}: there is no store for {scheme}://; give a path or one of {known}"
+        )
     module, _, factory = _STORES[scheme].partition(":")
     target: object = importlib.import_module(module)
     for name in factory.split("."):
@@ -156,7 +158,7 @@ def check_key(key: str) -> str:
         or not key.isprintable()
         or len(key.encode("utf-8", "surrogatepass")) > _MAX_KEY_BYTES
     ):
-        raise ValueError(f"{key[:120]!r} is no key of a store: it must be a plain relative path")
+        raise ValueError(f"{key[:120]!r} is not a key of a store; give a plain relative path")
     return key
 
 

@@ -52,7 +52,7 @@ def read_plain_file(folder: str, key: str, max_bytes: int | None = None) -> byte
         raise ObjectNotFoundError(error.errno, f"{place} does not exist") from error
     except OSError as error:
         is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
-        reason = "no plain file: links are not followed" if is_link else error.strerror or error
+        reason = "not a plain file: links are not followed" if is_link else error.strerror or error
         raise StorageError(error.errno, f"{place}: {reason}") from error
 
 
@@ -68,13 +68,13 @@ def check_owner(path: str) -> None:
         owner, user = os.stat(path).st_uid, os.geteuid()  # noqa: PTH116
         if user not in (0, owner):
             raise PermissionError(
-                f"{path} belongs to the user {owner}, and this is {user}; let that user deliver it"
+                f"{path} belongs to the user {owner}, and you are {user}; let that user deliver it"
             )
 
 
 def _content(descriptor: int, max_bytes: int | None) -> bytes:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "no plain file")
+        raise OSError(errno.EINVAL, "not a plain file")
     length = status.st_size if max_bytes is None else min(status.st_size, max_bytes)
     return read_exactly(descriptor, length, 0)

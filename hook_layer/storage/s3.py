@@ -67,7 +67,7 @@ class S3Store:
     ) -> None:
         match = _URI.fullmatch(uri)
         if match is None:
-            raise ValueError(f"{uri!r} is no S3 URI; give s3://bucket/prefix")
+            raise ValueError(f"{uri!r} is not an S3 URI; give s3://bucket/prefix")
         self.bucket = match["bucket"]
         parts = [part for part in (match["prefix"] or "").split("/") if part]
         self.prefix = "".join(f"{part}/" for part in parts)

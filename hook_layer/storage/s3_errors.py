@@ -19,7 +19,7 @@ _FORBIDDEN: Final = frozenset(("403", "AccessDenied", "AllAccessDisabled", "Forb
 _HINTS: Final = {
     "NoSuchBucket": "the bucket does not exist; create it (aws s3 mb s3://{bucket}) or correct the "
     "name",
-    "InvalidBucketName": "{bucket!r} is no name of a bucket; correct it",
+    "InvalidBucketName": "{bucket!r} is not the name of a bucket; correct it",
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION to that",
     "301": "the bucket is in another region; set AWS_REGION to that",
     "AuthorizationHeaderMalformed": "the bucket is in another region; set AWS_REGION to that",
@@ -40,7 +40,7 @@ _WITHOUT_ANSWER: Final = {
     "PartialCredentialsError": "the AWS credentials are incomplete; set both keys",
     "CredentialRetrievalError": "the AWS credentials cannot be had; see the command or role that "
     "gives them",
-    "ParamValidationError": "this is no place in S3; correct bucket and prefix",
+    "ParamValidationError": "bucket or prefix is not valid; correct it",
     "InvalidEndpointDiscoveryConfigurationError": "the endpoint is wrong; correct it",
     "UnauthorizedSSOTokenError": "the SSO session has expired; run aws sso login",
     "SSOTokenLoadError": "there is no SSO session; run aws sso login",

@@ -126,9 +126,9 @@ class EstimatorHook:
 
     def __init__(self, *_: Any, **__: Any) -> None:
         raise HookConfigurationError(
-            "EstimatorHook: TensorFlow has had no tf.estimator since 2.16. Train the model with "
-            "Keras, and KerasHook; or its graph in a tf.compat.v1.train.MonitoredTrainingSession, "
-            "and SessionHook"
+            "TensorFlow has no tf.estimator since 2.16, so EstimatorHook does not work. "
+            "Use Keras and KerasHook, or tf.compat.v1.train.MonitoredTrainingSession and "
+            "SessionHook."
         )
 
     @classmethod

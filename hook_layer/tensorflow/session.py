@@ -56,8 +56,8 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         """
         if not isinstance(optimizer, tf.compat.v1.train.Optimizer):
             raise HookConfigurationError(
-                f"optimizer={optimizer!r:.200} must be a tf.compat.v1.train.Optimizer; an optimiser"
-                " of Keras goes to KerasHook.wrap_optimizer"
+                f"optimizer={optimizer!r:.200} must be a tf.compat.v1.train.Optimizer; pass "
+                "a Keras optimizer to KerasHook.wrap_optimizer"
             )
         if getattr(optimizer, _OURS, None) is self:
             return optimizer
@@ -90,7 +90,7 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
             HookConfigurationError: Both, or none, are given; or one is no tensor of a graph.
         """
         if (gradients is None) == (gradients_and_variables is None):
-            raise HookConfigurationError("give gradients or gradients_and_variables, one of both")
+            raise HookConfigurationError("give either gradients or gradients_and_variables")
         if gradients is None:
             gradients = [gradient for gradient, _ in gradients_and_variables]
         self._add(CollectionKeys.GRADIENTS, [g for g in gradients if g is not None])
@@ -246,7 +246,9 @@ class SessionEvents(BaseHook, tf.compat.v1.train.SessionRunHook):  # type: ignor
         request = self._stop_now()
         if request is not None and not self._has_said_why:
             self._has_said_why = True
-            logger.warning("training ends behind step %d, as asked: %s", self.step, request.reason)
+            logger.warning(
+                "training ends after step %d, as requested: %s", self.step, request.reason
+            )
         return request is not None
 
     def _detach(self) -> None:

@@ -105,7 +105,7 @@ def _call_after(kind: Any, name: str, callback: Any) -> None:
         try:
             callback(self, result, *args, **kwargs)
         except Exception:
-            logger.exception("what an optimiser computes is not known")
+            logger.exception("finding what an optimizer computes failed")
         return result
 
     setattr(kind, name, method)
@@ -122,7 +122,7 @@ def _add_hook_to(kind: Any, sessions: _Sessions) -> None:
             arguments.pop("self")
             arguments["hooks"] = sessions.hooks(arguments.get("hooks"))
         except Exception:
-            logger.exception("no hook could be added: the session runs as it is")
+            logger.exception("adding a hook failed; the session runs without one")
             original(self, *args, **kwargs)
         else:
             original(self, **arguments)

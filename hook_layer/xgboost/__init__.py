@@ -225,8 +225,8 @@ class Hook(OriginalApi, BoosterEvents):
             HookConfigurationError: Always.
         """
         raise HookConfigurationError(
-            "the hook is a callback of XGBoost 2.1 or later, which is no function: give it to "
-            "xgboost.train(..., callbacks=[hook])"
+            "the hook is a callback object of XGBoost 2.1 or later, not a function; pass "
+            "it to xgboost.train(..., callbacks=[hook])"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

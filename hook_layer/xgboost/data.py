@@ -60,13 +60,13 @@ def as_dmatrix(name: str, value: object) -> DMatrix | None:
             f"{name} has the content type {value[1]!r}: {nearest(content_type, _CONTENT_TYPES)}"
         )
     if not path.is_file():
-        raise HookConfigurationError(f"{name}: there is no file {path}")
+        raise HookConfigurationError(f"{name}: the file {path} does not exist")
     try:
         is_csv = _CONTENT_TYPES[content_type] == "csv"
         return _read_csv(path) if is_csv else _read_libsvm(path)
     except ImportError as error:
         raise HookConfigurationError(
-            f"{name}: pandas is needed to read {path}: {install_hint('xgboost')}"
+            f"{name}: reading {path} needs pandas: {install_hint('xgboost')}"
         ) from error
     except (ValueError, IndexError, OSError, csv.Error) as error:
         raise HookConfigurationError(

@@ -82,8 +82,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
         self._note_evaluated()
         if self._closed:
             self._say_once(
-                "the hook was closed at the end of an earlier training, and saves nothing of this "
-                "one: make a new hook, or train in a block `with hook:`"
+                "the hook was closed at the end of an earlier run and saves nothing of this one; "
+                "create a new hook, or train in a block `with hook:`"
             )
         return model
 
@@ -232,8 +232,8 @@ class BoosterEvents(BaseHook, TrainingCallback):
     def _accepts(self, name: str) -> bool:
         if self._closed:
             self._say_once(
-                "the hook was closed at the end of the training, and stores nothing behind it: to "
-                "save more use it in a block `with hook:`"
+                "the hook was closed at the end of training and stores nothing later; to save "
+                "more, use it in a block `with hook:`"
             )
         return super()._accepts(name)
 
@@ -273,11 +273,11 @@ class BoosterEvents(BaseHook, TrainingCallback):
             return False
         if self._rank_and_size()[1] > 1 and not self._all_workers:
             self._say_once(
-                "asked to stop, but with several workers that needs a hook in each of them, with "
-                "include_workers='all': this only sets hook.should_stop"
+                "a stop request only sets hook.should_stop; to stop several ranks, create a hook "
+                "in each with include_workers='all'"
             )
             return False
-        logger.warning("training ends behind round %d, as asked: %s", epoch, request.reason)
+        logger.warning("training ends after round %d, as requested: %s", epoch, request.reason)
         if not isinstance(model, Booster) and model.attr("best_iteration") is None:
             model.set_attr(best_iteration=str(epoch))  # xgboost.cv cuts its results there
         return True

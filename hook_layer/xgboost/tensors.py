@@ -76,8 +76,8 @@ class RoundTensors:
         """
         if self._model is None:
             raise UnavailableError(
-                "there is not one model of the round: xgboost.cv trains one a fold, and another "
-                "callback may have cut it back"
+                "the round has not exactly one model: xgboost.cv trains one per fold, or "
+                "another callback cut the model"
             )
         return self._model
 
@@ -91,7 +91,7 @@ class RoundTensors:
         """Return `hyperparameters/{name}`."""
         given = self._inputs.hyperparameters
         if given is None:
-            raise UnavailableError("give hyperparameters= to the hook")
+            raise UnavailableError("pass hyperparameters= to the hook")
         return {f"hyperparameters/{name}": ComputedArray(_storable(v)) for name, v in given.items()}
 
     def predictions(self) -> dict[str, ComputedArray]:
@@ -115,14 +115,14 @@ class RoundTensors:
         """
         values = first_rows(self._validation_data)
         if values is None:
-            raise UnavailableError("validation_data is too large, and cannot be cut")
+            raise UnavailableError("validation_data is too large and cannot be cut")
         return {"input_values": ComputedArray(values)}
 
     def feature_importance(self, kind: str) -> dict[str, ComputedArray]:
         """Return `feature_importance/{kind}/{feature}`, [1]: shares of the features in use."""
         self._check_has_trees()
         if _booster_traits(self.model).has_vector_leaves and not _KNOWS_VECTOR_LEAVES:
-            raise UnavailableError("it needs XGBoost 3 where trees have several outputs")
+            raise UnavailableError("trees with several outputs need XGBoost 3")
         scores = self.model.get_score(importance_type=kind)
         values = np.array(list(scores.values()), np.float64)
         total = values.sum() or 1.0
@@ -154,7 +154,7 @@ class RoundTensors:
         try:
             columns = trees_of_last_round(self.model)
         except ImportError as error:
-            raise UnavailableError(f"pandas is needed: {install_hint('xgboost')}") from error
+            raise UnavailableError(f"this needs pandas: {install_hint('xgboost')}") from error
         return {f"trees/{name}": ComputedArray(values) for name, values in columns.items()}
 
     @cached_property
@@ -177,13 +177,13 @@ class RoundTensors:
     @cached_property
     def _shap(self) -> NDArray[Any]:
         if self._inputs.train_data is None:
-            raise UnavailableError("give train_data= to the hook")
+            raise UnavailableError("pass train_data= to the hook")
         return self.model.predict(self._inputs.train_data, pred_contribs=True)
 
     @property
     def _validation_data(self) -> DMatrix:
         if self._inputs.validation_data is None:
-            raise UnavailableError("give validation_data= to the hook, or evals= to the training")
+            raise UnavailableError("pass validation_data= to the hook, or evals= to the training")
         return self._inputs.validation_data
 
     def _check_has_trees(self) -> None:

@@ -71,7 +71,7 @@ class _Trainings:
         try:
             self._add_hook(args, kwargs)
         except Exception:
-            logger.exception("no hook could be added: the training runs as it is")
+            logger.exception("adding a hook failed; training runs without one")
 
     def _add_hook(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name in ("callbacks", "evals"):

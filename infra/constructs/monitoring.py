@@ -137,7 +137,7 @@ class Monitoring(Construct):
             "StopsNotConfirmed",
             {"stop_job": self._own.of_stop_job("StopsNotConfirmed", "Sum")},
             threshold=0,
-            description="A job that was asked to stop has not ended in time: look at it",
+            description="A job continues after a stop request: look at it",
         )
         for id_, function in monitored.each_minute.items():
             self._alarm_without_call(id_, function)

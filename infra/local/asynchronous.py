@@ -54,7 +54,7 @@ class RetrySettings:
         on_failure = configuration.get("DestinationConfig", {}).get("OnFailure", {})
         destination = on_failure.get("Destination")
         if destination and destination.split(":")[2] != "sqs":
-            raise ValueError(f"on-failure destination {destination}: only SQS works locally")
+            raise ValueError(f"on-failure destination {destination} does not work locally; use SQS")
         return cls(
             retries=int(configuration.get("MaximumRetryAttempts", DEFAULT_RETRIES)),
             event_age_s=int(configuration.get("MaximumEventAgeInSeconds", DEFAULT_EVENT_AGE_S)),

@@ -80,7 +80,7 @@ def deploy(assembly: Path, client: ClientFactory) -> dict[str, str]:
         if artifact["type"] == "aws:cloudformation:stack"
     }
     if len(stacks) != 1:
-        raise DeploymentError(f"{assembly} holds {len(stacks)} stacks, not one")
+        raise DeploymentError(f"{assembly} must hold one stack, not {len(stacks)}")
     (name, stack), *_ = stacks.items()
     _upload_assets(assembly, assembly / f"{name}.assets.json", client)
     template = (assembly / stack["properties"]["templateFile"]).read_text(encoding="utf-8")

@@ -182,7 +182,7 @@ def mistakes() -> Iterator[None]:
     except BrokenPipeError:
         raise  # nobody reads what is printed: `main` ends quietly
     except re.error as error:
-        _tell_mistake(f"{error.pattern!r} is no regular expression: {error}")
+        _tell_mistake(f"{error.pattern!r} is not a regular expression: {error}")
     except _MISTAKES as error:
         _tell_mistake(error)
 

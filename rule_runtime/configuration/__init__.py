@@ -62,5 +62,8 @@ _get_lazy, __dir__ = lazy_names(
 
 def __getattr__(name: str) -> Any:
     if name in _OF_THE_PROFILER:
-        raise ImportError(f"{name}: there is no profiler here; leave its rules and settings out")
+        raise ImportError(
+            f"Stepwatch has no profiler, so {name} does not exist; remove profiler rules "
+            "and settings"
+        )
     return _get_lazy(name)

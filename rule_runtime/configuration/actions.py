@@ -209,7 +209,7 @@ def _as_action(action: object) -> Action:
         return StopTraining(None if is_default else parameters.get("training_job_prefix"))
     if isinstance(parameters, Mapping) and name in ("email", "sms"):
         return (Email if name == "email" else SMS)(parameters.get("endpoint", ""))
-    raise TypeError(f"{action!r} is no action: give StopTraining, Email or SMS, or several of them")
+    raise TypeError(f"{action!r} is not an action; give StopTraining, Email, SMS or a list of them")
 
 
 def _checked(actions: tuple[Action, ...] | list[Action], begin: str, end: str) -> str:
@@ -224,11 +224,11 @@ def _checked(actions: tuple[Action, ...] | list[Action], begin: str, end: str) -
         if len(text) <= MAX_ACTION_CHARACTERS:
             return text
     raise ValueError(
-        f"the actions take {len(text)} characters, and a rule's parameter may have "
-        f"{MAX_ACTION_CHARACTERS}: give it fewer actions, or a shorter name of the job"
+        f"the actions take {len(text)} characters; a parameter may have "
+        f"{MAX_ACTION_CHARACTERS}. Give fewer actions or a shorter job name."
     )
 
 
 def _check(pattern: re.Pattern[str], name: str, value: object, expected: str) -> None:
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        raise ValueError(f"{name} is {value!r}, but must be {expected}")
+        raise ValueError(f"{name}={value!r} must be {expected}")

@@ -63,7 +63,7 @@ def checked_members(
             raise ValueError(f"{what} has no member {name!r}; it has {', '.join(known)}")
     for name in required:
         if not member.get(name):
-            raise ValueError(f"{what} needs {name}, which {dict(member)!r} has not")
+            raise ValueError(f"{what} needs {name}, which {dict(member)!r} lacks")
 
 
 def _text(key: str, value: object) -> str:
@@ -73,8 +73,8 @@ def _text(key: str, value: object) -> str:
     for item in items:
         if len(items) > 1 and _has_comma(item):
             raise ValueError(
-                f"{key} has the member {item!r}, whose comma would part it in two: write \\, "
-                "in a regular expression, or give another name"
+                f"{key} has the member {item!r} with a comma, which separates members; "
+                "write \\, in a regular expression, or use another name"
             )
     return ",".join(items)
 
@@ -86,9 +86,8 @@ def _scalar(key: str, value: object) -> str:
     if is_numpy or isinstance(value, numbers.Real):
         return str(value)
     raise TypeError(
-        f"{key} is {value!r}, of type {type(value).__name__}: a parameter is a text, a number, "
-        "True or False, or a list of these; anything else give as the text that its reader "
-        "expects, e.g. by json.dumps"
+        f"{key}={value!r} is of type {type(value).__name__}; give text, a number, True, "
+        "False or a list of these. Convert other values to text, e.g. with json.dumps."
     )
 
 

@@ -81,7 +81,7 @@ def asked_rules(entries: Iterable[object]) -> tuple[dict[str, AskedRule], tuple[
         if not isinstance(name, str) or not is_rule_name(name) or name == PROBLEMS:
             wanted = "another" if name == PROBLEMS else _NAME
             problems.append(
-                f"entry {number} of {PROBLEMS} is left out, for its RuleConfigurationName is "
+                f"entry {number} of {PROBLEMS} is ignored, because its RuleConfigurationName is "
                 f"{name!r:.60}: give it {wanted}"
             )
             continue

@@ -32,7 +32,7 @@ class CollectionConfig:
 
     def __init__(self, name: str, parameters: Mapping[str, object] | None = None) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a collection is {name!r}, but must be a text")
+            raise TypeError(f"the name of a collection is {name!r} and must be text")
         if not isinstance(parameters, (Mapping, NoneType)):
             raise TypeError(
                 f"the parameters of the collection {name!r} are {parameters!r}, but must be a "
@@ -94,8 +94,8 @@ def as_collections(given: object) -> tuple[CollectionConfig, ...]:
                 for each in given
             )
         except (TypeError, ValueError) as error:
-            raise TypeError(f"collections has a wrong member: {error}; {_EXPECTED}") from None
-    raise TypeError(f"collections is {given!r}; {_EXPECTED}")
+            raise TypeError(f"collections has an invalid member: {error}; {_EXPECTED}") from None
+    raise TypeError(f"collections={given!r} is not valid; {_EXPECTED}")
 
 
 _EXPECTED: Final = (

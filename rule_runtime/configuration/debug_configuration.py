@@ -71,8 +71,8 @@ class DebugConfiguration:
         if hook_config is False and listed:
             names = ", ".join(rule.name for rule in listed)
             raise ValueError(
-                f"hook_config=False saves nothing, so the rules {names} would have nothing to "
-                "judge: leave the rules out, or hook_config"
+                f"hook_config=False saves nothing, so the rules {names} have no data; "
+                "remove the rules or hook_config=False"
             )
         board = None
         if tensorboard is not None:
@@ -141,8 +141,8 @@ def _with_actions(rules: Sequence[Rule], actions: object) -> tuple[Rule, ...]:
     own = [rule.name for rule in rules if rule.has_actions]
     if default is not None and own:
         logger.warning(
-            "the job's actions, %s, are not those of %s: these have actions of their own, which "
-            "have to list every action",
+            "the job's actions, %s, do not apply to %s, which have actions of their own; "
+            "list every action there",
             default,
             ", ".join(own),
         )
@@ -154,8 +154,8 @@ def _check_names(rules: Sequence[Rule]) -> None:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             raise ValueError(
-                f"{names.count(name)} rules are called {name!r}: give them different names, "
-                "Rule.sagemaker(..., name=...)"
+                f"{names.count(name)} rules are called {name!r}; give them different names "
+                "with Rule.sagemaker(..., name=...)"
             )
 
 
@@ -208,7 +208,7 @@ def _one(
     except ValueError as error:
         raise ValueError(f"{error} ({text})") from None
     logger.warning(
-        "collection %s is asked for in several ways (%s); it is saved with %s",
+        "collection %s is requested in several ways (%s); it is saved with %s",
         name,
         text,
         _shown(joined),

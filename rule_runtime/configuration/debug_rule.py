@@ -88,8 +88,8 @@ class Rule:
         own = _checked_parameters(rule_parameters)
         if own.get(_INVOKED):
             raise ValueError(
-                f"rule_parameters has {_INVOKED}={own[_INVOKED]!r}, which base_config decides: "
-                "leave it out, or use Rule.custom for a rule of your own"
+                f"rule_parameters has {_INVOKED}={own[_INVOKED]!r}, which base_config "
+                "decides; remove it, or use Rule.custom for a rule of your own"
             )
         base = map(CollectionConfig.from_json, base_config.get("CollectionConfigurations") or ())
         return cls(
@@ -147,8 +147,8 @@ class Rule:
         """
         if bool(source) != bool(rule_to_invoke):
             raise ValueError(
-                f"source={source!r} and rule_to_invoke={rule_to_invoke!r}: give both, the file and "
-                "the class in it, or neither"
+                f"source={source!r} and rule_to_invoke={rule_to_invoke!r} must be given "
+                "together or not at all"
             )
         return cls(
             name=name,
@@ -253,7 +253,8 @@ def _checked_parameters(parameters: Mapping[str, object] | None) -> dict[str, st
     strings = as_strings(parameters)
     if _ACTIONS in strings:
         raise ValueError(
-            f"rule_parameters has {_ACTIONS}: give actions=StopTraining(), Email(...) or SMS(...)"
+            f"rule_parameters has {_ACTIONS}; use actions=StopTraining(), Email(...) or "
+            "SMS(...) instead"
         )
     return strings
 

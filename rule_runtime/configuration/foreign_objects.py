@@ -41,7 +41,7 @@ def taken(config: Any, kind: type[_Config], *attributes: str) -> _Config:
     if isinstance(config, Mapping):
         return kind.from_json(config)
     if not all(hasattr(config, name) for name in attributes):
-        raise TypeError(f"{config!r} is no {kind.__name__}")
+        raise TypeError(f"{config!r} is not a {kind.__name__}")
     # It is private in the SDK, and the one way in which the SDK itself gets the JSON.
     request = config._to_request_dict()  # noqa: SLF001
     return kind.from_json(plain(request, kind.__name__))
@@ -61,7 +61,7 @@ def plain(request: Any, what: str) -> dict[str, Any]:
         copy: dict[str, Any] = json.loads(json.dumps(request))
     except TypeError as error:
         raise ValueError(
-            f"{what} has a value that is not known before the job starts ({error}): give the "
-            "value itself instead of a pipeline variable"
+            f"{what} has a value that is unknown before the job starts ({error}); give the "
+            "value instead of a pipeline variable"
         ) from error
     return copy

@@ -67,9 +67,10 @@ def _joined(name: str, given: Given) -> dict[str, str]:
             result |= _limit(name, given)
         elif not _is_of_steps(key):
             if len(set(values)) > 1:
-                asked = " and as ".join(sorted(set(values)))
+                asked = " and ".join(sorted(set(values)))
                 raise ValueError(
-                    f"collection {name}: {key} is asked for as {asked}; give the rules one value"
+                    f"collection {name}: rules request different values of {key}: {asked}; "
+                    "give them one value"
                 )
             result[key] = values[0]
     result |= _steps(name, given)
@@ -86,7 +87,7 @@ def _limit(name: str, given: Given) -> dict[str, str]:
     numbers = [limit for limit in limits if limit is not None]
     wrong = [number for number in numbers if not number.strip().isdecimal()]
     if wrong:
-        raise ValueError(f"collection {name}: {_LIMIT}={wrong[0]!r} is no number of elements")
+        raise ValueError(f"collection {name}: {_LIMIT}={wrong[0]!r} must be a number of elements")
     return {_LIMIT: max(numbers, key=int)} if numbers and len(numbers) == len(limits) else {}
 
 
@@ -144,6 +145,8 @@ def _numbers(name: str, given: Given, mode: str, key: str) -> list[list[int]]:
             numbers = [-1]
         if any(number < least for number in numbers):
             kind = "list of whole numbers" if is_list else "whole number"
-            raise ValueError(f"collection {name}: {said}={text!r} is no {kind} from {least} on")
+            raise ValueError(
+                f"collection {name}: {said}={text!r} must be a {kind} of at least {least}"
+            )
         found.append(numbers)
     return found

@@ -81,7 +81,7 @@ def get_collection(collection_name: str) -> dict[str, Any]:
     """
     if collection_name not in _COLLECTIONS:
         hint = nearest(collection_name, _COLLECTIONS)
-        raise ValueError(f"there is no ready-made collection {collection_name!r}{hint}")
+        raise ValueError(f"there is no built-in collection {collection_name!r}{hint}")
     return _COLLECTIONS[collection_name].to_json()
 
 

@@ -37,9 +37,9 @@ def as_rule(rule: object) -> Rule:
         return _rule_of_sdk(rule)
     if hasattr(rule, "to_profiler_rule_config_dict"):
         raise TypeError(
-            f"{rule!r} is a rule of the profiler, and there are none here: leave it out"
+            f"{rule!r} is a rule of the profiler, which Stepwatch does not have; remove it"
         )
-    raise TypeError(f"{rule!r} is no rule: make one by Rule.sagemaker or Rule.custom")
+    raise TypeError(f"{rule!r} is not a rule; make one with Rule.sagemaker or Rule.custom")
 
 
 def as_hook_config(hook: object) -> DebuggerHookConfig:
@@ -73,7 +73,7 @@ def _rule_of_sdk(rule: Any) -> Rule:
     written = configuration.get("RuleParameters", {}).pop(_ACTIONS, None)
     if written is not None and rule.actions is None:
         logger.warning(
-            "rule %s: its parameter %s=%s is left out, as the SDK does: give actions=",
+            "rule %s: the parameter %s=%s is ignored, as in the SDK; use actions= instead",
             rule.name,
             _ACTIONS,
             written,

@@ -57,7 +57,7 @@ def checked_command(command: Sequence[str]) -> list[str]:
         return list(command)
     switches, script = _divided(arguments)
     if script and script[0] != "-m" and not Path(script[0]).exists():
-        raise ValueError(f"{script[0]}: there is no such script")
+        raise ValueError(f"{script[0]}: the script does not exist")
     switch = unprepared_switch(switches)
     if switch is not None:
         logger.warning(

@@ -52,10 +52,10 @@ class NothingCaptured:
         if self._notes.runs:
             self._is_over = True
         elif self._notes.reason is not None:
-            self._say_why("nothing is captured so far")
+            self._say_why("nothing is captured yet")
         elif self._is_late():
             self._say_why(
-                f"nothing is captured so far, {_PATIENCE_S:.0f} s after the first import of a "
+                f"nothing is captured yet, {_PATIENCE_S:.0f} s after the first import of a "
                 "framework; Stepwatch keeps looking"
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_an_environment_without_installer_is_made_anew(
     assert not setup.has_pip(environment / "bin" / "python")
     monkeypatch.setattr(setup, "run", lambda _: None)
     assert setup.has_pip(setup.create(environment))
+
+
+def test_every_constraint_has_digests_and_torch_is_pinned_elsewhere(setup: ModuleType) -> None:
+    text = (setup.ROOT / "constraints.txt").read_text()
+    _, *entries = re.split(r"^(?=\w)", text, flags=re.MULTILINE)
+    assert not [entry for entry in entries if "--hash=sha256:" not in entry]
+    assert not [entry for entry in entries if entry.startswith("torch==")]
+    assert setup.TORCH in setup.ENVIRONMENTS["demo"][1]
 
 
 def test_what_decides_about_an_environment_decides_about_its_stamp(setup: ModuleType) -> None:

@@ -29,7 +29,7 @@ from benchmarks.cost.bill import (
 )
 from benchmarks.cost.comparison import compared
 from benchmarks.cost.deployment import Deployment
-from benchmarks.cost.document import BEGIN, COMMAND, END, README, document
+from benchmarks.cost.document import BEGIN, COMMAND, END, PAGE, document
 from benchmarks.cost.jobs import Jobs
 from benchmarks.cost.model import requests_of
 from benchmarks.cost.pollers import calls_of
@@ -228,9 +228,9 @@ def test_the_table_is_not_stale() -> None:
 def test_a_stale_table_is_found_and_written_anew(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    stale = tmp_path / "README.md"
+    stale = tmp_path / "cost.md"
     stale.write_text(f"before\n{BEGIN}\nof last year\n{END}\nafter\n")
-    monkeypatch.setattr(command, "README", stale)
+    monkeypatch.setattr(command, "PAGE", stale)
     assert command.main(["--check"]) == 1
     assert command.main(["--write"]) == 0
     text = stale.read_text()
@@ -240,16 +240,16 @@ def test_a_stale_table_is_found_and_written_anew(
     assert command.main(["--check"]) == 0
 
 
-def test_a_readme_without_marks_is_told(deployment: Deployment) -> None:
+def test_a_page_without_marks_is_told(deployment: Deployment) -> None:
     with pytest.raises(ValueError, match="lacks the lines"):
         document("nothing here", deployment)
 
 
-def test_the_command_of_the_readme_prints_a_bill(
+def test_the_command_of_the_page_prints_a_bill(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (options,) = re.findall(
-        r"^.venv/bin/python -m benchmarks.cost (--rules .*)$", README.read_text(), re.MULTILINE
+        r"^.venv/bin/python -m benchmarks.cost (--rules .*)$", PAGE.read_text(), re.MULTILINE
     )
     contexts: list[dict[str, str]] = []
 
@@ -315,4 +315,4 @@ def test_the_sums_in_the_texts_are_those_of_the_model(
         f"some {dense:.0f} cents an hour, one that saves every 100 s about {sparse:.0f} cent; with "
         f"two rules {few_dense:.0f} cent and {few_sparse:.1f} cents."
     )
-    assert told in " ".join(README.read_text(encoding="utf-8").split())
+    assert told in " ".join(PAGE.read_text(encoding="utf-8").split())

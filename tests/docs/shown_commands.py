@@ -144,7 +144,7 @@ def _cdk(command: Command, words: list[str], folder: Path) -> None:
 def _aws(command: Command, words: list[str], folder: Path) -> None:
     """Check that a service has the operation, and the operation these parameters."""
     service, operation, *options = words[1:]
-    model = botocore.session.get_session().get_service_model(service)
+    model = botocore.session.get_session().get_service_model(service.removesuffix("api"))  # s3api
     shape = model.operation_model(_camel(operation)).input_shape
     assert shape is not None, command.line
     given = {}

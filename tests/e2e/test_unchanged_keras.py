@@ -77,7 +77,7 @@ def test_a_keras_script_with_too_high_a_learning_rate_is_stopped(
     )
     target.wait_idle(WAIT_S)
     assert done.returncode == 0, done.stderr[-4000:]  # Keras ends fit, and the script continues
-    assert "training ends behind step " in done.stderr
+    assert "training ends after step " in done.stderr
 
     evaluated = {one["RuleConfigurationName"]: one for one in target.rule_statuses(name)}
     statuses = {rule: one["RuleEvaluationStatus"] for rule, one in evaluated.items()}

@@ -79,7 +79,7 @@ def test_the_second_process_saves_beside_the_first(
     assert {path: path.stat().st_mtime_ns for path in out_dir.rglob("*")} == before
     warnings = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 2
-    assert f"is written by process {holder.pid} on" in warnings[0].message
+    assert f"is in use by process {holder.pid} on" in warnings[0].message
     assert f"so this hook writes to {out_dir.as_uri()}-2/" in warnings[0].message
     for number in (2, 3):
         assert len(WrittenTrial(f"{out_dir}-{number}").indexes()) == 3

@@ -91,7 +91,7 @@ def test_seen_names_are_in_the_file_also_of_collections_that_are_not_due() -> No
 
 def test_collections_added_later_count_from_then_on() -> None:
     colls = manager(Collection("losses", ["loss"]), include=("losses", "x"))
-    with pytest.raises(ValueError, match="'x', which was never made"):
+    with pytest.raises(ValueError, match="include_collections='x' is not configured"):
         colls.due(ModeKeys.TRAIN, 0)
     colls.get("x").include("x")
     assert len(colls.due(ModeKeys.TRAIN, 0)) == 2
@@ -102,7 +102,7 @@ def test_collections_added_later_count_from_then_on() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="Collection mine has not been configured"):
         manager(Collection("mine")).due(ModeKeys.TRAIN, 0)
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a regular expression"):
         Collection("x", ["("])
     with pytest.raises(ValueError, match="did you mean 'losses'"):
         manager(Collection("losses")).get("loses", create=False)

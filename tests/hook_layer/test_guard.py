@@ -69,7 +69,7 @@ def test_a_late_mistake_is_counted_and_logged_once(caplog: pytest.LogCaptureFixt
         part.failures.mistaken(HookConfigurationError("no such collection"))
     assert part.failures.errors == {"configuration": 1}
     assert [record.message for record in caplog.records] == [
-        "this has no effect; training goes on: no such collection"
+        "this call has no effect; training continues: no such collection"
     ]
     assert part.work() == "done"
 
@@ -84,9 +84,9 @@ def test_bad_tensors_are_counted_and_two_are_logged_for_each_reason(
     failures.tensor_failed("u", ValueError("worse"))
     assert failures.errors == {"tensors": 451}
     assert [record.getMessage() for record in caplog.records] == [
-        "'t0' cannot be saved and is left out: bad",
-        "'t1' and others cannot be saved and are left out: bad",
-        "'u' cannot be saved and is left out: worse",
+        "'t0' cannot be saved and is skipped: bad",
+        "'t1' and others cannot be saved and are skipped: bad",
+        "'u' cannot be saved and is skipped: worse",
     ]
     assert not failures.is_off("tensors")
 

@@ -249,7 +249,7 @@ def test_include_workers_one_or_all() -> None:
         ({"reduction_config": "mean"}, "must be a ReductionConfig"),
         ({"save_config": 10}, "save_config=10"),
         ({"include_regex": 3}, "include_regex=3"),
-        ({"include_regex": "("}, "no regular expression"),
+        ({"include_regex": "("}, "not a regular expression"),
         ({"include_collections": {"a": 1}}, "include_collections="),
         ({"include_workers": None}, "include_workers=None"),
     ],

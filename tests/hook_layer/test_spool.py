@@ -112,14 +112,14 @@ def test_the_files_of_two_runs_are_not_mixed(tmp_path: Path, spool: Path) -> Non
     LocalStore(tmp_path / "run").put("job.json", job)
     status, text = run(spool)
     assert status == 1
-    assert "holds the run 01JD0000000000000000000001 by now" in text
+    assert "now holds the run 01JD0000000000000000000001" in text
     assert LocalStore(tmp_path / "run").get("job.json") == job
     assert run(spool, "--to", tmp_path / "elsewhere")[0] == 0
 
 
 def test_a_folder_that_is_no_spool_is_left_alone(tmp_path: Path) -> None:
     status, text = run(tmp_path)
-    assert (status, text) == (1, f"{tmp_path} is no spool\n")
+    assert (status, text) == (1, f"{tmp_path} is not a spool\n")
     (tmp_path / "target.json").write_text("{}")
     status, text = run(tmp_path)
     assert status == 1
@@ -140,9 +140,9 @@ def test_a_spool_that_a_living_process_holds_is_left_alone(tmp_path: Path) -> No
     with holder:
         assert holder.stdout is not None
         path = holder.stdout.readline().strip()
-        with pytest.raises(SpoolInUseError, match="still"):
+        with pytest.raises(SpoolInUseError, match="in use"):
             SpoolFolder.open(path)
-        assert "still running" in run(path)[1]
+        assert "in use" in run(path)[1]
         holder.kill()
     SpoolFolder.open(path).release()
 
@@ -152,7 +152,7 @@ def test_a_key_in_a_spool_cannot_lead_out_of_the_target(tmp_path: Path, spool: P
     index.write_bytes(b"../../outside.json\n" + index.read_bytes().partition(b"\n")[2])
     status, text = run(spool)
     assert status == 1
-    assert "no key of a store" in text
+    assert "not a key of a store" in text
     assert not (tmp_path / "outside.json").exists()
 
 
@@ -201,7 +201,7 @@ def test_what_is_no_file_in_a_spool_is_not_waited_for(spool: Path) -> None:
     event_file = spool / "steps" / f"{2:016d}.tfevents"
     event_file.unlink()
     os.mkfifo(event_file)
-    assert "no plain file" in run(spool)[1]
+    assert "not a plain file" in run(spool)[1]
 
 
 def test_a_spool_of_a_killed_training_is_told_to_the_next_one(
@@ -274,7 +274,7 @@ def test_steps_of_a_training_that_was_resumed_are_not_overwritten(
     left = 4 - num_delivered
     assert status == 1
     assert f"delivered {num_delivered} steps and 0 files\n" in text
-    assert f"{left} steps and 1 files are left out and stay in {spool}" in text
+    assert f"{left} steps and 1 files are not delivered and stay in {spool}" in text
     assert all(path.read_bytes() == content for path, content in newer.items())
     assert numbers(target)[num_delivered:] == before
     assert not (target / "training_job_end.ts").exists()

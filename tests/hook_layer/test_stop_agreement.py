@@ -240,7 +240,7 @@ def test_nobody_is_held_before_all_take_part(caplog: pytest.LogCaptureFixture) -
     second = Worker(1, 3, store, barrier)
 
     def wait_for_warning() -> None:
-        wait_until(lambda: caplog.text.count("nobody stops before") >= 2)
+        wait_until(lambda: caplog.text.count("nobody stops") >= 2)
 
     run([first, second], steps(200), wait_for_warning)
     assert (first.num_steps, second.num_steps) == (200, 200)
@@ -255,7 +255,7 @@ def test_hooks_of_different_models_do_not_agree(caplog: pytest.LogCaptureFixture
         worker.agreement._thread.join(TIMEOUT_S)
     run(workers, steps(3))
     assert [worker.num_steps for worker in workers] == [3, 3]
-    assert "watches Other, that of worker 0 Net" in caplog.text
+    assert "watches Other, that of rank 0 Net" in caplog.text
 
 
 def test_without_an_answer_in_time_all_train_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -276,7 +276,7 @@ def test_without_an_answer_in_time_all_train_on(caplog: pytest.LogCaptureFixture
         worker.agreement._thread.join(TIMEOUT_S)
     assert [worker.num_steps for worker in workers] == [50, 50]
     assert store.content["run/decision"] == "nobody"
-    assert "not all workers answered" in caplog.text
+    assert "not all ranks answered" in caplog.text
 
 
 def test_the_decision_is_one_however_late_the_answers_are() -> None:
@@ -326,7 +326,7 @@ def test_a_hook_that_is_closed_ends_the_agreement(caplog: pytest.LogCaptureFixtu
     first.agreement._thread.join(TIMEOUT_S)
     assert first.begin()
     assert first.agreement.stop_now() is None
-    assert "a worker closed its hook" in caplog.text
+    assert "a rank closed its hook" in caplog.text
 
 
 def test_a_hook_may_be_closed_while_it_is_held() -> None:

@@ -44,7 +44,7 @@ def test_a_request_without_a_run_counts_unless_it_was_there_before(
     signal = StopSignal(store, "RUN")
     assert signal.check() is None
     assert signal.check() is None
-    assert caplog.text.count("names no run and was there when this one began") == 1
+    assert caplog.text.count("names no run and existed before this run") == 1
     assert "write it with RunId RUN" in caplog.text
     store.put(STOP_FILE, request(None, "again"))
     assert signal.check() is not None

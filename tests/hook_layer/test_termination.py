@@ -79,7 +79,7 @@ def test_everything_is_stored_and_the_process_ends_by_the_signal(
     assert list(trial.indexes()) == [0, 1, 2, 3]
     assert trial.end_marker() is None
     assert last_step(tmp_path) == 3
-    assert f"{number.name} ended this process behind step 3; all is stored" in done.stderr
+    assert f"{number.name} ended this process after step 3; all is stored" in done.stderr
 
 
 def test_a_step_that_is_open_is_told(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ hook.close()
     started = time.monotonic()
     done, trial = run(tmp_path, after=after)
     assert done.returncode == -signal.SIGTERM
-    assert "SIGTERM ended this process behind step 4; all is stored" in done.stderr
+    assert "SIGTERM ended this process after step 4; all is stored" in done.stderr
     assert len(trial.indexes()) == 5
     assert time.monotonic() - started < 15
 

@@ -68,7 +68,7 @@ def test_deployable_assembly_needs_no_network_and_no_account(tmp_path: Path) -> 
         f"infra: findings of these rules stop them: {stops}; a job may ask for a stop by rules of "
         "its own"
     ) in told
-    assert any(line.startswith("infra: nobody is notified yet: ") for line in told)
+    assert any(line.startswith("infra: nobody is notified; ") for line in told)
     assert re.search(
         r"infra: layer \d+\.\d MiB of 250 \(\d+\.\d MiB zipped\), import of an evaluator \d",
         done.stderr,
@@ -146,7 +146,7 @@ def test_a_boundary_and_a_qualifier_of_the_project_reach_every_role(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"context": {\n  "stepwatch:stage": "dev",\n}}', "is no JSON: line 3, column 1: "),
+        ('{"context": {\n  "stepwatch:stage": "dev",\n}}', "is not valid JSON: line 3, column 1: "),
         ('{"app": "python"}', 'must be an object with an object "context"'),
         ('{"context": 3}', 'must be an object with an object "context"'),
         ("[]", 'must be an object with an object "context"'),
@@ -180,8 +180,8 @@ def test_an_interpreter_without_the_packages_names_the_one_that_has_them(module:
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "infra needs aws_cdk and boto3, which `make synth` installs into .venv" in done.stderr
-    assert "run .venv/bin/python" in done.stderr
+    assert "infra needs aws_cdk and boto3. Run `make synth`" in done.stderr
+    assert "use .venv/bin/python" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -201,7 +201,7 @@ def test_rules_that_cannot_be_asked_end_synthesis(tmp_path: Path) -> None:
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.startswith("infra: the rules' parameters cannot be checked")
+    assert done.stderr.startswith("infra: the parameters of the rules cannot be checked")
     assert "no numpy here" in done.stderr
 
 

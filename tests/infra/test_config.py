@@ -59,7 +59,7 @@ def test_all_mistakes_stand_in_one_message() -> None:
 def test_a_key_that_is_like_no_other_is_told_where_all_are() -> None:
     (mistake,) = mistakes(quux="1")
     assert mistake == (
-        "stepwatch:quux = '1': unknown key; infra/README.md, Settings, lists all keys"
+        "stepwatch:quux = '1': unknown key; docs/reference/stack.md lists all settings"
     )
 
 
@@ -142,7 +142,7 @@ def test_flags_are_read_from_text(text: Any, value: bool) -> None:
         ({"tensor_buckets": ["twice", "twice"]}, "= 'twice': allowed: each once"),
         (
             {"new_tensor_buckets": ["one-bucket"], "tensor_buckets": ["one-bucket"]},
-            "stepwatch:tensor_buckets = 'one-bucket': allowed: names that no other setting has",
+            "stepwatch:tensor_buckets = 'one-bucket': allowed: names that no other setting lists",
         ),
         (
             {"tensor_bucket_name": "one-bucket", "new_tensor_buckets": ["one-bucket"]},
@@ -309,7 +309,7 @@ def test_what_stands_beside_a_pack_is_checked_as_ever() -> None:
     (mistake,) = mistakes(rules=["recommended", {"VanishingGradient": {"patients": 20}}])
     assert "stepwatch:rules.VanishingGradient.patients" in mistake
     (mistake,) = mistakes(rules=["recommended", "original"], stop_rules="")
-    assert "allowed: one pack, and rules beside it" in mistake
+    assert "allowed: one pack, with rules next to it" in mistake
     (mistake,) = mistakes(rules=["recommended", {"Overfit": 5}])
     assert "{'Overfit': 5}: allowed: the name of a pack" in mistake
     assert any("stop_rules: missing" in each for each in mistakes(rules=["original", "NonFinite"]))

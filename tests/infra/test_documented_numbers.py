@@ -36,27 +36,27 @@ def pair() -> dict[str, int]:
 
 
 def test_how_large_a_deployment_is(default_template: Template, pair: dict[str, int]) -> None:
-    whole, text = counts(default_template), words_of("infra/README.md")
+    whole, text = counts(default_template), words_of("docs/reference/stack.md")
     told = (
-        f"As `cdk.json` comes, with {len(RULES)} rules, the template has {whole['all']} resources, "
-        f"among them {whole['functions']} functions, {whole['roles']} roles, {whole['queues']} "
-        f"queues and {whole['alarms']} alarms; with two rules {pair['all']}, among them "
-        f"{pair['functions']} functions."
+        f"With the {len(RULES)} rules of `cdk.json`, the template has {whole['all']} resources: "
+        f"{whole['functions']} functions, {whole['roles']} roles, {whole['queues']} queues, "
+        f"{whole['alarms']} alarms and others. With two rules it has {pair['all']} resources, and "
+        f"{pair['functions']} of them are functions."
     )
     assert told in text
     of_a_rule = (whole["all"] - pair["all"]) / (len(RULES) - 2)
     assert round(of_a_rule) == 10
-    assert "A rule adds ten:" in text
+    assert "A rule adds ten resources:" in text
     room = len(RULES) + (MAX_RESOURCES - whole["all"]) / of_a_rule
     assert round(room, -1) == 40
-    assert "A stack has room for some forty rules" in text
+    assert "so a stack has room for about 40 rules" in text
 
 
 def test_how_many_evaluations_may_run_at_once() -> None:
     config = StepwatchConfig.from_context(project_context())
     all_busy = len(RULES) * config.maximum_concurrency
-    told = f"So {len(RULES)} rules that are all busy take {all_busy} and more"
-    assert told in words_of("infra/README.md")
+    told = f"so {len(RULES)} busy rules use {all_busy}."
+    assert told in words_of("docs/reference/stack.md")
 
 
 @pytest.mark.parametrize(

@@ -90,13 +90,13 @@ def test_jobs_may_have_no_rules_of_their_own() -> None:
     assert JOB_RULES not in json.dumps(template)
 
 
-def test_the_readme_says_how_a_job_uses_a_file() -> None:
+def test_the_page_says_how_a_job_uses_a_file() -> None:
     from rule_runtime.configuration.debug_rule import Rule
 
-    text = (ROOT / "infra" / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(Rule\.custom.*?)```", text, re.DOTALL)
+    text = (ROOT / "docs" / "how-to" / "deployed-rules.md").read_text()
+    (example,) = re.findall(r"```python.*?rule = (Rule\.custom.*?)```", text, re.DOTALL)
     rule: Rule = eval(example.replace("<CustomRuleBucketName>", "rules"), {"Rule": Rule})
-    settings = re.search(r"stepwatch:custom_rules='(.*?)'", text)
+    settings = re.search(r"'stepwatch:custom_rules=(.*?)'", text)
     assert settings is not None
     (key,) = json.loads(settings[1])
     assert rule.to_json()["RuleParameters"]["source_s3_uri"] == f"s3://rules/{key}"

@@ -280,7 +280,7 @@ def test_what_is_no_event_stays_and_is_told(
     assert redrive.main(["stop_job"]) == 1
     printed = capsys.readouterr()
     assert printed.out == "stop_job: 1 event handed over\nstop_job: 1 event waits\n    and 1 more\n"
-    assert f"left, for it is no event: {body}" in printed.err
+    assert f"not delivered, because it is not an event: {body}" in printed.err
 
 
 def test_what_cannot_be_handed_over_stays(

@@ -51,9 +51,9 @@ def test_a_row_says_the_default_and_what_the_project_says_instead(tool: ModuleTy
 def test_a_stale_table_is_found_and_written_anew(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    stale = tmp_path / "README.md"
+    stale = tmp_path / "stack.md"
     stale.write_text(f"before\n{tool.BEGIN}\nof last year\n{tool.END}\nafter\n")
-    monkeypatch.setattr(tool, "README", stale)
+    monkeypatch.setattr(tool, "PAGE", stale)
     assert tool.main(["--check"]) == 1
     assert tool.main([]) == 0
     text = stale.read_text()
@@ -63,6 +63,6 @@ def test_a_stale_table_is_found_and_written_anew(
     assert tool.main(["--check"]) == 0
 
 
-def test_a_readme_without_marks_is_told(tool: ModuleType) -> None:
+def test_a_page_without_marks_is_told(tool: ModuleType) -> None:
     with pytest.raises(ValueError, match="lacks the lines"):
         tool.document("nothing here")

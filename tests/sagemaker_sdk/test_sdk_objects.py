@@ -58,7 +58,7 @@ def test_they_are_taken_inside_ours(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_variable_of_a_pipeline_is_refused_with_its_reason(version: str) -> None:
-    assert "give the value itself instead of a pipeline variable" in said_in(version)["variable"]
+    assert "give the value instead of a pipeline variable" in said_in(version)["variable"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -144,3 +144,10 @@ def test_type_checkers_see_real_types(tmp_path: Path) -> None:
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(errors) == 1, errors
     assert "create_trail" in errors[0]
+
+
+def test_configuration_has_the_names_of_its_package() -> None:
+    home = importlib.import_module("rule_runtime.configuration")
+    assert stepwatch.configuration.__all__ == home.__all__
+    for name in home.__all__:
+        assert getattr(stepwatch.configuration, name) is getattr(home, name)

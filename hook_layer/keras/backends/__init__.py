@@ -27,7 +27,7 @@ def active_backend() -> ModuleType:
     name = keras.backend.backend()
     if name not in _BACKENDS:
         raise HookConfigurationError(
-            f"there is no hook for the Keras backend {name!r}: it does not train; use one of "
+            f"the Keras backend {name!r} has no hook, because it cannot train; use one of "
             f"{', '.join(_BACKENDS)}"
         )
     return importlib.import_module(f"hook_layer.keras.backends.{name}")

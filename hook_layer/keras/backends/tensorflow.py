@@ -110,8 +110,8 @@ class Inside(BaseInside):
             self._checked = graph
             if _has_own_random_numbers(graph):
                 raise HookConfigurationError(
-                    "the step draws random numbers by tf.random with a seed, which would be others "
-                    "in a second function; those of keras.random with a SeedGenerator would not"
+                    "the step uses tf.random with a seed, whose numbers change in a second "
+                    "function; use keras.random with a SeedGenerator"
                 )
         return self._function
 

@@ -47,8 +47,8 @@ class Inside(BaseInside):
 
     def _left_behind(self) -> dict[str, Any]:
         self._listener.say_once(
-            "jit_compile=True: of a model that torch.compile compiles the inputs and outputs of "
-            "layers, and the model's inputs, labels and predictions, are not saved"
+            "jit_compile=True: inputs and outputs of layers, and the inputs, labels and "
+            "predictions of the model, are not saved"
         )
         if self._kind != "train":
             return {}
@@ -57,8 +57,8 @@ class Inside(BaseInside):
         scale = getattr(optimizer, "dynamic_scale", getattr(optimizer, "loss_scale_factor", None))
         if scale is not None:
             self._listener.say_once(
-                "jit_compile=True with a scaled loss: gradients are not saved, for the scale they "
-                "were computed with is gone behind the step"
+                "jit_compile=True with a scaled loss: gradients are not saved, because their scale "
+                "is unknown after the step"
             )
             return {}
         gradients = {

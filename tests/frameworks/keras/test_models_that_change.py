@@ -169,5 +169,5 @@ def test_a_loop_of_train_on_batch_says_that_nothing_is_saved(
     with caplog.at_level(logging.WARNING, "stepwatch"):
         model.train_on_batch(FEATURES_OF_ROWS[:16], TARGETS[:16])
         hook.close()
-    assert "no model.train_on_batch" in caplog.text
+    assert "not model.train_on_batch" in caplog.text
     assert np.isfinite(model.get_weights()[0]).all()

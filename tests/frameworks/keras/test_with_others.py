@@ -69,7 +69,7 @@ def test_a_script_without_a_hook(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     fitted(second, epochs=1)
     for _ in range(2):
         second.train_on_batch(FEATURES_OF_ROWS, LABELS)
-    assert caplog.text.count("train_on_batch are not watched") == 1
+    assert caplog.text.count("train_on_batch is not watched") == 1
     hook = keras_hook()
     hook.close()
     assert [hook.mode_steps[mode] for mode in (modes.TRAIN, modes.EVAL)] == [3, 3]

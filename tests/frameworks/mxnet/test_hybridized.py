@@ -91,7 +91,7 @@ def test_a_backend_that_hides_the_insides_is_told_of(
     training.net._backend = "MKLDNN"
     training.net(mx.nd.ones((2, 1, 12, 12)))
     hook.close()
-    assert "not saved of a hybridized block" in caplog.text
+    assert "hybridized blocks are not saved" in caplog.text
     assert {"net_input_0", "net_output_0", "conv0_weight"} <= trial.names(0)
     assert "conv0_output_0" not in trial.names(0)
 

@@ -159,7 +159,7 @@ def test_a_block_that_is_not_registered_is_a_mistake(trial: WrittenTrial) -> Non
     collection = hook.get_collection("mine")
     assert isinstance(collection, smd.Collection)
     collection.add_block_tensors(nn.Dense(3, prefix="other_"))
-    with pytest.raises(HookConfigurationError, match="the block other, which was not registered"):
+    with pytest.raises(HookConfigurationError, match="the block other, which is not registered"):
         Training(hook).step()
 
 

@@ -91,7 +91,7 @@ def test_the_first_worker_alone_writes(
     training = Training(hook)
     training.step()
     hook.close()
-    assert "the worker of rank 0 writes" in caplog.text
+    assert "only rank 0 writes" in caplog.text
     assert list(trial.store.list()) == []
 
 

@@ -147,9 +147,9 @@ def test_what_is_no_block_is_refused(trial: WrittenTrial, wrong: Any) -> None:
 def test_a_block_is_registered_once(trial: WrittenTrial) -> None:
     hook = every_step(trial)
     training = Training(hook)
-    with pytest.raises(HookConfigurationError, match="the block net was registered before"):
+    with pytest.raises(HookConfigurationError, match="the block net is already registered"):
         hook.register_block(training.net)
     outer = nn.HybridSequential(prefix="outer_")
     outer.add(training.net)
-    with pytest.raises(HookConfigurationError, match="part of the block outer was registered"):
+    with pytest.raises(HookConfigurationError, match="a part of outer, is already registered"):
         hook.register_block(outer)

@@ -199,7 +199,7 @@ def test_a_stop_request_ends_the_session(
 
     losses, _ = train(hook, steps=9, hooks=[Rule()])
     assert len(losses) == 3
-    assert "training ends behind step 2, as asked: the loss grows" in caplog.messages
+    assert "training ends after step 2, as requested: the loss grows" in caplog.messages
     hook.close()
     assert trial.end_marker() is not None
 
@@ -251,7 +251,7 @@ def test_hooks_by_type(trial: WrittenTrial) -> None:
         smd.get_hook("sesion")
     with pytest.raises(HookConfigurationError, match=r"KerasHook\.wrap_optimizer"):
         hook.wrap_optimizer(tf.keras.optimizers.Adam())
-    with pytest.raises(HookConfigurationError, match="one of both"):
+    with pytest.raises(HookConfigurationError, match="either gradients or"):
         hook.set_gradients()
 
 

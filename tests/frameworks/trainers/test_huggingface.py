@@ -274,7 +274,7 @@ def test_a_stop_request_ends_in_the_trainers_way(
     runner = trainer(folder, Rule(callback, trial), callback, max_steps=50)
     result = runner.train()
     assert result.global_step == 2
-    assert "training ends behind step 1, as asked: the loss grows" in caplog.messages
+    assert "training ends after step 1, as requested: the loss grows" in caplog.messages
     callback.close()
     assert trial.end_marker() is not None
 

@@ -201,7 +201,7 @@ def test_a_stop_request_ends_in_lightnings_way(
     assert runner.should_stop
     assert runner.global_step == 4
     assert ended == ["train", "teardown"]
-    assert "training ends behind step 3, as asked: the loss grows" in caplog.messages
+    assert "training ends after step 3, as requested: the loss grows" in caplog.messages
     callback.close()
     assert trial.end_marker() is not None
 

@@ -98,7 +98,7 @@ def test_the_model_is_the_one_that_is_trained(unhooked: PlainRuns, tmp_path: Pat
     watched = run(["-m", "hook_layer", "--config", config, "features_script.py"])
     assert watched.stdout == plain.stdout
     assert "Traceback" not in watched.stderr
-    assert watched.stderr.count("a Linear of torch.jit has no place for a hook") == 1
+    assert watched.stderr.count("a Linear of torch.jit cannot have hooks") == 1
     trial = create_trial(str(tmp_path / "tensors"))
     assert trial.steps() == [0, 1, 2, 3]
     assert trial.tensor("gradient/Head_weight").steps() == [0, 1, 2, 3]
@@ -137,7 +137,7 @@ def test_of_two_models_the_first_one_is_watched_and_the_log_says_so(
     plain = unhooked(["two_models_script.py", "5"])
     watched = run(["-m", "hook_layer", "--config", config, "two_models_script.py", "5"])
     assert watched.stdout == plain.stdout
-    told = "a First is watched; this is another model, a Second, and is not"
+    told = "a First is watched; the other model, a Second, is not"
     assert watched.stderr.count(told) == 1
     trial = create_trial(str(tmp_path / "tensors"))
     assert trial.steps() == [0, 1, 2]
@@ -309,14 +309,14 @@ def test_a_script_whose_training_the_framework_ends_keeps_its_status(tmp_path: P
     done = run(["-m", "hook_layer", "--config", config, "boosting_script.py", out_dir])
     assert done.returncode == 0, done.stderr
     assert done.stdout == "saved the model\n"
-    assert "training was asked to stop: the loss is bad" in done.stderr
+    assert "a stop was requested: the loss is bad" in done.stderr
     assert len(create_trial(str(out_dir)).steps()) < 100_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nothing.py"], "nothing.py: there is no such script"),
+        (["nothing.py"], "nothing.py: the script does not exist"),
         (["--config", "nothing.json", TORCH], "nothing.json does not exist"),
     ],
 )
@@ -375,4 +375,4 @@ def test_passes_of_one_step_of_the_optimiser_are_one_step(tmp_path: Path) -> Non
     assert trial.steps() == trial.steps(mode=ModeKeys.TRAIN) == [0, 1, 2, 3, 4]
     assert trial.tensor("gradient/Linear_weight").steps() == [0, 1, 2, 3, 4]
     assert trial.tensor("Loss_output_1").steps() == [0, 1, 2, 3, 4]
-    assert "each call is a step" not in ended.stderr
+    assert "each call counts as a step" not in ended.stderr

@@ -16,7 +16,7 @@ from tests.hook_layer.autopatch.test_command import SCRIPTS, configuration, run
 
 SCRIPT = "models_script.py"
 WEIGHTS = {f"Net_{part}.weight" for part in ("blocks.0.layer", "blocks.1.layer", "head")}
-ANOTHER = "this is another model"
+ANOTHER = "the other model"
 
 
 @pytest.fixture(scope="module")

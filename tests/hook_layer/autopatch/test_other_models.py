@@ -42,4 +42,4 @@ def test_models_that_follow_add_nothing_and_what_scripts_let_go_of_is_gone(
     )
     assert trial.steps(mode=ModeKeys.EVAL) == [0]
     assert {name for name in trial.tensor_names() if "Loss" in name} == {"MSELoss_output_0"}
-    assert "more came after their step" not in log
+    assert "more tensors came after their step" not in log

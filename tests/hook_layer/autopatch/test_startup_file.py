@@ -60,7 +60,7 @@ def test_a_file_elsewhere_is_read_when_a_training_begins_and_not_before(tmp_path
     assert (other.returncode, other.stderr) == (0, "")
     training = run(["-c", RUN, site, SCRIPTS / "folds_script.py"], STEPWATCH_CONFIG=elsewhere)
     assert training.returncode == 0
-    assert training.stderr.count("nothing is saved, the script runs as it is") == 1
+    assert training.stderr.count("no hook is made, and the script runs without one") == 1
     assert elsewhere in training.stderr
 
 

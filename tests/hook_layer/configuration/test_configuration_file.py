@@ -123,7 +123,7 @@ def test_what_is_no_file_is_not_waited_for(path: str) -> None:
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(HookConfigurationError, match="it is no file"):
+    with pytest.raises(HookConfigurationError, match="it is not a file"):
         read_configuration_file(tmp_path / "pipe", {})
 
 

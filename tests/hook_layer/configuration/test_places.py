@@ -302,7 +302,7 @@ def test_output_that_nobody_may_judge_is_warned_of(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         resolve_targets(outputs, JobConfiguration(), environ)
-    assert ("no rule judges them" in caplog.text) is is_warned_of
+    assert ("no rule evaluates them" in caplog.text) is is_warned_of
 
 
 def test_a_path_in_s3_that_is_not_written_to_is_warned_of(

@@ -151,7 +151,7 @@ def test_what_finds_no_room_is_lost_and_the_next_index_file_tells(
     written, kept, lost = made.fates()
     assert (written, kept + lost) == (0, 10)
     assert 1 < kept < 5
-    assert caplog.text.count("no room on local disk") == 1
+    assert caplog.text.count("the local disk has no room") == 1
     is_away = False
     made.wait()
     made.write(10)
@@ -178,7 +178,7 @@ def test_a_step_that_alone_is_refused_is_set_aside_and_holds_nothing_up(
         made.clock.now += 60
     assert made.store.numbers() == [(1, None), (3, 1), (4, None), (5, None), (6, None)]
     assert made.fates() == (5, 1, 0)
-    assert "not number 2, which stays in" in caplog.text
+    assert "refused step 2 but takes others; the step stays in" in caplog.text
     made.end("end")
     assert made.fates() == (5, 1, 0)
     made.delivery.leave()

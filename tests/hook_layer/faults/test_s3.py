@@ -157,7 +157,7 @@ def test_a_missing_bucket_is_told_at_once_with_what_to_do(
     assert outcome.longest_step_s < 1
     assert outcome.close_s < 3
     first = next(record for record in caplog.records if record.levelno == logging.ERROR)
-    assert "saving is refused" in first.message
+    assert "the storage refuses to save" in first.message
     assert f"aws s3 mb s3://{bucket}" in first.message
     boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=bucket)
     (spool,) = tmp_path.iterdir()

@@ -152,7 +152,7 @@ def test_a_mistake_in_a_collection_in_mid_training_does_not_end_it(
     assert list(WrittenTrial(notebook["out_dir"]).indexes()) == [0, 1, 2, 3, 4]
     assert hook.get_collection("mine").tensor_names == {"1_output_0"}
     assert hook.report().errors == {"configuration": 1}
-    assert sum("was not registered" in record.message for record in caplog.records) == 1
+    assert sum("is not registered" in record.message for record in caplog.records) == 1
 
 
 def test_a_module_that_is_not_registered_is_refused_at_the_first_step(
@@ -162,7 +162,7 @@ def test_a_module_that_is_not_registered_is_refused_at_the_first_step(
     hook = smd.Hook(notebook["out_dir"])
     hook.register_module(net)
     hook.get_collection("mine").add_module_tensors(nn.ReLU())
-    with pytest.raises(ValueError, match="was not registered"):
+    with pytest.raises(ValueError, match="is not registered"):
         net(torch.ones(1, 2))
     hook.close()
 

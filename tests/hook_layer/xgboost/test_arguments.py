@@ -115,7 +115,7 @@ def assert_same_data(found: xgboost.DMatrix | None, expected: xgboost.DMatrix) -
 @pytest.mark.parametrize(
     ("content", "given_type", "message"),
     [
-        (None, "csv", "there is no file"),
+        (None, "csv", "the file"),
         ("1,2\n", "cvs", "did you mean 'csv'"),
         ("label,age\n1,2\n", "csv", "cannot be read as csv: could not convert"),
         ("", "csv", "cannot be read as csv"),
@@ -227,8 +227,8 @@ except ValueError as error:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count(f"pandas is needed: {install_hint('xgboost')}") == 1
-    assert "train_data: pandas is needed to read" in done.stdout
+    assert done.stderr.count(f"this needs pandas: {install_hint('xgboost')}") == 1
+    assert "train_data: reading" in done.stdout
     names = WrittenTrial(str(out_dir)).names(3)
     assert "feature_importance/gain/f2" in names
     assert not any(name.startswith("trees/") for name in names)

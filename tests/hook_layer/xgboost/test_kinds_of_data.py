@@ -134,7 +134,7 @@ def test_values_of_the_first_rows_of_large_inputs(
         assert same(trial.values(3)["input_values"], features[:9].astype(np.float32))
     else:  # it cannot be cut
         assert "input_values" not in trial.names(3)
-        assert caplog.text.count("validation_data is too large, and cannot be cut") == 1
+        assert caplog.text.count("validation_data is too large and cannot be cut") == 1
 
 
 def test_the_trees_of_a_model_that_goes_on(trial: WrittenTrial) -> None:

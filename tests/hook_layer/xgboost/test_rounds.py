@@ -89,9 +89,9 @@ def test_a_closed_hook_says_that_it_saves_nothing(trial: WrittenTrial, caplog: L
     train(hook, rounds=2)
     train(hook, rounds=3)
     assert len(trial.indexes()) == 2
-    assert "make a new hook" in caplog.text
+    assert "create a new hook" in caplog.text
     hook.save_scalar("score", 0.5)
-    assert "stores nothing behind it" in caplog.text
+    assert "stores nothing later" in caplog.text
 
 
 def test_scalars_of_a_custom_objective_belong_to_the_round(trial: WrittenTrial) -> None:

@@ -39,7 +39,7 @@ def test_training_ends_with_the_model_so_far(
     assert len(results["train"]["rmse"]) == 3
     assert sorted(trial.indexes()) == [0, 1, 2]
     assert hook.stop_reason == "the loss grows"
-    assert "training ends behind round 2, as asked: the loss grows" in caplog.messages
+    assert "training ends after round 2, as requested: the loss grows" in caplog.messages
     assert trial.end_marker() is not None
 
 

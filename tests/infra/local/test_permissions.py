@@ -11,7 +11,6 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,9 @@ from infra.local import LocalTarget
 from infra.local.emulator import StartResponse, WsgiApplication
 from lambdas.contracts.events import NATIVE_SOURCE, STATUS_DETAIL_TYPE
 from rule_runtime.testing.trial_builder import TrialBuilder
+from tests.docs.page_blocks import blocks_of
 from tests.infra.local.recorded_requests import Grants, Requests
 
-ROOT = Path(__file__).resolve().parents[3]
 RULE = "explosion"
 RUN = "01JD0000000000000000000001"
 FILE = "mine.py"
@@ -293,15 +292,18 @@ def test_functions_write_to_the_partitions_that_they_may_write_to(
 
 
 def documented_policy(bucket: str, job: str) -> Grants:
-    """Return what the policy of a training role in infra/README.md grants."""
-    text = (ROOT / "infra" / "README.md").read_text()
-    (block,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    """Return what the policy of a training role in docs/reference/permissions.md grants."""
+    (block,) = (
+        block.text
+        for block in blocks_of("reference/permissions.md")
+        if block.title == "training_policy.json"
+    )
     policy = block.replace("<bucket>", bucket).replace("<job name>", job)
     assert "<" not in policy
     return grants_of(json.loads(policy))
 
 
-def test_a_training_process_needs_exactly_what_the_readme_grants(
+def test_a_training_process_needs_exactly_what_the_page_grants(
     target: LocalTarget, requests: Requests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch

@@ -222,8 +222,8 @@ class TestWhatNobodyCanEvaluate:
         assert statuses == {f"own-{number:02}": ["InProgress"] for number in range(MAX_JOB_RULES)}
         text = reason(jobs, PROBLEMS)
         assert (
-            "entry 2 of DebugRuleConfigurations is left out, for its RuleConfigurationName is None"
-            in text
+            "entry 2 of DebugRuleConfigurations is ignored, because its RuleConfigurationName is "
+            "None" in text
         )
         left_out = [f"own-{MAX_JOB_RULES + number}" for number in range(2)]
         told_of = (

@@ -82,7 +82,7 @@ def test_an_expression_that_is_none_is_named(tmp_path: Path, command: str) -> No
     runs = [tmp_path / "run"] * (2 if command == "compare" else 1)
     status, output = invoke(command, *runs, "--regex", "(")
     assert status == 2
-    assert "'(' is no regular expression: missing ), unterminated subpattern" in output
+    assert "'(' is not a regular expression: missing ), unterminated subpattern" in output
 
 
 @pytest.mark.parametrize(

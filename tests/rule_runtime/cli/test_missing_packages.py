@@ -48,5 +48,5 @@ def test_the_stack_names_the_interpreter_that_can_run_it(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "infra", raising=False)
     status, output = invoke("local", "up")
     assert status == 2
-    assert "stepwatch: infra needs aws_cdk, which `make synth` installs into .venv" in output
+    assert "stepwatch: infra needs aws_cdk. Run `make synth`" in output
     assert ".venv/bin/stepwatch" in output

@@ -239,7 +239,7 @@ def test_a_script_that_was_killed_has_ended(tmp_path: Path) -> None:
         (["--rule", "Vanishing", "--", "x.py"], "did you mean 'VanishingGradient'?"),
         (["--", "nosuchcommand", "x.py"], "nosuchcommand: there is no such command"),
         (["--pack", "mine", "--", "x.py"], "there is no pack 'mine'"),
-        (["--", "nosuch.py"], "nosuch.py: there is no such script"),
+        (["--", "nosuch.py"], "nosuch.py: the script does not exist"),
     ],
 )
 def test_mistakes_end_with_2(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -98,7 +98,7 @@ def test_all_workers_of_a_launcher_stop_together(
     done = stepwatch(tmp_path, *VANISHING, "--", *launcher, *options, WORKER, ENDLESS)
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("stepwatch: training was stopped by the rule vanishing_gradient") == 2
-    assert "is written by" not in done.stderr
+    assert "is in use by" not in done.stderr
     assert "another one" not in done.stderr
     trial = create_trial(str(tmp_path / "out"))
     assert trial.workers() == ["worker_0", "worker_1"]

@@ -107,21 +107,33 @@ def test_what_satisfies_both(
 @pytest.mark.parametrize(
     ("one", "other", "message"),
     [
-        ({"tensors": "x"}, {"tensors": "y"}, "collection c: tensors is asked for as x and as y"),
-        ({"raw_max_elements": "1e6"}, {}, "collection c: raw_max_elements='1e6' is no number"),
-        ({"save_interval": "x"}, {}, "collection c: save_interval='x' is no whole number"),
-        ({"start_step": ""}, {}, "collection c: start_step='' is no whole number"),
+        (
+            {"tensors": "x"},
+            {"tensors": "y"},
+            "collection c: rules request different values of tensors: x and y",
+        ),
+        ({"raw_max_elements": "1e6"}, {}, "collection c: raw_max_elements='1e6' must be a number"),
+        ({"save_interval": "x"}, {}, "collection c: save_interval='x' must be a whole number"),
+        ({"start_step": ""}, {}, "collection c: start_step='' must be a whole number"),
         (
             {"save_interval": "0"},
             {"save_steps": "1"},
-            "save_interval='0' is no whole number from 1",
+            "save_interval='0' must be a whole number of at least 1",
         ),
-        ({"save_steps": "1,-2"}, {}, "save_steps='1,-2' is no list of whole numbers from 0 on"),
-        ({"save_steps": "1;2"}, {}, "collection c: save_steps='1;2' is no list of whole numbers"),
+        (
+            {"save_steps": "1,-2"},
+            {},
+            "save_steps='1,-2' must be a list of whole numbers of at least 0",
+        ),
+        (
+            {"save_steps": "1;2"},
+            {},
+            "collection c: save_steps='1;2' must be a list of whole numbers",
+        ),
         (
             {"train.end_step": "1.5"},
             {"end_step": "3"},
-            "collection c: train.end_step='1.5' is no whole number",
+            "collection c: train.end_step='1.5' must be a whole number",
         ),
     ],
 )

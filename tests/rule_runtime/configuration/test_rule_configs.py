@@ -150,7 +150,7 @@ class TestActions:
         assert is_valid_action_object(ActionList())
         assert not is_valid_action_object({"name": "email"})
         with pytest.raises(
-            TypeError, match="'email' is no action: give StopTraining, Email or SMS"
+            TypeError, match="'email' is not an action; give StopTraining, Email, SMS"
         ):
             ActionList("email")
 

@@ -48,8 +48,8 @@ def test_a_script_alone_is_run_by_this_python(
     ("command", "message"),
     [
         (["nosuchcommand", "train.py"], "nosuchcommand: there is no such command"),
-        ([sys.executable, "nosuch.py"], "nosuch.py: there is no such script"),
-        (["nosuch.py"], "nosuch.py: there is no such script"),
+        ([sys.executable, "nosuch.py"], "nosuch.py: the script does not exist"),
+        (["nosuch.py"], "nosuch.py: the script does not exist"),
     ],
 )
 def test_what_is_not_there_is_told(command: list[str], message: str) -> None:

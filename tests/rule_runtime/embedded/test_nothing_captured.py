@@ -59,7 +59,7 @@ def test_it_is_said_a_minute_after_a_framework_was_imported(notes: SessionNotes)
     early.look()
     early.look()
     (line,) = said
-    assert line.startswith("nothing is captured so far, 60 s after the first import")
+    assert line.startswith("nothing is captured yet, 60 s after the first import")
     assert "keeps looking: LightGBM has no hook" in line
 
 
@@ -72,7 +72,7 @@ def test_a_reason_is_said_at_once_and_once(notes: SessionNotes) -> None:
     notes.note_reason("no torch module")
     early.look()
     early.look()
-    assert said == ["nothing is captured so far: no torch module"]
+    assert said == ["nothing is captured yet: no torch module"]
 
 
 def test_nothing_is_said_where_a_training_began(notes: SessionNotes) -> None:

@@ -165,7 +165,7 @@ class TestConfiguration:
         job = in_folder(tmp_path, hook_config=False)
         assert job.environment == {"USE_SMDEBUG": "0"}
         assert not list(tmp_path.iterdir())
-        with pytest.raises(ValueError, match="nothing to judge"):
+        with pytest.raises(ValueError, match="no data"):
             in_folder(tmp_path, hook_config=False, rules=[VANISHING])
         with pytest.raises(ValueError, match="leave tensorboard out"):
             in_folder(tmp_path, hook_config=False, tensorboard=TensorBoardOutputConfig())
