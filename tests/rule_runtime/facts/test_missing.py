@@ -1,4 +1,4 @@
-"""Advice to users whose losses rules cannot judge is of the framework that they train with."""
+"""Texts on missing data give advice for the framework of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
-from rule_runtime.facts.loss_advice import Framework, framework_of
+from rule_runtime.facts.framework import Framework, framework_of
 from rule_runtime.rules.double_activation import DoubleActivation
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch
@@ -88,7 +88,7 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
     ("framework", "remedy"),
     [
         (Framework.TORCH, "get_hook().record_tensor_value"),
-        (Framework.TORCH, "call model.eval() ahead of it, and model.train() behind"),
+        (Framework.TORCH, "call model.eval() before validation and model.train() after it"),
         (Framework.KERAS, "validation_data="),
         (Framework.XGBOOST, "`evals` (`eval_set` of `fit`)"),
     ],
@@ -97,5 +97,5 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
 def test_how_to_validate(rule: Rule, framework: Framework, remedy: str) -> None:
     for outcome in run_of(framework).outcomes(rule):
         assert isinstance(outcome, NotEvaluated)
-        assert "there is no loss of validation to judge" in outcome.reason
+        assert "no validation loss was saved" in outcome.reason
         assert remedy in outcome.reason[:MOST_SHOWN]
