@@ -41,11 +41,11 @@ _FALLING_METRIC: Final = (
 
 
 class _Advice(NamedTuple):
-    """How to get missing data with one framework."""
+    """How to get missing data with one framework; `input_values` are loss inputs if empty."""
 
     validation: str
     loss_inputs: str
-    input_values: str
+    input_values: str = ""
 
 
 _ADVICE: Final = {
@@ -55,8 +55,6 @@ _ADVICE: Final = {
         "record it by name in training and validation: "
         "get_hook().record_tensor_value('loss', loss)",
         loss_inputs="compute the loss with one of torch, such as nn.CrossEntropyLoss or "
-        "F.cross_entropy; the hook does not see all inputs of other losses",
-        input_values="compute the loss with one of torch, such as nn.CrossEntropyLoss or "
         "F.cross_entropy; the hook does not see all inputs of other losses",
     ),
     Framework.KERAS: _Advice(
@@ -83,8 +81,6 @@ _ADVICE: Final = {
         f"{_FALLING_METRIC}; error rates are not judged",
         loss_inputs="XGBoost saves labels and predictions of the data in `evals` (`eval_set` of "
         "`fit`)",
-        input_values="XGBoost saves labels and predictions of the data in `evals` (`eval_set` of "
-        "`fit`)",
     ),
 }
 
@@ -104,7 +100,8 @@ def how_to_save_input_values(step: StepView) -> str:
     Args:
         step: The step.
     """
-    return _ADVICE[framework_of(step)].input_values
+    advice = _ADVICE[framework_of(step)]
+    return advice.input_values or advice.loss_inputs
 
 
 def missing_validation(step: StepView) -> Missing:
