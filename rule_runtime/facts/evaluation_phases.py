@@ -21,6 +21,7 @@ from rule_runtime.facts.loss_sides import (
 )
 from rule_runtime.facts.missing import missing_counted_loss, missing_loss
 from rule_runtime.facts.selection import finite_means
+from rule_runtime.numerics.running_mean import add_to_mean
 
 if TYPE_CHECKING:
     from rule_runtime.engine.rule import Memory
@@ -149,7 +150,7 @@ def _add(pair: dict[str, Any], losses: list[_Loss], max_phases: int) -> list[Pha
         phase = phases.setdefault(loss.name, {"mean": [0.0, 0], "length": 0, "notes": {}})
         if not pair["training"][1]:
             continue
-        _add_to_mean(phase["mean"], loss.value)
+        add_to_mean(phase["mean"], loss.value)
         if training:
             phase["length"] = phase["mean"][1]
         if phase["mean"][1] == phase["length"]:
@@ -171,17 +172,10 @@ def _continue_training(pair: dict[str, Any], worker: str, losses: list[float]) -
     for phase in phases.values():
         phase.update(mean=[0.0, 0], length=phase["mean"][1] or phase["length"])
     for loss in losses:
-        _add_to_mean(pair["training"], loss)
+        add_to_mean(pair["training"], loss)
     return finished
 
 
 def _phase(name: str, worker: str, pair: dict[str, Any]) -> Phase:
     phase = pair["phases"][name]
     return Phase(name, worker, pair["training"][0], phase["mean"][0], phase["notes"])
-
-
-def _add_to_mean(mean: list[Any], value: float) -> None:
-    """Add a number to a mean and its count; a sum could overflow."""
-    mean[1] += 1
-    share = 1 / mean[1]
-    mean[0] = mean[0] * (1 - share) + value * share

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "declared",
+    "describe_not_finite",
     "evidence",
     "finite_means",
     "is_training",
@@ -144,6 +145,19 @@ def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
         rows: The rows [R].
     """
     return np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
+
+
+def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
+    """Return what is not finite in a row: name of the count, the count, and a message.
+
+    Args:
+        rows: The rows [R].
+        at: Position of a row with an element that is not finite.
+    """
+    measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
+    count, size = float(rows.column(measure)[at]), rows.column("size")[at]
+    of_size = "" if np.isnan(size) else f" of {int(size)}"
+    return measure, count, f"{int(count)}{of_size} elements are {noun}"
 
 
 def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:

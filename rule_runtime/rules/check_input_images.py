@@ -11,6 +11,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import evidence
+from rule_runtime.numerics.running_mean import add_to_mean
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class CheckInputImages(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: `inputs`, by name: number of `images`, and of each channel its `means` and
-                number of `elements`.
+            memory: `inputs`, by name: number of `images`, and the running mean of each channel.
         """
         rows = step.tensors(collections=("input_image",), regex=self.regex)
         if not len(rows):
@@ -85,9 +85,13 @@ class CheckInputImages(Rule):
             if unfit:
                 problem = f"{name}: {unfit}"
                 continue
-            known = inputs.setdefault(name, {"images": 0, "means": [], "elements": []})
+            by_channel = np.moveaxis(images, self.channel, 0)
+            known = inputs.setdefault(name, {"images": 0, "means": [[0.0, 0] for _ in by_channel]})
             known["images"] += len(images)
-            _add(known, np.moveaxis(images, self.channel, 0))
+            for mean, values in zip(known["means"], by_channel, strict=True):
+                finite = values[np.isfinite(values)].astype(np.float64)
+                if finite.size:
+                    add_to_mean(mean, float(finite.mean()), finite.size)
             judged.setdefault(name, row)
         if not judged:
             raise Missing(problem)
@@ -104,8 +108,8 @@ class CheckInputImages(Rule):
             (-abs(mean), name, channel, mean)
             for name in judged
             if inputs[name]["images"] >= self.threshold_samples
-            for channel, mean in enumerate(inputs[name]["means"])
-            if inputs[name]["elements"][channel]
+            for channel, (mean, num_elements) in enumerate(inputs[name]["means"])
+            if num_elements
         ]
         if not means:
             return NotEvaluated("no element of the images is finite")
@@ -139,15 +143,3 @@ class CheckInputImages(Rule):
         if known is not None and len(known["means"]) != num_channels:
             return f"{num_channels} channels, but {len(known['means'])} before"
         return ""
-
-
-def _add(known: dict[str, Any], channels: npt.NDArray[Any]) -> None:
-    """Add images, channels first, to the running means of their channels."""
-    means = known["means"] = known["means"] or [0.0] * len(channels)
-    elements = known["elements"] = known["elements"] or [0] * len(channels)
-    for channel, values in enumerate(channels):
-        finite = values[np.isfinite(values)].astype(np.float64)
-        if finite.size:
-            elements[channel] += finite.size
-            share = finite.size / elements[channel]
-            means[channel] = means[channel] * (1 - share) + float(finite.mean()) * share

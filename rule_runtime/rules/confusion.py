@@ -51,8 +51,7 @@ class Confusion(Rule):
         max_off_diag: Largest share of one other class that passes.
 
     What to try:
-        Look at the examples and their labels, weight the classes, collect more data, or train
-        longer.
+        Look at the examples and their labels, weight the classes, or collect more data.
     """
 
     category_no: Annotated[int | None, AtLeast(2), AtMost(_MAX_CLASSES), Unit("classes")] = None
@@ -130,8 +129,7 @@ class Confusion(Rule):
         except ValueError as error:
             raise Missing(str(error)) from error
         largest = int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
-        limit = self.category_no or _MAX_CLASSES
-        if largest >= limit:
+        if largest >= (limit := self.category_no or _MAX_CLASSES):
             raise Missing(f"class {largest} is not one of the first {limit} classes")
         return confusion_matrix(pairs.labels, pairs.predictions, largest + 1)
 

@@ -9,7 +9,7 @@ import numpy as np
 from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import Memory
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.selection import describe_not_finite, evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -72,9 +72,7 @@ class ExplodingTensor(SelectedTensorsRule):
         size = rows.column("size")
         share = np.where(is_bad, num_bad / np.where(size > 0, size, np.inf), np.nan)
         at = worst(rows, share, largest=True)
-        measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
-        value = float(rows.column(measure)[at])
-        of_size = "" if np.isnan(size[at]) else f" of {int(size[at])}"
+        measure, value, message = describe_not_finite(rows, at)
         return IssueFound(
             evidence(
                 step,
@@ -83,7 +81,7 @@ class ExplodingTensor(SelectedTensorsRule):
                 measure=measure,
                 value=value,
                 threshold=0.0,
-                message=f"{int(value)}{of_size} elements are {noun}",
+                message=message,
                 remedy=_REMEDY,
             )
         )

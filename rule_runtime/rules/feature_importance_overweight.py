@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
@@ -68,18 +69,17 @@ class FeatureImportanceOverweight(Rule):
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
             raise Missing("no feature importance was saved")
-        importances, groups = finite_means(rows), _groups(rows)
+        importances = finite_means(rows)
         least = max(self.nfeatures + 1, self.min_features)
-        shares = {}
-        for group, members in groups.items():
-            values = importances[members]
-            if len(members) >= least and values[0] > 0:
-                values = values / values[0]  # a sum of large importances could overflow
-                shares[group] = float(values[: self.nfeatures].sum() / values.sum())
+        shares = [
+            (-_share(importances[members], self.nfeatures), *group, members)
+            for group, members in _groups(rows, importances).items()
+            if len(members) >= least and importances[members[0]] > 0
+        ]
         if not shares:
             raise Missing(f"fewer than {least} features have an importance")
-        kind, worker = min(shares, key=lambda group: (-shares[group], group))
-        share, members = shares[kind, worker], groups[kind, worker]
+        negative_share, kind, _, members = min(shares)
+        share = -negative_share
         if share <= self.threshold:
             return Passed()
         others = [rows.names[at].removeprefix(f"{kind}/") for at in members[1 : self.nfeatures]]
@@ -100,9 +100,16 @@ class FeatureImportanceOverweight(Rule):
         )
 
 
-def _groups(rows: TensorRows) -> dict[tuple[str, str], list[int]]:
+def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
+    """Return the share of the first importances in the sum of all."""
+    scaled = importances / importances[0]  # a sum of large importances could overflow
+    return float(scaled[:num_features].sum() / scaled.sum())
+
+
+def _groups(
+    rows: TensorRows, importances: npt.NDArray[np.float64]
+) -> dict[tuple[str, str], list[int]]:
     """Return the rows with an importance by type and worker, the most important first."""
-    importances = finite_means(rows)
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     known = np.flatnonzero(importances >= 0)
     for at in sorted(known.tolist(), key=lambda at: (-importances[at], rows.names[at])):

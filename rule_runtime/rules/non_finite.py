@@ -12,7 +12,7 @@ from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.execution_order import Phase, computed_tensors, phases_of, place_of
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
-from rule_runtime.facts.selection import evidence, finite_means
+from rule_runtime.facts.selection import describe_not_finite, evidence, finite_means
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -93,9 +93,7 @@ class NonFinite(Rule):
         if self._is_skipped(step, {phases[at] for at in bad}, since, memory):
             return Passed()
         at = min(bad.tolist(), key=lambda row: (phases[row], *place_of(rows, row)))
-        measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
-        value, size = float(rows.column(measure)[at]), rows.column("size")[at]
-        message = f"{int(value)}{'' if np.isnan(size) else f' of {int(size)}'} elements are {noun}"
+        measure, value, message = describe_not_finite(rows, at)
         if bad.size > 1:
             message += f"; it is the first of {bad.size} such tensors"
         if phases[at] == Phase.BACKWARD and since:
