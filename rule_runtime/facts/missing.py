@@ -30,10 +30,10 @@ __all__ = [
     "missing_loss",
     "missing_statistics",
     "missing_validation",
+    "missing_values",
 ]
 
-_SAVE_VALUES: Final = "save their values (save_raw_tensor), or use the hook of Stepwatch"
-"""The original client saved neither values nor all statistics."""
+_SAVE_VALUES: Final = "save their values (save_raw_tensor)"
 _FALLING_METRIC: Final = (
     "use a metric that is known to fall, such as eval_metric='logloss' or 'rmse', or a metric of "
     "your own with maximize=False"
@@ -148,7 +148,18 @@ def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> M
     if (rows.column("size") == 0).all():
         return Missing(f"all saved {noun}s are empty")
     names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
-    return Missing(f"saved {noun}s have no {', '.join(names)}", _SAVE_VALUES)
+    # The original client saved neither values nor all statistics.
+    how = f"{_SAVE_VALUES}, or use the hook of Stepwatch"
+    return Missing(f"saved {noun}s have no {', '.join(names)}", how)
+
+
+def missing_values(tensors: str) -> Missing:
+    """Return that the values of tensors were not saved.
+
+    Args:
+        tensors: The tensors in words, such as "labels and predictions".
+    """
+    return Missing(f"the values of {tensors} were not saved", _SAVE_VALUES)
 
 
 def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing | None:

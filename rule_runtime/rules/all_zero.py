@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
+from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
 from rule_runtime.facts.selection import evidence, num_not_finite, worst
 from rule_runtime.trial.value_pairs import row_values
@@ -65,8 +66,7 @@ class AllZero(SelectedTensorsRule):
         rows = self.judged_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():
-            how = "" if (rows.column("size") == 0).all() else "save their values (save_raw_tensor)"
-            raise Missing("the percentage of zeros in the selected tensors is unknown", how)
+            raise missing_values("the selected tensors")
         at = worst(rows, percent, largest=True)
         value = float(percent[at])
         if value < self.threshold:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Evidence, IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
+from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selection import name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
 from rule_runtime.numerics.classification import confusion_matrix
@@ -113,10 +114,7 @@ class Confusion(Rule):
                 matrix = self._matrix(values[label], values[prediction])
                 found.append((worker, prediction, matrix))
         if not found:
-            raise Missing(
-                f"values of the tensors {self.labels} and {self.predictions} were not saved",
-                "save them (save_raw_tensor), or set labels and predictions to other names",
-            )
+            raise missing_values(f"{self.labels} and {self.predictions}")
         if not any(matrix.any() for _, _, matrix in found):
             raise Missing("labels and predictions have no examples")
         return found

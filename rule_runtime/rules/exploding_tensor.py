@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import Memory
+from rule_runtime.facts.missing import missing_values
 from rule_runtime.facts.selected_tensors import SelectedTensorsRule
 from rule_runtime.facts.selection import describe_not_finite, evidence, worst
 
@@ -60,10 +61,7 @@ class ExplodingTensor(SelectedTensorsRule):
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():
-            raise Missing(
-                "neither statistics nor values of the selected tensors were saved",
-                "save their values (save_raw_tensor)",
-            )
+            raise missing_values("the selected tensors")
         is_bad = num_bad > 0
         if not (self.collection_names or self.tensor_regex):
             is_bad &= [not name.startswith(_TREES) for name in rows.names]

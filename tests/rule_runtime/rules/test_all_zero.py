@@ -77,8 +77,7 @@ def test_without_values_a_share_is_judged_as_far_as_statistics_tell() -> None:
     assert isinstance(outcome_of(rule, save_values=False, a=np.zeros(100)), IssueFound)
     outcome = outcome_of(rule, save_values=False, a=half_zero(num_zeros=60))
     assert outcome == NotEvaluated(
-        "the percentage of zeros in the selected tensors is unknown: save their values "
-        "(save_raw_tensor)"
+        "the values of the selected tensors were not saved: save their values (save_raw_tensor)"
     )
 
 
