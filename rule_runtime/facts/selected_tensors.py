@@ -1,4 +1,4 @@
-"""The base of rules that judge whichever tensors they are told to."""
+"""Base of the rules that judge any tensors that the user selects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import Regex, Rule
-from rule_runtime.facts.selection import selected_collections
+from rule_runtime.facts.selection import selected_collections, selected_tensors
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["NONE_SAVED", "SelectedTensorsRule"]
 
 NONE_SAVED: Final = NotEvaluated("none of the selected tensors was saved")
-"""What such a rule answers at a step without any of its tensors."""
+"""Outcome of a step at which no selected tensor was saved."""
 
 
 class SelectedTensorsRule(Rule):
-    """Judges the tensors of the collections and regular expressions that it is given.
+    """Judges the tensors of the given collections and regular expressions.
 
     Attributes:
-        must_select: Whether something must be given; all saved tensors are judged otherwise.
-        collection_names: Collections to look at; together with `tensor_regex`, their union.
-        tensor_regex: Regular expressions of further tensors to look at.
+        must_select: Whether the user must select tensors; otherwise all saved ones are judged.
+        collection_names: Collections to judge, in addition to `tensor_regex`.
+        tensor_regex: Regular expressions of tensors to judge.
     """
 
     must_select: ClassVar[bool] = True
@@ -42,20 +42,31 @@ class SelectedTensorsRule(Rule):
 
     @property
     def needs_values(self) -> bool:
-        """Whether statistics may not suffice."""
+        """Whether the hook must save values; otherwise statistics suffice."""
         return False
 
     def requires(self) -> tuple[CollectionConfig, ...]:
-        """Return what was chosen; nothing where all saved tensors are judged."""
+        """Return the selected collections; none if all saved tensors are judged."""
         parameters = {"save_raw_tensor": "True"} if self.needs_values else {}
         return selected_collections(
             type(self).__name__, self.collection_names, self.tensor_regex, parameters
         )
 
     def select(self, step: StepView) -> TensorRows:
-        """Return the chosen tensors of a step.
+        """Return the selected tensors of a step, possibly none.
 
         Args:
             step: The step.
         """
         return step.tensors(collections=self.collection_names, regex=self.tensor_regex)
+
+    def judged_tensors(self, step: StepView) -> TensorRows:
+        """Return the selected tensors of a step.
+
+        Args:
+            step: The step.
+
+        Raises:
+            Missing: If none of them was saved.
+        """
+        return selected_tensors(step, self.collection_names, self.tensor_regex)

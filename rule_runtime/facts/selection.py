@@ -1,4 +1,7 @@
-"""What many rules do with the tensors of a step: choose among them, and tell what was found."""
+"""Selects the tensors that a rule judges, and describes findings in them.
+
+Shape legend: R = rows, one for each (tensor, worker).
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,24 @@ import numpy.typing as npt
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence
+from rule_runtime.engine.outcome import Evidence, Missing
 from rule_runtime.trial.tensor_rows import worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["declared", "evidence", "finite_means", "is_training", "selected_collections", "worst"]
+__all__ = [
+    "declared",
+    "describe_not_finite",
+    "evidence",
+    "finite_means",
+    "is_training",
+    "name_or_only_member",
+    "num_not_finite",
+    "selected_collections",
+    "selected_tensors",
+    "worst",
+]
 
 _TRAINING: Final = frozenset({ModeKeys.TRAIN, ModeKeys.GLOBAL})
 
@@ -27,13 +41,13 @@ def selected_collections(
     regex: Sequence[str],
     parameters: Mapping[str, str] | None = None,
 ) -> tuple[CollectionConfig, ...]:
-    """Return what the hook must save of the tensors that a rule was told to judge.
+    """Return the collections that the hook must save for the tensors that a rule judges.
 
     Args:
-        rule: Name of the rule; the collection of the regular expressions is called after it.
-        names: Collections that were named.
+        rule: Name of the rule; the collection of the regular expressions is named after it.
+        names: Names of collections.
         regex: Regular expressions of further tensors.
-        parameters: Parameters of all these collections, e.g. `save_raw_tensor`.
+        parameters: Parameters of all these collections, such as `save_raw_tensor`.
     """
     given = dict(parameters or {})
     found = [CollectionConfig(name, given) for name in names]
@@ -44,8 +58,43 @@ def selected_collections(
     return tuple(found)
 
 
+def selected_tensors(step: StepView, names: Sequence[str], regex: Sequence[str]) -> TensorRows:
+    """Return the tensors that a rule judges; all saved tensors if it selects none.
+
+    Args:
+        step: The step.
+        names: Names of collections.
+        regex: Regular expressions of further tensors.
+
+    Raises:
+        Missing: If none of them was saved at this step.
+    """
+    rows = step.tensors(collections=names, regex=regex)
+    if not len(rows):
+        how = "check collection_names and tensor_regex" if names or regex else ""
+        raise Missing("none of the selected tensors was saved", how)
+    return rows
+
+
+def name_or_only_member(step: StepView, worker: str, name: str, collection: str) -> str:
+    """Return a name, or the only tensor of a collection if the worker saved no tensor of this name.
+
+    Args:
+        step: The step.
+        worker: The worker.
+        name: Name of the tensor.
+        collection: Name of the collection.
+    """
+    rows = step.tensors()
+    if (name, worker) in zip(rows.names, rows.workers, strict=True):
+        return name
+    rows = step.tensors(collections=(collection,))
+    names = [one for one, of in zip(rows.names, rows.workers, strict=True) if of == worker]
+    return names[0] if len(names) == 1 else name
+
+
 def is_training(step: StepView) -> bool:
-    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL where none was set.
+    """Return whether weights may change at a step: its mode is TRAIN, or GLOBAL if none was set.
 
     Args:
         step: The step.
@@ -67,13 +116,13 @@ def evidence(
     """Return the evidence of a finding in one row.
 
     Args:
-        step: Where it was found.
-        rows: The rows.
-        at: The row.
+        step: The step.
+        rows: The rows [R].
+        at: Position of the row.
         measure: Name of what was measured.
         value: The measured value.
-        threshold: What it was compared with.
-        message: The finding in words; the tensor's name and a colon are put in front.
+        threshold: What the value was compared with.
+        message: The finding in words; it follows the tensor's name and a colon.
         remedy: What to try first.
     """
     return Evidence(
@@ -89,23 +138,43 @@ def evidence(
     )
 
 
-def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
-    """Return the mean of each row [R], NaN where a row has an element that is not finite.
-
-    That is the value of a scalar, such as a loss.
+def num_not_finite(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the number of NaN and infinite elements of each row [R]; 0 where it is not known.
 
     Args:
         rows: The rows [R].
     """
-    mean = rows.column("mean")
-    num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
-    return np.where(num_bad > 0, np.nan, mean)
+    return np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
+
+
+def describe_not_finite(rows: TensorRows, at: int) -> tuple[str, float, str]:
+    """Return what is not finite in a row: name of the count, the count, and a message.
+
+    Args:
+        rows: The rows [R].
+        at: Position of a row with an element that is not finite.
+    """
+    measure, noun = ("nan", "NaN") if rows.column("nan")[at] > 0 else ("inf", "infinite")
+    count, size = float(rows.column(measure)[at]), rows.column("size")[at]
+    of_size = "" if np.isnan(size) else f" of {int(size)}"
+    return measure, count, f"{int(count)}{of_size} elements are {noun}"
+
+
+def finite_means(rows: TensorRows) -> npt.NDArray[np.float64]:
+    """Return the mean of each row [R], which is the value of a scalar such as a loss.
+
+    It is NaN if the row has an element that is not finite.
+
+    Args:
+        rows: The rows [R].
+    """
+    return np.where(num_not_finite(rows) > 0, np.nan, rows.column("mean"))
 
 
 def declared(step: StepView, collection: str) -> dict[str, frozenset[str]]:
-    """Return which tensors each worker says belong to a collection, saved at this step or not.
+    """Return the tensors of a collection by worker, saved at this step or not.
 
-    Workers without a collections file, and those that name no tensor of it, are left out.
+    Workers without a collections file, or without a tensor in this collection, are left out.
 
     Args:
         step: The step.

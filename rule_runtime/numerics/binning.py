@@ -1,4 +1,4 @@
-"""Numbers by bins: histograms, and means within bins.
+"""Bins of equal width, and means within bins.
 
 Shape legend: N = examples, B = bins.
 """
@@ -15,7 +15,7 @@ def bin_edges(values: npt.ArrayLike, num_bins: int) -> npt.NDArray[np.float64]:
     """Return the edges of bins of equal width that hold all values [B + 1].
 
     Args:
-        values: Finite numbers [N]; of none the bins are those from 0 to 1.
+        values: Finite numbers [N]; without numbers the bins range from 0 to 1.
         num_bins: B.
 
     Raises:
@@ -23,7 +23,10 @@ def bin_edges(values: npt.ArrayLike, num_bins: int) -> npt.NDArray[np.float64]:
     """
     numbers = np.asarray(values, np.float64).reshape(-1)
     if num_bins < 1 or not np.isfinite(numbers).all():
-        raise ValueError(f"{num_bins} bins of finite numbers only: leave out what is not finite")
+        raise ValueError(
+            f"{num_bins} bins: at least 1 bin and finite numbers are required; "
+            "leave out what is not finite"
+        )
     if not numbers.size:
         return np.linspace(0.0, 1.0, num_bins + 1)
     low, high = float(numbers.min()), float(numbers.max())
@@ -38,12 +41,12 @@ def mean_by_bin(
 ) -> npt.NDArray[np.float64]:
     """Return the mean of the values in each bin [B]; NaN for a bin without any.
 
-    A bin holds its lower edge, the last one also its upper edge.
+    A bin includes its lower edge; the last bin also includes its upper edge.
 
     Args:
         values: The values [N].
-        positions: What decides about each value's bin [N]; those outside of all bins do not count.
-        edges: Rising edges of the bins [B + 1].
+        positions: Number that selects the bin of each value [N]; outside of all bins it is ignored.
+        edges: Edges of the bins in ascending order [B + 1].
     """
     numbers = np.asarray(values, np.float64).reshape(-1)
     where = np.asarray(positions, np.float64).reshape(-1)

@@ -1,4 +1,4 @@
-"""How good predicted classes are: confusion matrix, precision, recall, F1, ROC.
+"""Quality of predicted classes: confusion matrix, precision, recall, F1, ROC.
 
 Shape legend: N = examples, K = classes, P = points of a curve.
 """
@@ -22,10 +22,10 @@ __all__ = [
 ]
 
 AVERAGES: Final = ("micro", "macro", "weighted")
-"""Over all examples alike; over all classes alike; over the classes by their number of examples."""
+"""Averages over examples, over classes, and over classes weighted by their number of examples."""
 
 _MAX_CLASSES: Final = 1 << 13
-"""More would need half a gigabyte and more for the matrix."""
+"""Classes; a matrix of more would take more than half a gigabyte."""
 
 _NUM_CLASSES_OF_BINARY: Final = 2
 
@@ -40,22 +40,22 @@ def confusion_matrix(
     Args:
         labels: True classes [N]: whole numbers from 0, of any dtype.
         predictions: Predicted classes [N].
-        num_classes: K; None for the largest class found, and one more.
+        num_classes: K; None for the largest class found, plus one.
 
     Raises:
-        ValueError: If the lengths differ, a class is no whole number from 0 to K - 1, or there are
-            more than 8,192 classes.
+        ValueError: If the lengths differ, a class is not a whole number from 0 to K - 1, or there
+            are more than 8,192 classes.
     """
     true = _classes("labels", labels)
     predicted = _classes("predictions", predictions)
     if len(true) != len(predicted):
-        raise ValueError(f"there are {len(true)} labels, and {len(predicted)} predictions")
+        raise ValueError(f"there are {len(true)} labels, but {len(predicted)} predictions")
     largest = int(max(true.max(initial=-1), predicted.max(initial=-1)))
     size = largest + 1 if num_classes is None else num_classes
     if largest >= size:
-        raise ValueError(f"the class {largest} is not among the {size} classes 0 to {size - 1}")
+        raise ValueError(f"class {largest} is not one of the {size} classes 0 to {size - 1}")
     if not 0 <= size <= _MAX_CLASSES:
-        raise ValueError(f"{size} classes, where 0 to {_MAX_CLASSES} are possible")
+        raise ValueError(f"there are {size} classes; at most {_MAX_CLASSES} are possible")
     counts = np.bincount(true * size + predicted, minlength=size * size)
     return counts.astype(np.int64).reshape(size, size)
 
@@ -69,20 +69,22 @@ def _classes(what: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     is_class = (array >= 0) & (array < np.iinfo(np.int32).max) & (array == np.floor(array))
     if not is_class.all():
         odd = array[np.flatnonzero(~is_class)[0]]
-        raise ValueError(f"{odd!s} among the {what} is no class; classes are whole numbers from 0")
+        raise ValueError(
+            f"{odd!s} among the {what} is not a class; classes are whole numbers from 0"
+        )
     return array.astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassScores:
-    """What a confusion matrix says of each class; 0 where a quotient has no meaning.
+    """Scores of each class; 0 if a quotient is undefined.
 
     Attributes:
-        precision: Share of the examples predicted as the class that are of it [K].
-        recall: Share of the examples of the class that were predicted as it [K].
+        precision: Share of the predictions of the class that are right [K].
+        recall: Share of the examples of the class that are predicted as it [K].
         f1: Harmonic mean of the two [K].
         support: Number of examples of the class [K].
-        is_present: True for a class that a label or a prediction names [K].
+        is_present: True for a class with a label or a prediction [K].
     """
 
     precision: npt.NDArray[np.float64]
@@ -110,9 +112,9 @@ def class_scores(matrix: npt.NDArray[np.int64]) -> ClassScores:
 
 
 def averaged_scores(matrix: npt.NDArray[np.int64]) -> dict[str, dict[str, float]]:
-    """Return `precision`, `recall` and `f1` for each of `AVERAGES`; 0 where there is no example.
+    """Return `precision`, `recall` and `f1` for each of `AVERAGES`; 0 without examples.
 
-    The averages are over the classes that a label or a prediction names.
+    Only classes with a label or a prediction count.
 
     Args:
         matrix: Confusion matrix [K, K], rows the true classes.
@@ -122,8 +124,8 @@ def averaged_scores(matrix: npt.NDArray[np.int64]) -> dict[str, dict[str, float]
     rows = {"precision": scores.precision, "recall": scores.recall, "f1": scores.f1}
     macro, weighted = scores.is_present, scores.support
     return {
-        # With one class an example each wrong one is one too many of a class, and too few of
-        # another: all three are the accuracy.
+        # Each wrong example is one too many of a class and one too few of another, so that all
+        # three are the accuracy.
         "micro": dict.fromkeys(rows, accuracy),
         "macro": {name: float(_quotient(row @ macro, macro.sum())) for name, row in rows.items()},
         "weighted": {
@@ -137,12 +139,12 @@ def roc_curve(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the ROC curve: false positive rates [P], true positive rates [P], thresholds [P].
 
-    A point stands for "positive if the score is at least the threshold"; the first threshold is
-    infinite. Equal scores make one point (Fawcett, An introduction to ROC analysis, 2006).
+    At a point, examples with at least this score are predicted as positive; the first threshold is
+    infinite. Equal scores are one point (Fawcett, An introduction to ROC analysis, 2006).
 
     Args:
         labels: 1 for positive examples and 0 for negative ones [N].
-        scores: Larger for more probably positive [N], finite.
+        scores: Finite scores [N], larger for examples that are more likely positive.
 
     Raises:
         ValueError: If the lengths differ, a label is neither 0 nor 1, or a score is not finite.
@@ -150,7 +152,7 @@ def roc_curve(
     positive = _classes("labels", labels)
     values = np.asarray(scores, np.float64).reshape(-1)
     if len(positive) != len(values):
-        raise ValueError(f"there are {len(positive)} labels, and {len(values)} scores")
+        raise ValueError(f"there are {len(positive)} labels, but {len(values)} scores")
     if positive.max(initial=0) >= _NUM_CLASSES_OF_BINARY:
         raise ValueError(f"the label {positive.max()} is neither 0 nor 1")
     if not np.isfinite(values).all():
@@ -173,8 +175,8 @@ def roc_auc(
     """Return the area under a ROC curve, by trapezoids; NaN if there is only one class.
 
     Args:
-        false_positive_rates: They do not fall [P].
-        true_positive_rates: They do not fall [P].
+        false_positive_rates: In ascending order [P].
+        true_positive_rates: In ascending order [P].
     """
     heights = (true_positive_rates[1:] + true_positive_rates[:-1]) / 2
     area = float(np.diff(false_positive_rates) @ heights)

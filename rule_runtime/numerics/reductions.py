@@ -1,4 +1,4 @@
-"""Reductions of a tensor to one number, as they are saved under the original client's names."""
+"""Reductions of a tensor to one number, with the names that the original client uses."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _REDUCTIONS: Final[Mapping[str, Callable[[npt.NDArray[Any]], Any]]] = {
     "l1": lambda tensor: np.abs(tensor).sum(),
     "l2": lambda tensor: np.sqrt(np.square(np.abs(tensor)).sum()),
 }
-"""Norms are those of the flat tensor, std and variance those of the population."""
+"""Norms are those of the flat tensor; std and variance are those of the population."""
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse what is no reduction.
+    """Check the name of a reduction.
 
     Args:
         reduction: Name of the reduction.
@@ -59,21 +59,21 @@ def reduce_tensor(tensor: npt.NDArray[Any], reduction: str, *, absolute: bool) -
 def reduction_from_statistics(
     statistics: Mapping[str, float], reduction: str, *, absolute: bool
 ) -> float | None:
-    """Return a reduction as far as statistics tell it, else None.
+    """Return a reduction computed from statistics; None if they do not determine it.
 
-    Statistics are of the finite elements, so they tell nothing of a tensor with others.
+    Statistics describe the finite elements, so a tensor with other elements has no reduction.
 
     Args:
         statistics: The statistics by name.
         reduction: Name of the reduction.
-        absolute: True for that of the absolute values.
+        absolute: True for the reduction of the absolute values.
     """
     size = statistics.get("size", math.nan)
     if statistics.get("nan") != 0 or statistics.get("inf") != 0 or not size > 0:
         return None
     known = statistics.get
     if absolute:
-        told = {
+        reductions = {
             "max": max(abs(known("min", math.nan)), abs(known("max", math.nan))),
             "mean": known("abs_mean", math.nan),
             "sum": known("l1", math.nan),
@@ -81,8 +81,9 @@ def reduction_from_statistics(
             "l2": known("l2", math.nan),
         }
     else:
-        told = {name: known(name, math.nan) for name in ("min", "max", "mean", "std", "l1", "l2")}
-        told["variance"] = known("std", math.nan) ** 2
-        told["sum"] = known("mean", math.nan) * size
-    value = told.get(reduction, math.nan)
+        names = ("min", "max", "mean", "std", "l1", "l2")
+        reductions = {name: known(name, math.nan) for name in names}
+        reductions["variance"] = known("std", math.nan) ** 2
+        reductions["sum"] = known("mean", math.nan) * size
+    value = reductions.get(reduction, math.nan)
     return None if math.isnan(value) else value

@@ -17,7 +17,7 @@ from hook_layer.format.index import STATISTICS_COLUMNS
 __all__ = ["tensor_statistics"]
 
 _CHUNK: Final = 1 << 20
-"""Elements that are converted to float64 at a time, which bounds the extra memory."""
+"""Elements that are converted to float64 at a time; it bounds the extra memory."""
 
 _SQUARE_SAFE: Final = (1e-140, 1e140)
 """Between these magnitudes a float64's square neither overflows nor loses bits to underflow."""
@@ -26,11 +26,11 @@ _SQUARE_SAFE: Final = (1e-140, 1e140)
 def tensor_statistics(tensor: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Return the statistics of one tensor [C], in the order of `STATISTICS_COLUMNS`.
 
-    `size`, `nan` and `inf` count elements; all others are of the finite elements, computed in
-    float64, and NaN where there is none. `std` is the population's, by the corrected two-pass
-    algorithm of Chan, Golub and LeVeque (1983), which does not cancel when the mean is large. Of
-    complex tensors the magnitudes are taken, and what has no meaning for them (min, max, mean, std)
-    is NaN. Of strings only the size is known.
+    `size`, `nan` and `inf` count elements. The others describe the finite elements, are computed in
+    float64, and are NaN if there is no finite element. `std` is that of the population, by the
+    corrected two-pass algorithm of Chan, Golub and LeVeque (1983), which stays exact if the mean is
+    large. Complex tensors have the norms of their magnitudes, and no min, max, mean or std. Strings
+    only have a size.
 
     Args:
         tensor: The tensor, of any shape [N] and dtype.
@@ -64,7 +64,7 @@ def _of_numbers(flat: npt.NDArray[Any]) -> dict[str, float]:
 
 
 def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[str, float]:
-    """Return mean, std and norms; in units of `magnitude` where squares would leave float64."""
+    """Return mean, std and norms, scaled by `magnitude` if squares would leave float64."""
     is_safe = magnitude == 0 or _SQUARE_SAFE[0] < magnitude < _SQUARE_SAFE[1]
     unit = 1.0 if is_safe else magnitude
     total, l1, squares = 0.0, 0.0, 0.0
@@ -73,7 +73,7 @@ def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[
         l1 += float(np.abs(x).sum())
         squares += float(np.dot(x, x))
     mean = total / num_finite
-    # What is left of the rounded mean is taken out again, so that a constant tensor has std 0.
+    # The rounding error of the mean is removed, so that a constant tensor has a std of 0.
     residual, squares_about_mean = 0.0, 0.0
     for x in _finite_chunks(flat, unit):
         distance = np.subtract(x, mean, out=x)
@@ -90,7 +90,7 @@ def _moments(flat: npt.NDArray[Any], num_finite: int, magnitude: float) -> dict[
 
 
 def _finite_chunks(flat: npt.NDArray[Any], unit: float) -> Iterator[npt.NDArray[np.float64]]:
-    """Yield the finite elements in float64, divided by `unit`, some at a time."""
+    """Yield the finite elements in float64, divided by `unit`, in chunks."""
     for start in range(0, flat.size, _CHUNK):
         chunk = flat[start : start + _CHUNK]
         x = chunk[np.isfinite(chunk)].astype(np.float64)

@@ -1,41 +1,39 @@
-"""Depth of decision trees that are given as columns, one row for each node.
+"""Depth of decision trees given as columns with one row per node.
 
 Shape legend: N = nodes, of one or several trees.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 __all__ = ["deepest", "depth_of_complete_tree"]
 
 
 def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
-    """Return the depth of the deepest tree: links from a root to the farthest node below it.
+    """Return the depth of the deepest tree: the most links between a root and a node below it.
 
     Args:
         names: Name of each node [N], unique over all trees.
-        children: For each kind of child, its name at each node [N]; what names no node is no child.
+        children: For each kind of child, its name at each node [N]; other names are ignored.
 
     Returns:
-        The depth, 0 for trees of one node; None if the links make no trees.
+        The depth, 0 for trees of one node; None if the links do not form trees.
     """
     rows = {name: at for at, name in enumerate(names)}
-    if len(rows) < len(names):
-        return None
-    parents = [-1] * len(names)
     below: list[list[int]] = [[] for _ in names]
+    roots = set(range(len(names)))
+    num_links = 0
     for column in children:
-        for at, child in enumerate(column):
-            row = rows.get(child)
-            if row is None:
-                continue
-            if parents[row] >= 0:
-                return None
-            parents[row] = at
-            below[at].append(row)
-    level = [at for at, parent in enumerate(parents) if parent < 0]
-    depth, num_seen = -1, 0
+        for parent, child in enumerate(column):
+            if (row := rows.get(child)) is not None:
+                below[parent].append(row)
+                roots.discard(row)
+                num_links += 1
+    if len(rows) < len(names) or num_links != len(names) - len(roots):
+        return None  # a node has two parents
+    depth, num_seen, level = -1, 0, list(roots)
     while level:
         num_seen += len(level)
         depth += 1
@@ -43,14 +41,16 @@ def deepest(names: Sequence[str], *children: Sequence[str]) -> int | None:
     return depth if names and num_seen == len(names) else None
 
 
-def depth_of_complete_tree(largest_id: float) -> int:
+def depth_of_complete_tree(largest_number: float) -> float:
     """Return the depth of a tree by its largest node number: floor(log2(number)).
 
-    It is exact for trees whose nodes are numbered level by level from 0 with no gap, where the
+    It is exact for trees whose nodes are numbered level by level from 0 without gaps, where the
     numbers up to depth d are 0 to 2^(d + 1) - 2.
 
     Args:
-        largest_id: The number, finite.
+        largest_number: The number; the depth is NaN if it is negative or NaN.
     """
-    # Of an integer no logarithm is rounded up to the next depth.
-    return max(int(largest_id).bit_length() - 1, 0)
+    if not largest_number >= 0:
+        return math.nan
+    # The logarithm of a large integer could be rounded up to the next depth.
+    return float(max(int(largest_number).bit_length() - 1, 0))

@@ -1,4 +1,4 @@
-"""AllZero: a tensor that is zero throughout, or nearly so."""
+"""AllZero: detects tensors whose elements are all zero, or mostly zero."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import AtMost, GreaterThan, Memory, Unit
-from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.missing import missing_values
+from rule_runtime.facts.selected_tensors import SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, num_not_finite, worst
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -20,57 +21,52 @@ __all__ = ["AllZero"]
 
 _ALL: Final = 100.0
 _ROUNDING: Final = 1e-4
-"""Relative error of the bound that statistics give; accelerators add up in float32."""
+"""Relative error of l1 and l2; accelerators add up in float32."""
 
 _REMEDY: Final = (
-    "Find the layer or the data that the zeros come from: a dead layer, a mask that hides all, a "
-    "detached graph, an input that was never filled; weights that start at zero need an "
-    "initialisation that breaks their symmetry."
+    "Find the layer or the data that the zeros come from: a dead layer, a mask that hides "
+    "everything, a detached graph, or an input that was never filled. Initialise weights randomly."
 )
 
 
 class AllZero(SelectedTensorsRule):
-    """Finds tensors all or most elements of which are zero.
+    """Detects tensors whose elements are all zero, or mostly zero.
 
     How it decides:
-        At each step of any mode, for each selected tensor and worker, 100 * count(x == 0) / size is
-        compared with `threshold`; equal fires. The tensor with the largest share is the evidence.
-        NaN and infinite elements are not zero. Tensors without elements and texts are not judged.
-        With a threshold of 100 the statistics tell everything. Below that they often prove that
-        there are fewer zeros (at least (sum |x|)^2 / sum x^2 elements are not zero, by the
-        inequality of Cauchy and Schwarz); else the value is read, which must have been saved.
+        At each saved step, the rule compares the percentage of zero elements of each selected
+        tensor with `threshold`. It reports the tensor with the largest percentage, if that is at
+        least `threshold`. NaN and infinite elements are not zero. Below a threshold of 100 % the
+        hook must save values.
 
     Parameters:
-        collection_names: Collections to look at; together with `tensor_regex`, their union. One of
-            the two must be given.
-        tensor_regex: Regular expressions of further tensors to look at.
-        threshold: Share of zero elements from which on a tensor is an issue.
+        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
+            required.
+        tensor_regex: Regular expressions of tensors to judge.
+        threshold: Percentage of zero elements from which on a tensor is an issue.
 
     What to try:
-        Look for dead layers, masks that hide all, detached parts of the graph and inputs that were
-        never filled. Initialise weights so that units differ.
+        Look for dead layers, masks that hide everything, detached parts of the graph and inputs
+        that were never filled. Initialise weights randomly.
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(100), Unit("%")] = 100.0
 
     @property
     def needs_values(self) -> bool:
-        """Whether statistics may not suffice."""
+        """Whether the hook must save values; otherwise statistics suffice."""
         return self.threshold < _ALL
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Compare the largest share of zero elements with the threshold.
+        """Compare the largest percentage of zero elements with the threshold.
 
         Args:
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = self.select(step)
-        if not len(rows):
-            return NONE_SAVED
+        rows = self.judged_tensors(step)
         percent = self._percentages(step, rows)
         if np.isnan(percent).all():
-            return NotEvaluated("the share of zeros in the selected tensors is not known")
+            raise missing_values("the selected tensors")
         at = worst(rows, percent, largest=True)
         value = float(percent[at])
         if value < self.threshold:
@@ -84,26 +80,26 @@ class AllZero(SelectedTensorsRule):
                 measure="zero_percent",
                 value=value,
                 threshold=self.threshold,
-                message=f"{value:.4g} % of {size} elements are zero, {self.threshold:g} % or more",
+                message=f"{value:.4g} % of {size} elements are zero, at least {self.threshold:g} %",
                 remedy=_REMEDY,
             )
         )
 
     def _percentages(self, step: StepView, rows: TensorRows) -> npt.NDArray[np.float64]:
-        """Return the share of zeros of each row [R]: 0 if it is known to be too small to matter."""
+        """Return the percentage of zeros [R]: NaN if unknown, 0 if it is below the threshold."""
         size, l1, l2 = rows.column("size"), rows.column("l1"), rows.column("l2")
-        num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
+        num_bad = num_not_finite(rows)
         with np.errstate(all="ignore"):
-            num_others = np.where(l1 > 0, (l1 / l2) ** 2 * (1 - _ROUNDING), 0.0) + num_bad
-            at_most = 100 * (1 - num_others / size)
+            # At least (l1 / l2)^2 elements are not zero, by the Cauchy-Schwarz inequality.
+            num_others = np.where(l1 > 0, np.fmax((l1 / l2) ** 2 * (1 - _ROUNDING), 1), 0)
+            at_most = _ALL * (1 - (num_others + num_bad) / size)
         percent = np.full(len(rows), np.nan)
-        percent[(at_most < self.threshold) & (size > 0)] = 0.0
+        percent[at_most < self.threshold] = 0
         percent[(l1 == 0) & (num_bad == 0) & (size > 0)] = _ALL
-        unknown = np.flatnonzero(np.isnan(percent) & ~(size == 0))
-        if self.threshold == _ALL:
-            percent[unknown[l1[unknown] > 0]] = 0.0
-            unknown = unknown[~(l1[unknown] > 0)]
+        if not self.needs_values:
+            percent[l1 > 0] = 0
+        unknown = np.flatnonzero(np.isnan(percent) & (size != 0))
         for at, value in row_values(step, rows.select(unknown)):
             if value.size and value.dtype.kind in "biufc":
-                percent[unknown[at]] = 100 * (1 - np.count_nonzero(value) / value.size)
+                percent[unknown[at]] = _ALL * (1 - np.count_nonzero(value) / value.size)
         return percent

@@ -1,16 +1,18 @@
-"""Confusion: classes that are mistaken for one another."""
+"""Confusion: detects classes that a model mistakes for each other."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import Evidence, IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Rule, Unit
+from rule_runtime.facts.missing import missing_values
+from rule_runtime.facts.selection import name_or_only_member
 from rule_runtime.numerics.class_pairs import class_pairs
 from rule_runtime.numerics.classification import confusion_matrix
 
@@ -19,56 +21,38 @@ if TYPE_CHECKING:
 
 __all__ = ["Confusion"]
 
+_Violation = tuple[str, float, float, float, str]
+"""Measure, sort key, value, threshold, message: the smallest is the worst."""
+
 _MAX_CLASSES: Final = 1024
+"""Classes; it bounds the matrix to 8 MiB."""
 
 _REMEDY: Final = (
     "Look at examples of the two classes: wrong labels, classes that overlap, too few examples of "
-    "one; then weigh the classes, get more data, or train on."
+    "one class. Weight the classes, collect more data, or train longer."
 )
 
 
-class _Violation(NamedTuple):
-    """How far a share of the confusion matrix is beyond its threshold, and which it is."""
-
-    excess: float
-    worker: str
-    tensor: str
-    measure: str
-    value: float
-    threshold: float
-    message: str
-
-
 class Confusion(Rule):
-    """Finds classes that the model mistakes for others.
+    """Detects classes that a model mistakes for each other.
 
     How it decides:
-        At each saved step and for each worker, the labels and predictions of the step make a matrix
-        C of counts, C[j][i] of class j predicted as class i. Of each predicted class i, the share
-        C[i][i] / sum over j of C[j][i] must be at least `min_diag`, and for each other class j the
-        share C[j][i] / sum over j of C[j][i] at most `max_off_diag`. The original prints the trace
-        as the denominator of the first share, by which a perfect classifier of ten classes would
-        fail; its tests of 2019 hold for the sum of the column. A class that is never predicted has
-        no share and is passed over. Steps are not added up, so a step should hold many examples.
-        The tensors are those named `labels` and `predictions`, or else the only tensor of
-        `labels_collection` and of `predictions_collection`. Labels are classes or one-hot rows;
-        predictions are classes, probabilities (0.5 and more is class 1), or a number for each
-        class, of which the largest counts. Negative labels mark examples to ignore. What is neither
-        classes nor probabilities, like the predictions of a regression, is not evaluated, and
-        neither are more than 1,024 classes.
+        The rule makes a confusion matrix of each saved step. Of the predictions of each class, the
+        share of right ones must be at least `min_diag`, and the share of each other class at most
+        `max_off_diag`. Labels are classes or one-hot rows; predictions are classes, probabilities,
+        or a score per class. Negative labels are ignored.
 
     Parameters:
-        category_no: Number of classes; the largest class in labels and predictions, plus one, if
-            not given.
+        category_no: Number of classes; by default the largest class found, plus one.
         labels: Name of the tensor with the labels.
         predictions: Name of the tensor with the predictions.
-        labels_collection: Collection with the labels if no tensor has that name.
-        predictions_collection: Collection with the predictions likewise.
-        min_diag: The smallest share of right predictions of a class that is no issue.
-        max_off_diag: The largest share of one other class that is no issue.
+        labels_collection: Collection whose only tensor has the labels, if none has that name.
+        predictions_collection: Collection whose only tensor has the predictions, likewise.
+        min_diag: Smallest share of right predictions of a class that passes.
+        max_off_diag: Largest share of one other class that passes.
 
     What to try:
-        A look at the examples and their labels, weights for the classes, more data, more training.
+        Look at the examples and their labels, weight the classes, or collect more data.
     """
 
     category_no: Annotated[int | None, AtLeast(2), AtMost(_MAX_CLASSES), Unit("classes")] = None
@@ -81,22 +65,13 @@ class Confusion(Rule):
 
     def requires(self) -> tuple[CollectionConfig, ...]:
         """Return the two collections, with the values of their tensors."""
-        regexes: dict[str, list[str]] = {}
-        for collection, name in (
-            (self.labels_collection, self.labels),
-            (self.predictions_collection, self.predictions),
-        ):
-            regexes.setdefault(collection, []).append(f"^{re.escape(name)}$")
+        saved = {"save_interval": "500", "save_raw_tensor": "True"}
         return tuple(
-            CollectionConfig(
-                collection,
-                {
-                    "include_regex": "|".join(names),
-                    "save_interval": "500",
-                    "save_raw_tensor": "True",
-                },
+            CollectionConfig(collection, {"include_regex": f"^{re.escape(name)}$", **saved})
+            for collection, name in (
+                (self.labels_collection, self.labels),
+                (self.predictions_collection, self.predictions),
             )
-            for collection, names in regexes.items()
         )
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
@@ -106,90 +81,68 @@ class Confusion(Rule):
             step: What was saved at the step.
             memory: Not used.
         """
-        found: list[_Violation] = []
-        num_judged, reason = 0, "no step was saved"
+        found: list[tuple[_Violation, str, str]] = []
+        for worker, tensor, matrix in self._matrices(step):
+            found += [(violation, worker, tensor) for violation in self._violations(matrix)]
+        if not found:
+            return Passed()
+        (measure, _, value, threshold, message), worker, tensor = min(found)
+        return IssueFound(
+            Evidence(
+                step=step.step,
+                mode=step.mode.name,
+                worker=worker,
+                tensor=tensor,
+                measure=measure,
+                value=value,
+                threshold=threshold,
+                sentence=f"{tensor}: {value:.3g} of the predictions of class {message}",
+                remedy=_REMEDY,
+            )
+        )
+
+    def _matrices(self, step: StepView) -> list[tuple[str, str, npt.NDArray[np.int64]]]:
+        """Return worker, name of the predictions and counts [K, K] of true by predicted class."""
+        found = []
         for worker in step.workers:
-            label = _tensor(step, worker, self.labels, self.labels_collection)
-            prediction = _tensor(step, worker, self.predictions, self.predictions_collection)
-            if label is None or prediction is None:
-                what = self.labels if label is None else self.predictions
-                reason = f"the tensor {what} was not saved, nor one tensor of its collection"
-                continue
+            label = name_or_only_member(step, worker, self.labels, self.labels_collection)
+            prediction = name_or_only_member(
+                step, worker, self.predictions, self.predictions_collection
+            )
             values = step.values((label, prediction), worker)
-            if len(values) < len({label, prediction}):
-                reason = f"the values of {label} and {prediction} were not saved"
-                continue
-            try:
+            if values.keys() == {label, prediction}:
                 matrix = self._matrix(values[label], values[prediction])
-            except ValueError as error:
-                reason = f"{label}, {prediction}: {error}"
-                continue
-            if not matrix.any():
-                reason = f"{label} and {prediction} have no examples"
-                continue
-            num_judged += 1
-            found += self._violations(matrix, worker, prediction)
-        if found:
-            # A share of another class comes first, for it names both.
-            worst = min(found, key=lambda one: (one.measure, -one.excess, one.worker, one.message))
-            return IssueFound(_evidence(step, worst))
-        return Passed() if num_judged else NotEvaluated(reason)
+                found.append((worker, prediction, matrix))
+        if not found:
+            raise missing_values(f"{self.labels} and {self.predictions}")
+        if not any(matrix.any() for _, _, matrix in found):
+            raise Missing("labels and predictions have no examples")
+        return found
 
     def _matrix(
-        self, labels: npt.NDArray[np.generic], predictions: npt.NDArray[np.generic]
+        self, labels: npt.NDArray[Any], predictions: npt.NDArray[Any]
     ) -> npt.NDArray[np.int64]:
-        pairs = class_pairs(labels, predictions)
+        try:
+            pairs = class_pairs(labels, predictions)
+        except ValueError as error:
+            raise Missing(str(error)) from error
         largest = int(max(pairs.labels.max(initial=0), pairs.predictions.max(initial=0)))
-        limit = _MAX_CLASSES if self.category_no is None else self.category_no
-        if largest >= limit:
-            raise ValueError(f"the class {largest} is not among the first {limit}")
+        if largest >= (limit := self.category_no or _MAX_CLASSES):
+            raise Missing(f"class {largest} is not one of the first {limit} classes")
         return confusion_matrix(pairs.labels, pairs.predictions, largest + 1)
 
-    def _violations(
-        self, matrix: npt.NDArray[np.int64], worker: str, tensor: str
-    ) -> list[_Violation]:
-        """Return the share that is farthest below `min_diag`, and that farthest above the other."""
+    def _violations(self, matrix: npt.NDArray[np.int64]) -> list[_Violation]:
+        """Return the smallest share of right predictions, and the largest of another class."""
         totals = matrix.sum(axis=0)
         shares = matrix / np.where(totals > 0, totals, 1)
         right = np.where(totals > 0, np.diagonal(shares), np.inf)
         wrong = shares - np.diag(np.diagonal(shares))
+        right_class, (true, other) = int(right.argmin()), divmod(int(wrong.argmax()), len(wrong))
         found = []
-        of = "of those predicted as class"
-        at = int(right.argmin())
-        if right[at] < self.min_diag:
-            message = f"{right[at]:.3g} {of} {at} are of it, less than"
-            measure, limit = "min_diag", self.min_diag
-            found.append(
-                _Violation(limit - right[at], worker, tensor, measure, right[at], limit, message)
-            )
-        true, at = divmod(int(wrong.argmax()), len(wrong))
-        if wrong[true, at] > self.max_off_diag:
-            value, limit = wrong[true, at], self.max_off_diag
-            message = f"{value:.3g} {of} {at} are of class {true}, more than"
-            measure = "max_off_diag"
-            found.append(_Violation(value - limit, worker, tensor, measure, value, limit, message))
+        if (share := float(right[right_class])) < (limit := self.min_diag):
+            message = f"{right_class} are right, less than {limit:g}"
+            found.append(("min_diag", share - limit, share, limit, message))
+        if (share := float(wrong[true, other])) > (limit := self.max_off_diag):
+            message = f"{other} are of class {true}, more than {limit:g}"
+            found.append(("max_off_diag", limit - share, share, limit, message))
         return found
-
-
-def _tensor(step: StepView, worker: str, name: str, collection: str) -> str | None:
-    """Return the name of a worker's tensor: the given one, or else the collection's only one."""
-    rows = step.tensors()
-    if (name, worker) in zip(rows.names, rows.workers, strict=True):
-        return name
-    rows = step.tensors(collections=(collection,))
-    names = [one for one, of in zip(rows.names, rows.workers, strict=True) if of == worker]
-    return names[0] if len(names) == 1 else None
-
-
-def _evidence(step: StepView, violation: _Violation) -> Evidence:
-    return Evidence(
-        step=step.step,
-        mode=step.mode.name,
-        worker=violation.worker,
-        tensor=violation.tensor,
-        measure=violation.measure,
-        value=float(violation.value),
-        threshold=violation.threshold,
-        sentence=f"{violation.tensor}: {violation.message} {violation.threshold:g}",
-        remedy=_REMEDY,
-    )

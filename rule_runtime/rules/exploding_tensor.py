@@ -1,4 +1,4 @@
-"""ExplodingTensor: a tensor that holds NaN or infinite elements."""
+"""ExplodingTensor: detects tensors with NaN or infinite elements."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Outcome, Passed
 from rule_runtime.engine.rule import Memory
-from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.missing import missing_values
+from rule_runtime.facts.selected_tensors import SelectedTensorsRule
+from rule_runtime.facts.selection import describe_not_finite, evidence, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -17,33 +18,32 @@ if TYPE_CHECKING:
 __all__ = ["ExplodingTensor"]
 
 _REMEDY: Final = (
-    "Lower the learning rate or warm it up, clip gradients, check the inputs for NaN, and guard "
-    "logarithms, divisions and square roots with a small epsilon; use loss scaling in half "
-    "precision."
+    "Lower the learning rate or warm it up, clip gradients, and check the inputs for NaN. Add a "
+    "small epsilon to logarithms, divisions and square roots. Scale the loss in half precision."
 )
 
 _TREES: Final = "trees/"
+"""Prefix of XGBoost's tables, in which NaN marks what a leaf does not have."""
 
 
 class ExplodingTensor(SelectedTensorsRule):
-    """Finds tensors with NaN or infinite elements.
+    """Detects tensors with NaN or infinite elements.
 
     How it decides:
-        From the counts of NaN and infinite elements in the index, at each step and for each worker.
-        The tensor with the largest share of such elements is the evidence. Where only reductions
-        are stored, a reduction that is not finite shows that there is at least one such element.
-        Finite values never fire, however large. The trees of XGBoost are left out unless they are
-        selected: in their tables NaN stands for what a leaf does not have.
+        At each saved step, the rule counts the NaN and infinite elements of each selected tensor.
+        It reports the tensor with the largest share of them. Finite values never fire, however
+        large. If only reductions were saved, a reduction that is not finite counts as one element.
+        The tables of XGBoost's trees are ignored unless you select them.
 
     Parameters:
-        collection_names: Collections to look at; together with `tensor_regex`, their union. All
-            saved tensors if neither is given.
-        tensor_regex: Regular expressions of further tensors to look at.
-        only_nan: True to let infinite elements pass.
+        collection_names: Collections to judge, in addition to `tensor_regex`. By default all saved
+            tensors are judged.
+        tensor_regex: Regular expressions of tensors to judge.
+        only_nan: True to ignore infinite elements.
 
     What to try:
-        A lower learning rate or a warm-up, gradient clipping, an epsilon in logarithms and
-        divisions, loss scaling in half precision; look for NaN in the inputs.
+        Lower the learning rate or warm it up, clip gradients, add an epsilon to logarithms and
+        divisions, scale the loss in half precision, and look for NaN in the inputs.
     """
 
     must_select = False
@@ -51,30 +51,26 @@ class ExplodingTensor(SelectedTensorsRule):
     only_nan: bool = False
 
     def check(self, step: StepView, memory: Memory) -> Outcome:  # noqa: ARG002
-        """Look for tensors with non-finite elements.
+        """Look for tensors with elements that are not finite.
 
         Args:
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = self.select(step)
-        if not len(rows):
-            return NONE_SAVED
+        rows = self.judged_tensors(step)
         num_nan = rows.column("nan")
         num_bad = num_nan if self.only_nan else num_nan + np.nan_to_num(rows.column("inf"))
         if np.isnan(num_bad).all():
-            return NotEvaluated("neither statistics nor values of the selected tensors are known")
+            raise missing_values("the selected tensors")
         is_bad = num_bad > 0
-        if is_bad.any() and not (self.collection_names or self.tensor_regex):
+        if not (self.collection_names or self.tensor_regex):
             is_bad &= [not name.startswith(_TREES) for name in rows.names]
         if not is_bad.any():
             return Passed()
         size = rows.column("size")
         share = np.where(is_bad, num_bad / np.where(size > 0, size, np.inf), np.nan)
         at = worst(rows, share, largest=True)
-        measure, noun = ("nan", "NaN") if num_nan[at] > 0 else ("inf", "infinite")
-        value = float(rows.column(measure)[at])
-        of_size = "" if np.isnan(size[at]) else f" of {int(size[at])}"
+        measure, value, message = describe_not_finite(rows, at)
         return IssueFound(
             evidence(
                 step,
@@ -83,7 +79,7 @@ class ExplodingTensor(SelectedTensorsRule):
                 measure=measure,
                 value=value,
                 threshold=0.0,
-                message=f"{int(value)}{of_size} elements are {noun}",
+                message=message,
                 remedy=_REMEDY,
             )
         )

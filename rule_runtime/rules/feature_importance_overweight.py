@@ -1,13 +1,15 @@
-"""FeatureImportanceOverweight: a model that rests on a few features."""
+"""FeatureImportanceOverweight: detects models that rely on a few features."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import evidence, finite_means
 
@@ -17,35 +19,34 @@ if TYPE_CHECKING:
 __all__ = ["FeatureImportanceOverweight"]
 
 _PREFIX: Final = "feature_importance/"
-_NUM_TOLD: Final = 5
+_MAX_NAMES: Final = 5
+"""Further features that a finding names."""
 
 _REMEDY: Final = (
-    "Check whether the features at the top leak the label; else train without them, sample columns "
-    "(colsample_bytree), or regularise more."
+    "Check whether the most important features leak the label. Otherwise train without them, "
+    "sample columns (colsample_bytree), or regularise more."
 )
 
 
 class FeatureImportanceOverweight(Rule):
-    """Finds models of which a few features have nearly all of the importance.
+    """Detects models that rely on a few features.
 
     How it decides:
-        At each saved round and for each worker, the importances that `tensor_regex` selects are
-        divided by their sum, and the `nfeatures` largest are added. Strictly more than `threshold`
-        fires. Where the pattern selects several types of importance (weight, gain, cover, ...),
-        each is judged by itself, and the largest share is the evidence. A type with `nfeatures`
-        features or fewer, or fewer than `min_features`, is not evaluated, for the share of many
-        among few is large whatever the model is like; nor are rounds before `start_step`. XGBoost
-        saves the features in use only. Importances that are negative or not finite are left out.
+        At each saved round, the rule computes the share of the `nfeatures` largest importances in
+        the sum of all importances. A share above `threshold` fires. Each type of importance that
+        the pattern selects (weight, gain, cover, ...) is judged by itself. Rounds before
+        `start_step` are not evaluated, nor are models that use too few features: the share of a few
+        among few is always large.
 
     Parameters:
-        threshold: The largest share that is no issue.
-        nfeatures: How many features are added up.
-        tensor_regex: Regular expression of the importances.
-        start_step: First round that is judged.
-        min_features: How many features must have an importance.
+        threshold: Largest share that passes.
+        nfeatures: Number of features in the share.
+        tensor_regex: Regular expressions of the importances.
+        start_step: First round to judge.
+        min_features: Smallest number of features with an importance; at least `nfeatures` + 1.
 
     What to try:
-        Look for a leak of the label; drop or regularise the features at the top.
+        Check whether a feature leaks the label. Drop or regularise the most important features.
     """
 
     threshold: Annotated[float, GreaterThan(0), AtMost(1)] = 0.8
@@ -64,71 +65,68 @@ class FeatureImportanceOverweight(Rule):
             memory: Not used.
         """
         if step.mode_step < self.start_step:
-            return NotEvaluated(f"rounds before {self.start_step} are not judged")
+            return NotEvaluated(f"rounds before start_step={self.start_step} are not evaluated")
         rows = step.tensors(regex=self.tensor_regex)
         if not len(rows):
-            return NotEvaluated("no feature importance was saved")
-        shares = {
-            (-share, *group): members
-            for group, members in _groups(rows).items()
-            if (share := self._share([value for value, _ in members])) is not None
-        }
+            raise Missing("no feature importance was saved")
+        importances = finite_means(rows)
+        least = max(self.nfeatures + 1, self.min_features)
+        shares = [
+            (-_share(importances[members], self.nfeatures), *group, members)
+            for group, members in _groups(rows, importances).items()
+            if len(members) >= least and importances[members[0]] > 0
+        ]
         if not shares:
-            least = max(self.nfeatures + 1, self.min_features)
-            return NotEvaluated(f"no more than {least - 1} features have an importance")
-        negative, kind, _ = worst = min(shares)
-        if -negative <= self.threshold:
+            raise Missing(f"fewer than {least} features have an importance")
+        negative_share, kind, _, members = min(shares)
+        share = -negative_share
+        if share <= self.threshold:
             return Passed()
-        top = [at for _, at in shares[worst][: self.nfeatures]]
-        names = [rows.names[at].removeprefix(f"{kind}/") for at in top]
+        others = [rows.names[at].removeprefix(f"{kind}/") for at in members[1 : self.nfeatures]]
         return IssueFound(
             evidence(
                 step,
                 rows,
-                top[0],
+                members[0],
                 measure="importance_share",
-                value=-negative,
+                value=share,
                 threshold=self.threshold,
                 message=(
-                    f"the most important feature{_beside(names[1:])} has {-negative:.3g} of the "
-                    f"importance of {len(shares[worst])} features, more than {self.threshold:g}"
+                    f"the most important feature{_with(others)} has {share:.3g} of the importance "
+                    f"of {len(members)} features, more than {self.threshold:g}"
                 ),
                 remedy=_REMEDY,
             )
         )
 
-    def _share(self, importances: list[float]) -> float | None:
-        """Return the share of the first importances; None if there are too few, or all are 0."""
-        too_few = len(importances) < max(self.nfeatures + 1, self.min_features)
-        if too_few or not importances[0]:
-            return None
-        # In units of the largest, for a sum could overflow.
-        values = np.array(importances) / importances[0]
-        return float(values[: self.nfeatures].sum() / values.sum())
+
+def _share(importances: npt.NDArray[np.float64], num_features: int) -> float:
+    """Return the share of the first importances in the sum of all."""
+    scaled = importances / importances[0]  # a sum of large importances could overflow
+    return float(scaled[:num_features].sum() / scaled.sum())
 
 
-def _groups(rows: TensorRows) -> dict[tuple[str, str], list[tuple[float, int]]]:
-    """Return importances and their rows by type and worker, the largest first."""
-    importances = finite_means(rows)
-    groups: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for at in np.flatnonzero(importances >= 0):
-        group = groups.setdefault((_kind(rows.names[at]), rows.workers[at]), [])
-        group.append((float(importances[at]), int(at)))
-    for group in groups.values():
-        group.sort(key=lambda member: (-member[0], rows.names[member[1]]))
+def _groups(
+    rows: TensorRows, importances: npt.NDArray[np.float64]
+) -> dict[tuple[str, str], list[int]]:
+    """Return the rows with an importance by type and worker, the most important first."""
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    known = np.flatnonzero(importances >= 0)
+    for at in sorted(known.tolist(), key=lambda at: (-importances[at], rows.names[at])):
+        groups[_type(rows.names[at]), rows.workers[at]].append(at)
     return groups
 
 
-def _beside(names: list[str]) -> str:
-    """Return the further features in words, a few of them by name."""
-    if not names:
-        return ""
-    more = len(names) - _NUM_TOLD
-    return f", with {', '.join(names[:_NUM_TOLD])}{f' and {more} more' if more > 0 else ''},"
-
-
-def _kind(name: str) -> str:
-    """Return what is in front of the feature's name: `feature_importance/weight`."""
+def _type(name: str) -> str:
+    """Return the name without the feature, such as `feature_importance/weight`."""
     start = name.find(_PREFIX)
     end = name.find("/", start + len(_PREFIX)) if start >= 0 else name.rfind("/")
     return name[:end] if end >= 0 else ""
+
+
+def _with(names: list[str]) -> str:
+    """Return further features in words."""
+    if not names:
+        return ""
+    more = len(names) - _MAX_NAMES
+    return f", with {', '.join(names[:_MAX_NAMES])}{f' and {more} more' if more > 0 else ''},"

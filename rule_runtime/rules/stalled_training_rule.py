@@ -1,10 +1,10 @@
-"""StalledTrainingRule: a training that saves nothing for a long time."""
+"""StalledTrainingRule: detects training runs that save nothing for a long time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from rule_runtime.engine.outcome import Evidence, IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 
 if TYPE_CHECKING:
@@ -13,36 +13,29 @@ if TYPE_CHECKING:
 __all__ = ["StalledTrainingRule"]
 
 _REMEDY: Final = (
-    "Look where the training hangs: data loading, a checkpoint, a worker that the others wait for; "
-    "if it is only slow, save more often or raise threshold."
+    "Find out where the training hangs: data loading, a checkpoint, or a rank that the others wait "
+    "for. If it is only slow, save more often or raise threshold."
 )
 
 
 class StalledTrainingRule(Rule):
-    """Finds a training that saves nothing for longer than a given time.
+    """Detects training runs that save nothing for longer than a given time.
 
     How it decides:
-        The hook writes into each index file when its step began, and the earliest of all workers
-        counts. At each saved step that time is compared with the latest of the steps before;
-        strictly more than `threshold` seconds fires. A clock that was set back is no gap. The clock
-        starts with the first saved step, so the start of the job does not count; nor does what
-        comes after the end of the training. With `judge_gaps` off such a gap passes: the training
-        goes on, and there is no reason to stop it. A stall that goes on has no step yet: it is
-        judged by whoever has a clock (`check_silence`), with the seconds since the last output. The
-        first step is not evaluated, nor are the original client's files, which tell no time.
-        `stop_training_on_fire` and `training_job_name_prefix` are accepted and change nothing: what
-        happens after a finding is the matter of the actions and of the stop policy, which know the
-        job by its name and not by a prefix.
+        The rule compares the start times of saved steps. A gap of more than `threshold` seconds
+        between two of them fires. While a run is silent, the evaluator reports the seconds since
+        the last output, and more than `threshold` seconds fire. The time before the first saved
+        step and after the end of the run does not count. Files of the original client have no
+        times and are not evaluated.
 
     Parameters:
-        threshold: Seconds without output that are no issue yet.
-        judge_gaps: Whether a stall that is over, for a later step was saved, is an issue; False
-            leaves those that go on.
-        stop_training_on_fire: Not used; superseded by the action StopTraining.
-        training_job_name_prefix: Not used; superseded likewise.
+        threshold: Longest time without output that passes.
+        judge_gaps: False to ignore a stall after which the training continued.
+        stop_training_on_fire: Accepted and ignored; use the action StopTraining.
+        training_job_name_prefix: Accepted and ignored; use the action StopTraining.
 
     What to try:
-        A look at the log and at the workers' stacks; a shorter saving interval.
+        Read the log and the stack traces of all ranks. Use a shorter saving interval.
     """
 
     threshold: Annotated[int, GreaterThan(0), Unit("s")] = 1800
@@ -51,39 +44,23 @@ class StalledTrainingRule(Rule):
     training_job_name_prefix: str | None = None
 
     def check(self, step: StepView, memory: Memory) -> Outcome:
-        """Compare the time since the step before with the threshold.
+        """Compare the time since the previous step with the threshold.
 
         Args:
             step: What was saved at the step.
             memory: The latest `time` so far, and its `step`.
         """
-        time = step.time
-        if time is None:
-            return NotEvaluated("the files of the step do not tell when it began")
-        before, number = memory.get("time"), memory.get("step")
-        if before is None or time > before:
-            memory.update(time=time, step=step.step)
-        if before is None:
-            return NotEvaluated("there is no step before to compare the time with")
-        gap = time - before
+        if step.time is None:
+            raise Missing("the files of the step have no time")
+        previous = memory.get("step")
+        gap = step.time - memory.get("time", step.time)
+        if previous is None or gap > 0:  # a clock that was set back leaves the latest time
+            memory.update(time=step.time, step=step.step)
+        if previous is None:
+            return NotEvaluated("there is no earlier step to compare the time with")
         if gap <= self.threshold or not self.judge_gaps:
             return Passed()
-        return IssueFound(
-            Evidence(
-                step=step.step,
-                mode=step.mode.name,
-                worker=min(step.workers),
-                tensor="",
-                measure="seconds_without_output",
-                value=gap,
-                threshold=float(self.threshold),
-                sentence=(
-                    f"nothing was saved for {gap:.0f} s behind step {number}, longer than "
-                    f"{self.threshold} s; the training went on"
-                ),
-                remedy=_REMEDY,
-            )
-        )
+        return self._stalled(gap, f"after step {previous}", "; the training continued")
 
     def check_silence(self, seconds: float, step: int) -> Outcome:
         """Compare the time since the last output with the threshold.
@@ -94,19 +71,13 @@ class StalledTrainingRule(Rule):
         """
         if seconds <= self.threshold:
             return Passed()
-        since = f"behind step {step}" if step >= 0 else "since the start"
+        return self._stalled(seconds, f"after step {step}" if step >= 0 else "since the start")
+
+    def _stalled(self, seconds: float, since: str, then: str = "") -> IssueFound:
         return IssueFound(
-            Evidence(
-                step=max(step, 0),
-                mode="GLOBAL",
-                worker="",
-                tensor="",
-                measure="seconds_without_output",
-                value=float(seconds),
-                threshold=float(self.threshold),
-                sentence=(
-                    f"nothing was saved for {seconds:.0f} s {since}, longer than {self.threshold} s"
-                ),
-                remedy=_REMEDY,
-            )
+            f"nothing was saved for {seconds:.0f} s {since}, more than {self.threshold} s{then}",
+            measure="seconds_without_output",
+            value=seconds,
+            threshold=self.threshold,
+            remedy=_REMEDY,
         )

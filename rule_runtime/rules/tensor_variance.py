@@ -1,4 +1,4 @@
-"""TensorVariance: a tensor whose elements vary too much or too little."""
+"""TensorVariance: detects tensors whose variance is too large or too small."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
 
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, Memory, Unit
-from rule_runtime.facts.selected_tensors import NONE_SAVED, SelectedTensorsRule
-from rule_runtime.facts.selection import evidence, worst
+from rule_runtime.facts.selected_tensors import SelectedTensorsRule
+from rule_runtime.facts.selection import evidence, num_not_finite, worst
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
@@ -18,33 +18,31 @@ if TYPE_CHECKING:
 __all__ = ["TensorVariance"]
 
 _REMEDY: Final = (
-    "Too large: lower the learning rate, clip gradients, normalise inputs and activations. Too "
-    "small: use a Kaiming or Xavier initialisation, check that inputs differ at all, and look for "
-    "saturated or dead layers."
+    "If it is too large, lower the learning rate, clip gradients, or normalise inputs and "
+    "activations. If it is too small, use a Kaiming or Xavier initialisation, check that the "
+    "inputs differ, and look for saturated or dead layers."
 )
 
 
 class TensorVariance(SelectedTensorsRule):
-    """Finds tensors whose variance is too large or too small.
+    """Detects tensors whose variance is too large or too small.
 
     How it decides:
-        At each step of any mode, for each selected tensor and worker, the variance of the finite
-        elements, mean((x - mean(x))^2), is compared with the thresholds that were given; equal is
-        no issue. Of several tensors the one farthest beyond a threshold, as a ratio, is the
-        evidence. Statistics suffice. The variance is that of all elements of a tensor together, not
-        of each unit. Tensors with fewer than two finite elements, scalars among them, have no
-        variance that means anything and are not judged.
+        At each saved step, the rule compares the variance of each selected tensor, over all its
+        finite elements, with the given thresholds; a variance equal to a threshold passes. It
+        reports the tensor that exceeds a threshold by the largest ratio. Tensors with fewer than
+        two finite elements are not evaluated.
 
     Parameters:
-        collection_names: Collections to look at; together with `tensor_regex`, their union. One of
-            the two must be given.
-        tensor_regex: Regular expressions of further tensors to look at.
-        max_threshold: Variance above which a tensor is an issue; not tested unless given.
-        min_threshold: Variance below which a tensor is an issue; not tested unless given. One of
-            the two must be given.
+        collection_names: Collections to judge, in addition to `tensor_regex`. One of the two is
+            required.
+        tensor_regex: Regular expressions of tensors to judge.
+        max_threshold: Largest variance that passes; by default there is no limit.
+        min_threshold: Smallest variance that passes; by default there is no limit. One of the two
+            thresholds is required.
 
     What to try:
-        Another learning rate, gradient clipping, normalisation of inputs and activations, a Kaiming
+        Change the learning rate, clip gradients, normalise inputs and activations, or use a Kaiming
         or Xavier initialisation.
     """
 
@@ -56,7 +54,8 @@ class TensorVariance(SelectedTensorsRule):
         largest, smallest = self.max_threshold, self.min_threshold
         if largest is None and smallest is None:
             raise ParameterError(
-                "TensorVariance: nothing to compare with; give max_threshold, min_threshold or both"
+                "TensorVariance: no threshold to compare with; give max_threshold, min_threshold "
+                "or both"
             )
         if largest is not None and smallest is not None and largest < smallest:
             raise ParameterError(
@@ -71,37 +70,30 @@ class TensorVariance(SelectedTensorsRule):
             step: What was saved at the step.
             memory: Not used.
         """
-        rows = self.select(step)
-        if not len(rows):
-            return NONE_SAVED
-        num_bad = np.nan_to_num(rows.column("nan")) + np.nan_to_num(rows.column("inf"))
-        num_finite = rows.column("size") - num_bad
-        with np.errstate(over="ignore"):
-            variance = rows.column("std") ** 2
-        variance = np.where(num_finite > 1, variance, np.nan)
-        if np.isnan(variance).all():
-            return NotEvaluated("no selected tensor has a variance: two finite elements are needed")
+        rows = self.judged_tensors(step)
+        num_finite = rows.column("size") - num_not_finite(rows)
         largest = np.inf if self.max_threshold is None else self.max_threshold
         smallest = -np.inf if self.min_threshold is None else self.min_threshold
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            variance = np.where(num_finite > 1, rows.column("std") ** 2, np.nan)
+            if np.isnan(variance).all():
+                raise Missing("no selected tensor has a variance, of two or more finite elements")
             excess = np.where(variance > largest, variance / largest, 0.0)
             excess = np.where(variance < smallest, smallest / variance, excess)
         at = worst(rows, np.where(np.isnan(variance), np.nan, excess), largest=True)
         if excess[at] == 0:
             return Passed()
-        value = float(variance[at])
-        is_large = value > largest
-        threshold = largest if is_large else smallest
-        sign = ">" if is_large else "<"
+        is_large = variance[at] > largest
+        threshold, than = (largest, "more than") if is_large else (smallest, "less than")
         return IssueFound(
             evidence(
                 step,
                 rows,
                 at,
                 measure="variance",
-                value=value,
+                value=variance[at],
                 threshold=threshold,
-                message=f"variance {value:.3g} {sign} {threshold:g}",
+                message=f"the variance is {variance[at]:.3g}, {than} {threshold:g}",
                 remedy=_REMEDY,
             )
         )

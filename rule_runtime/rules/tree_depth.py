@@ -1,4 +1,4 @@
-"""TreeDepth: trees that do not grow as deep as they should."""
+"""TreeDepth: detects boosting rounds whose trees are too shallow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
-from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
+from rule_runtime.engine.outcome import IssueFound, Missing, Outcome, Passed
 from rule_runtime.engine.rule import GreaterThan, Memory, Rule, Unit
 from rule_runtime.facts.selection import evidence, worst
 from rule_runtime.numerics.tree_depth import deepest, depth_of_complete_tree
@@ -21,32 +21,29 @@ _NODES: Final = "trees/Node"
 _LINKS: Final = ("trees/ID", "trees/Yes", "trees/No")
 _MAX_DEPTH: Final = "hyperparameters/max_depth"
 _MAX_NODES: Final = 1 << 20
-"""Nodes of a round; more would need some hundred megabytes as text."""
+"""Nodes of a round; more would take some hundred megabytes as text."""
 
 _REMEDY: Final = (
-    "Splits are being rejected: stop the boosting here, lower gamma or min_child_weight, lower the "
-    "learning rate, or set this rule's depth to the max_depth that was meant."
+    "XGBoost rejects splits. Stop the boosting here, lower gamma, min_child_weight or the learning "
+    "rate, or set this rule's depth to the max_depth that you intended."
 )
 
 
 class TreeDepth(Rule):
-    """Finds boosting rounds whose trees do not grow as deep as they should.
+    """Detects boosting rounds whose trees are too shallow.
 
     How it decides:
-        At each saved round, for each worker, the depth of the deepest tree is counted along the
-        links in `trees/ID`, `trees/Yes` and `trees/No`; a tree of one leaf has depth 0. Where these
-        tensors were not saved it is floor(log2(largest number in `trees/Node`)), as the original
-        says, which is too small for trees with gaps. A depth smaller than `depth` fires, an equal
-        one does not. The original does not say in which direction it compares: its text, that trees
-        may not grow as deep as defined because splits are rejected, tells of shallow trees. Where
-        `hyperparameters/max_depth` was saved and is between 1 and `depth`, it takes the place of
-        `depth`, for no tree can be deeper. A round of more than a million nodes is not evaluated.
+        At each saved round, the rule follows the links between nodes to find the depth of the
+        deepest tree; a tree of one leaf has depth 0. A depth below `depth` fires. If
+        `hyperparameters/max_depth` was saved and is lower, it replaces `depth`. Without links, the
+        depth is floor(log2(largest node number)), which is too small for trees with gaps. Rounds of
+        more than a million nodes are not evaluated.
 
     Parameters:
-        depth: The depth that a round's deepest tree should reach.
+        depth: Depth that the deepest tree of a round must reach.
 
     What to try:
-        A smaller gamma, min_child_weight or learning rate; fewer rounds.
+        Lower gamma, min_child_weight or the learning rate, or train fewer rounds.
     """
 
     depth: Annotated[float, GreaterThan(0), Unit("levels")] = 4.0
@@ -66,14 +63,19 @@ class TreeDepth(Rule):
         limits = step.tensors(regex=(f"^{_MAX_DEPTH}$",)).column("mean")
         if (limits >= 1).any():
             memory["max_depth"] = float(limits[limits >= 1].min())
-        rows = step.tensors(regex=(f"^{_NODES}$",))
-        linked = step.tensors(regex=(f"^{_LINKS[0]}$",))
-        rows = rows if len(rows) else linked
+        nodes, links = (step.tensors(regex=(f"^{name}$",)) for name in (_NODES, _LINKS[0]))
+        rows = nodes if len(nodes) else links
         if not len(rows):
-            return NotEvaluated(f"no trees were saved; {_NODES} and {', '.join(_LINKS)} are needed")
-        depths = np.array([_depth(step, worker) for worker in rows.workers], np.float64)
+            raise Missing("no trees were saved", f"save {_NODES} and {', '.join(_LINKS)}")
+        num_nodes = dict(zip(links.workers, links.column("size"), strict=True))
+        depths = [
+            _depth_by_links(step, worker, num_nodes[worker])
+            if worker in num_nodes
+            else depth_of_complete_tree(number)
+            for worker, number in zip(rows.workers, rows.column("max"), strict=True)
+        ]
         if np.isnan(depths).all():
-            return NotEvaluated("the values of the trees were not saved, or are no trees")
+            raise Missing("the values of the trees were not saved, or are not trees")
         at = worst(rows, depths, largest=False)
         threshold = min(self.depth, memory.get("max_depth", self.depth))
         if depths[at] >= threshold:
@@ -92,24 +94,13 @@ class TreeDepth(Rule):
         )
 
 
-def _depth(step: StepView, worker: str) -> float:
+def _depth_by_links(step: StepView, worker: str, num_nodes: float) -> float:
     """Return the depth of a worker's deepest tree; NaN if it is not known."""
-    saved = step.tensors(regex=(f"^({'|'.join((_NODES, *_LINKS))})$",))
-    names = {name for name, of in zip(saved.names, saved.workers, strict=True) if of == worker}
-    if names >= set(_LINKS):
-        if saved.column("size").max() > _MAX_NODES:
-            return np.nan
-        values = step.values(_LINKS, worker)
-        columns = [
-            values[name].reshape(-1).astype(str).tolist() for name in _LINKS if name in values
-        ]
-        if len({len(column) for column in columns}) != 1 or len(columns) < len(_LINKS):
-            return np.nan
-        depth = deepest(*columns)
-        return np.nan if depth is None else float(depth)
-    largest = [
-        number
-        for number, name, of in zip(saved.column("max"), saved.names, saved.workers, strict=True)
-        if (name, of) == (_NODES, worker) and number >= 0
-    ]
-    return float(depth_of_complete_tree(largest[0])) if largest else np.nan
+    if num_nodes > _MAX_NODES:
+        return np.nan
+    values = step.values(_LINKS, worker)
+    columns = [values[name].reshape(-1).astype(str) for name in _LINKS if name in values]
+    if len(columns) < len(_LINKS) or len({column.size for column in columns}) > 1:
+        return np.nan
+    depth = deepest(*(column.tolist() for column in columns))
+    return np.nan if depth is None else float(depth)

@@ -5,8 +5,16 @@ import pytest
 
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.configuration.merging import merged
+from rule_runtime.engine.outcome import Missing
 from rule_runtime.engine.registry import create_rule
-from rule_runtime.facts.selection import evidence, finite_means, is_training, worst
+from rule_runtime.facts.selection import (
+    evidence,
+    finite_means,
+    is_training,
+    name_or_only_member,
+    selected_tensors,
+    worst,
+)
 from rule_runtime.testing import TrialBuilder
 from rule_runtime.trial.step_view import StepView
 
@@ -49,6 +57,28 @@ def test_ties_go_to_the_first_by_name_and_worker(
     rows = step_of().tensors()
     at = worst(rows, values, largest=largest)
     assert (rows.names[at], rows.workers[at]) == expected
+
+
+def test_selected_tensors_or_why_there_is_none() -> None:
+    step = step_of()
+    assert set(selected_tensors(step, (), ("^a$",)).names) == {"a"}
+    assert set(selected_tensors(step, (), ()).names) == {"a", "b", "c"}
+    with pytest.raises(Missing, match="selected tensors was saved: check collection_names and"):
+        selected_tensors(step, ("weights",), ())
+
+
+def test_a_name_or_the_only_member_of_a_collection() -> None:
+    trial = TrialBuilder()
+    trial.collections(one=("^targets$",), two=("^[ab]$",))
+    trial.step(0, {"targets": [1.0], "a": [1.0], "b": [1.0]})
+    (step,) = trial.views()
+    for name, collection, found in (
+        ("a", "one", "a"),
+        ("labels", "one", "targets"),
+        ("labels", "two", "labels"),
+        ("labels", "nothing", "labels"),
+    ):
+        assert name_or_only_member(step, "worker_0", name, collection) == found
 
 
 def test_no_extreme_of_nothing() -> None:

@@ -65,14 +65,14 @@ def test_nothing_is_a_matrix_too() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([0, 1], [0]), "2 labels, and 1 predictions"),
-        (([0, 2], [0, 1], 2), "class 2 is not among the 2 classes"),
-        (([0, -1], [0, 1]), "-1 among the labels is no class"),
+        (([0, 1], [0]), "2 labels, but 1 predictions"),
+        (([0, 2], [0, 1], 2), "class 2 is not one of the 2 classes"),
+        (([0, -1], [0, 1]), "-1 among the labels is not a class"),
         (([0, 1], [0, 0.5]), "0.5 among the predictions"),
         (([0, math.nan], [0, 1]), "nan among the labels"),
         (([0, math.inf], [0, 1]), "inf among the labels"),
         ((["a"], [0]), "dtype"),
-        (([2**31 + 5], [0]), "no class"),
+        (([2**31 + 5], [0]), "not a class"),
         (([100_000], [0]), "100001 classes"),
     ],
 )
@@ -108,7 +108,7 @@ def test_of_one_class_there_is_no_area() -> None:
 @pytest.mark.parametrize(
     ("labels", "scores", "message"),
     [
-        ([0, 1], [0.5], "2 labels, and 1 scores"),
+        ([0, 1], [0.5], "2 labels, but 1 scores"),
         ([0, 2], [0.5, 0.5], "2 is neither 0 nor 1"),
         ([0, 1], [0.5, math.nan], "not all scores are finite"),
     ],

@@ -48,7 +48,7 @@ def test_a_tensor_of_zeros_is_found_and_told() -> None:
     assert isinstance(outcome, IssueFound)
     evidence = outcome.evidence
     assert (evidence.tensor, evidence.measure, evidence.value) == ("b", "zero_percent", 100)
-    assert evidence.sentence == "b: 100 % of 6 elements are zero, 100 % or more"
+    assert evidence.sentence == "b: 100 % of 6 elements are zero, at least 100 %"
 
 
 @pytest.mark.parametrize("num_others", [0, 1])
@@ -76,7 +76,9 @@ def test_without_values_a_share_is_judged_as_far_as_statistics_tell() -> None:
     assert isinstance(outcome_of(rule, save_values=False, a=np.ones(100)), Passed)
     assert isinstance(outcome_of(rule, save_values=False, a=np.zeros(100)), IssueFound)
     outcome = outcome_of(rule, save_values=False, a=half_zero(num_zeros=60))
-    assert outcome == NotEvaluated("the share of zeros in the selected tensors is not known")
+    assert outcome == NotEvaluated(
+        "the values of the selected tensors were not saved: save their values (save_raw_tensor)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,13 @@ def test_the_worst_share_is_the_evidence() -> None:
     assert (evidence.tensor, evidence.measure) == ("predictions", "max_off_diag")
     assert (evidence.value, evidence.threshold) == (0.5, 0.1)
     assert evidence.sentence == (
-        "predictions: 0.5 of those predicted as class 7 are of class 4, more than 0.1"
+        "predictions: 0.5 of the predictions of class 7 are of class 4, more than 0.1"
     )
     outcome = outcome_of(TEN, WRONG, Confusion(max_off_diag=0.6))
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.measure == "min_diag"
     assert outcome.evidence.sentence == (
-        "predictions: 0.5 of those predicted as class 7 are of it, less than 0.9"
+        "predictions: 0.5 of the predictions of class 7 are right, less than 0.9"
     )
 
 
@@ -117,8 +117,8 @@ def test_what_can_not_be_judged_says_why() -> None:
     reasons = {
         outcome_of(TEN, np.linspace(0, 300, 10)): "neither classes nor probabilities",
         outcome_of(TEN, TEN[:4]): "do not fit",
-        outcome_of([5000], [5000]): "the class 5000 is not among the first 1024",
-        outcome_of(TEN, TEN, Confusion(category_no=5)): "the class 9 is not among the first 5",
+        outcome_of([5000], [5000]): "class 5000 is not one of the first 1024",
+        outcome_of(TEN, TEN, Confusion(category_no=5)): "class 9 is not one of the first 5",
         outcome_of([-1], [0]): "labels and predictions have no examples",
     }
     for outcome, reason in reasons.items():
@@ -128,7 +128,7 @@ def test_what_can_not_be_judged_says_why() -> None:
     trial.step(0, {"labels": TEN})
     (outcome,) = trial.outcomes(Confusion())
     assert outcome == NotEvaluated(
-        "the tensor predictions was not saved, nor one tensor of its collection"
+        "the values of labels and predictions were not saved: save their values (save_raw_tensor)"
     )
 
 

@@ -169,13 +169,13 @@ def test_why_weights_cannot_be_compared(rule: Rule) -> None:
     if isinstance(rule, LearningRateTooHigh):
         (_, outcome) = original.outcomes(rule)
         assert isinstance(outcome, NotEvaluated)
-        assert outcome.reason.startswith("of 1 saved weight statistics are not known (min, mean")
+        assert outcome.reason.startswith("saved weights have no min, mean")
     ones = np.ones(4)
     assert reasons(ones, ones) == ["there is no earlier step to compare the weights with"]
     assert reasons(0 * ones, 0 * ones) == ["all saved weights are zero, or single numbers"] * 2
-    assert reasons(np.nan * ones) == ["of 1 saved weight none is finite"]
+    assert reasons(np.nan * ones) == ["no saved weight is finite"]
     assert reasons(0 * ones, ones)[1] == (
-        "no weight that is known now was known at step 0, the one before"
+        "no weight is known both at this step and at step 0, the step before"
     )
 
 

@@ -97,7 +97,7 @@ def test_what_says_nothing_of_training_is_not_judged() -> None:
     assert not judged_at(LossDiverging(), run_of_losses(rising, mode=ModeKeys.EVAL))
     trial = run_of_losses([np.nan] * 3)
     (outcome, *_) = trial.outcomes(LossDiverging())
-    assert outcome == NotEvaluated("of 1 saved loss none is finite")
+    assert outcome == NotEvaluated("no saved loss is finite")
     trial = run_of_losses(rising[:1], name="validation-rmse", mode=ModeKeys.GLOBAL)
     trial.collections(losses=("rmse",))
     (outcome,) = trial.outcomes(LossDiverging())

@@ -78,9 +78,9 @@ def test_the_evidence_counts_and_advises() -> None:
 @pytest.mark.parametrize(
     ("steps", "remedy"),
     [
-        ((285,), "It was broken before the first step that was judged"),
-        ((275, 285), "It broke between the saved steps 275 and 285, and what broke first was not"),
-        ((284, 285), "An update before this step broke it"),
+        ((285,), "It was broken before the first evaluated step"),
+        ((275, 285), "It broke between the saved steps 275 and 285"),
+        ((284, 285), "The update before this step broke it"),
         ((265, 275, 285, 295), "It broke between the saved steps 275 and 295"),
     ],
 )
@@ -103,7 +103,7 @@ def test_steps_that_follow_each_other_may_have_validation_between_them() -> None
     trial.step(52, {**STEP, **bad}, mode_step=31, mode=ModeKeys.TRAIN)
     outcome = trial.outcomes(NonFinite())[-1]
     assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.remedy.startswith("An update before this step broke it")
+    assert outcome.evidence.remedy.startswith("The update before this step broke it")
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])

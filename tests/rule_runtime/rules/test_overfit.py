@@ -143,7 +143,7 @@ def test_an_evaluation_before_training_is_no_phase() -> None:
     outcomes = phases(Overfit(), e(9), e(9), t(1), e(1), e(1), t(1))
     assert kinds(outcomes) == "-----P"
     assert isinstance(outcomes[0], NotEvaluated)
-    assert outcomes[0].reason == "no training loss was saved before this evaluation"
+    assert outcomes[0].reason == "no training loss was saved before this validation"
 
 
 @pytest.mark.parametrize("loss", [0.0, -1.0])
@@ -184,9 +184,9 @@ def test_the_regex_names_the_losses_alone() -> None:
 def test_predictions_are_no_evaluation_and_a_run_without_one_says_so() -> None:
     outcomes = phases(Overfit(), t(1), ("PREDICT", 9.0), t(1))
     assert [o.reason for o in outcomes if isinstance(o, NotEvaluated)] == [
-        "no validation loss was saved so far, for the training loss to be compared with",
+        "no validation loss has been saved yet",
         "a step of mode PREDICT is neither training nor validation",
-        "no validation loss was saved so far, for the training loss to be compared with",
+        "no validation loss has been saved yet",
     ]
 
 
@@ -343,12 +343,10 @@ def test_parameters_may_be_strings() -> None:
 
 def test_why_no_phase_ended() -> None:
     *_, last = phases(Overfit(), t(1), e(1), t(2), t(2))
-    assert last == NotEvaluated(
-        "no evaluation has followed so far, for the training loss to be compared with"
-    )
+    assert last == NotEvaluated("no validation has followed this training loss yet")
     for name, value, message in (
-        ("train-auc", 0.5, "train-auc is better the larger it is, and no loss"),
-        ("train-rmse", np.nan, "of 1 saved loss none is finite"),
+        ("train-auc", 0.5, "train-auc is not known to fall, so it may not be a loss"),
+        ("train-rmse", np.nan, "no saved loss is finite"),
     ):
         trial = TrialBuilder()
         trial.step(0, {name: [value]}, mode=ModeKeys.GLOBAL)

@@ -121,7 +121,7 @@ def test_a_run_without_validation_is_not_evaluated() -> None:
         trial.step(step, {LOSS: 1.0})
     state = trial.evaluate(Overtraining())
     assert state.status.value == "Error"
-    assert "no validation loss was saved so far" in state.reason
+    assert "no validation loss has been saved yet" in state.reason
 
 
 def test_losses_that_are_not_finite_are_no_evaluation() -> None:

@@ -50,10 +50,10 @@ def test_the_tensor_farthest_beyond_a_threshold_is_the_evidence() -> None:
     outcome = outcome_of(tensors, max_threshold=10, min_threshold=1)
     assert isinstance(outcome, IssueFound)
     assert outcome.evidence.tensor == "b"
-    assert outcome.evidence.sentence == "b: variance 0.01 < 1"
+    assert outcome.evidence.sentence == "b: the variance is 0.01, less than 1"
     outcome = outcome_of({"a": tensors["a"], "c": tensors["c"]}, max_threshold=10)
     assert isinstance(outcome, IssueFound)
-    assert outcome.evidence.sentence == "a: variance 40 > 10"
+    assert outcome.evidence.sentence == "a: the variance is 40, more than 10"
     assert (outcome.evidence.measure, outcome.evidence.threshold) == ("variance", 10)
 
 

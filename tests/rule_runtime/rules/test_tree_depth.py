@@ -108,10 +108,10 @@ def test_what_is_no_tree_is_not_evaluated() -> None:
         {name: [] for name in complete_tree(1)},
     ):
         outcome = outcome_of(TreeDepth(), {**complete_tree(1), **change})
-        assert outcome == NotEvaluated("the values of the trees were not saved, or are no trees")
+        assert outcome == NotEvaluated("the values of the trees were not saved, or are not trees")
     outcome = outcome_of(TreeDepth(), {"trees/Gain": [1.0]})
     assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("no trees were saved; trees/Node and trees/ID")
+    assert outcome.reason.startswith("no trees were saved: save trees/Node and trees/ID")
 
 
 def test_more_nodes_than_a_million_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

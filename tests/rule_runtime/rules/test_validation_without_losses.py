@@ -43,7 +43,7 @@ def test_behind_training_there_is_no_loss_of_validation(
         step_of(trial, step, ModeKeys.EVAL, None)
     outcome = last_outcome(rule, trial)
     assert isinstance(outcome, NotEvaluated)
-    assert outcome.reason.startswith("there is no loss of validation to judge: call model.eval()")
+    assert outcome.reason.startswith("no validation loss was saved: call model.eval()")
     assert outcome.reason.startswith(trial.evaluate(rule).counts.main_reason)
 
 

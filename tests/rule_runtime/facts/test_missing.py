@@ -1,4 +1,4 @@
-"""Advice to users whose losses rules cannot judge is of the framework that they train with."""
+"""Texts on missing data give advice for the framework of the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from hook_layer.format.modes import ModeKeys
 from rule_runtime.engine.outcome import NotEvaluated
 from rule_runtime.engine.rule import Rule
-from rule_runtime.facts.loss_advice import Framework, framework_of
+from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.missing import missing_counted_loss, missing_drift, missing_statistics
+from rule_runtime.facts.selection import finite_means
 from rule_runtime.rules.double_activation import DoubleActivation
 from rule_runtime.rules.generalisation_gap import GeneralisationGap
 from rule_runtime.rules.initial_loss_mismatch import InitialLossMismatch
@@ -19,6 +21,7 @@ from rule_runtime.rules.loss_input_mismatch import LossInputMismatch
 from rule_runtime.rules.suspiciously_good import SuspiciouslyGood
 from rule_runtime.rules.worse_than_guessing import WorseThanGuessing
 from rule_runtime.testing import TrialBuilder
+from rule_runtime.trial.tensor_rows import TensorRows
 
 COLLECTIONS: dict[Framework, dict[str, Any]] = {
     Framework.TORCH: {"losses": ("[Ll]oss_(?!input).*output",)},
@@ -59,6 +62,53 @@ def run_of(framework: Framework) -> TrialBuilder:
     return trial
 
 
+def rows_of(*values: Any) -> TensorRows:
+    trial = TrialBuilder()
+    trial.step(0, {f"w{number}": np.array(value) for number, value in enumerate(values)})
+    (view,) = trial.views()
+    return view.tensors()
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (([1.0, 2.0],), None),
+        (([np.nan], [1.0, 2.0]), None),
+        (([np.nan, 1.0],), None),
+        (([np.nan], [np.inf]), "no saved weight is finite"),
+        (([], []), "all saved weights are empty"),
+        ((["a"],), "saved weights have no mean, l2: save their values (save_raw_tensor)"),
+    ],
+)
+def test_why_statistics_are_missing(values: tuple[Any, ...], reason: str | None) -> None:
+    missing = missing_statistics(rows_of(*values), ("mean", "l2"), "weight")
+    assert (missing is None) is (reason is None)
+    assert str(missing).startswith(str(reason))
+
+
+@pytest.mark.parametrize(
+    ("since", "reason"),
+    [
+        (None, "there is no earlier step to compare the weights with"),
+        (7, "step 7 of the mode does not come after step 7, the step before"),
+        (5, "no weight is known both at this step and at step 5, the step before"),
+    ],
+)
+def test_why_weights_cannot_be_compared(since: int | None, reason: str) -> None:
+    assert str(missing_drift(rows_of([1.0, 2.0]), since, 7)) == reason
+    zero = "all saved weights are zero, or single numbers"
+    assert str(missing_drift(rows_of([0.0, 0.0], [3.0]), since, 7)) == zero
+
+
+def test_why_no_loss_counts() -> None:
+    rows = rows_of([1.0], [np.nan])
+    assert str(missing_counted_loss(rows, finite_means(rows), "is large")) == "w0 is large"
+    rows = rows_of([np.nan])
+    assert str(missing_counted_loss(rows, finite_means(rows), "is large")) == (
+        "no saved loss is finite"
+    )
+
+
 @pytest.mark.parametrize("framework", Framework)
 def test_collections_tell_the_framework(framework: Framework) -> None:
     trial = TrialBuilder()
@@ -88,7 +138,7 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
     ("framework", "remedy"),
     [
         (Framework.TORCH, "get_hook().record_tensor_value"),
-        (Framework.TORCH, "call model.eval() ahead of it, and model.train() behind"),
+        (Framework.TORCH, "call model.eval() before validation and model.train() after it"),
         (Framework.KERAS, "validation_data="),
         (Framework.XGBOOST, "`evals` (`eval_set` of `fit`)"),
     ],
@@ -97,5 +147,5 @@ def test_torch_is_named_to_its_users_alone(rule: Rule, framework: Framework) -> 
 def test_how_to_validate(rule: Rule, framework: Framework, remedy: str) -> None:
     for outcome in run_of(framework).outcomes(rule):
         assert isinstance(outcome, NotEvaluated)
-        assert "there is no loss of validation to judge" in outcome.reason
+        assert "no validation loss was saved" in outcome.reason
         assert remedy in outcome.reason[:MOST_SHOWN]

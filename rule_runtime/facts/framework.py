@@ -1,0 +1,46 @@
+"""The framework that trains the model of a run."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rule_runtime.trial.step_view import StepView
+
+__all__ = ["OF_BOOSTING", "Framework", "framework_of"]
+
+
+class Framework(Enum):
+    """What trains the model."""
+
+    TORCH = "torch"
+    KERAS = "keras"
+    TENSORFLOW = "tensorflow"
+    MXNET = "mxnet"
+    XGBOOST = "xgboost"
+
+
+OF_BOOSTING: Final = "average_shap"
+"""A collection of every run of XGBoost, and of no other run."""
+_OF_KERAS: Final = "sm_metrics"
+"""A collection of every run of Keras or of TensorFlow sessions."""
+_OF_BLOCKS: Final = ".*loss._(?!input).*output"
+"""A pattern of the collection `losses` of MXNet, and of no other framework."""
+
+
+def framework_of(step: StepView) -> Framework:
+    """Return what trains the model, by the collections of its hook; PyTorch if they are unknown.
+
+    Args:
+        step: The step.
+    """
+    files = (step.collections_file(worker) for worker in step.workers)
+    collections = next((file.collections for file in files if file is not None), {})
+    if OF_BOOSTING in collections:
+        return Framework.XGBOOST
+    losses = collections.get("losses")
+    patterns = () if losses is None else losses.include_regex
+    if _OF_KERAS in collections:
+        return Framework.KERAS if patterns else Framework.TENSORFLOW
+    return Framework.MXNET if _OF_BLOCKS in patterns else Framework.TORCH

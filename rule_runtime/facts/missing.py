@@ -1,0 +1,209 @@
+"""Why a step is not evaluated, and how to get the missing data: the texts of facts and rules.
+
+Shape legend: R = rows, one for each (tensor, worker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from rule_runtime.engine.outcome import Missing
+from rule_runtime.facts.framework import Framework, framework_of
+from rule_runtime.facts.selection import num_not_finite
+from rule_runtime.numerics.weight_drift import DRIFT_COLUMNS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rule_runtime.trial.step_view import StepView, TensorRows
+
+__all__ = [
+    "are_not_finite",
+    "how_to_save_input_values",
+    "how_to_save_loss_inputs",
+    "missing_counted_loss",
+    "missing_drift",
+    "missing_gradients",
+    "missing_loss",
+    "missing_statistics",
+    "missing_validation",
+    "missing_values",
+]
+
+_SAVE_VALUES: Final = "save their values (save_raw_tensor)"
+_FALLING_METRIC: Final = (
+    "use a metric that is known to fall, such as eval_metric='logloss' or 'rmse', or a metric of "
+    "your own with maximize=False"
+)
+
+
+class _Advice(NamedTuple):
+    """How to get missing data with one framework; `input_values` are loss inputs if empty."""
+
+    validation: str
+    loss_inputs: str
+    input_values: str = ""
+
+
+_ADVICE: Final = {
+    Framework.TORCH: _Advice(
+        validation="call model.eval() before validation and model.train() after it, on the model "
+        "that is trained; compute the loss with one of torch, such as nn.CrossEntropyLoss, or "
+        "record it by name in training and validation: "
+        "get_hook().record_tensor_value('loss', loss)",
+        loss_inputs="compute the loss with one of torch, such as nn.CrossEntropyLoss or "
+        "F.cross_entropy; the hook does not see all inputs of other losses",
+    ),
+    Framework.KERAS: _Advice(
+        validation="pass validation_data= or validation_split= to `fit`, or call `evaluate` "
+        "between epochs",
+        loss_inputs="the hook for Keras saves no inputs of losses; it saves inputs, labels and "
+        "predictions of models that `fit` trains",
+        input_values="the hook for Keras saves them if `fit` trains the model with labels",
+    ),
+    Framework.TENSORFLOW: _Advice(
+        validation="call hook.set_mode(modes.EVAL) and run the session with validation data",
+        loss_inputs="the hook for TensorFlow sessions saves no inputs of losses",
+        input_values="the hook for TensorFlow sessions does not save them",
+    ),
+    Framework.MXNET: _Advice(
+        validation="compute it with a block of gluon.loss outside autograd.record(), or record it "
+        "by name in training and validation: hook.save_tensor('loss', loss, 'losses')",
+        loss_inputs="compute the loss with a block of gluon.loss, such as SoftmaxCrossEntropyLoss; "
+        "the hook does not see all inputs of other losses",
+        input_values="the hook for MXNet does not save them",
+    ),
+    Framework.XGBOOST: _Advice(
+        validation="pass validation data in `evals` (`eval_set` of `fit`), and "
+        f"{_FALLING_METRIC}; error rates are not judged",
+        loss_inputs="XGBoost saves labels and predictions of the data in `evals` (`eval_set` of "
+        "`fit`)",
+    ),
+}
+
+
+def how_to_save_loss_inputs(step: StepView) -> str:
+    """Return how to save inputs of losses, or labels, with the framework of a run.
+
+    Args:
+        step: The step.
+    """
+    return _ADVICE[framework_of(step)].loss_inputs
+
+
+def how_to_save_input_values(step: StepView) -> str:
+    """Return how to save values of the model's inputs and targets with the framework of a run.
+
+    Args:
+        step: The step.
+    """
+    advice = _ADVICE[framework_of(step)]
+    return advice.input_values or advice.loss_inputs
+
+
+def missing_validation(step: StepView) -> Missing:
+    """Return that no validation loss was saved.
+
+    Args:
+        step: The step.
+    """
+    return Missing("no validation loss was saved", _ADVICE[framework_of(step)].validation)
+
+
+def missing_loss(step: StepView) -> Missing:
+    """Return that no loss was saved.
+
+    Args:
+        step: The step.
+    """
+    is_boosted = framework_of(step) is Framework.XGBOOST
+    return Missing("no loss was saved", _FALLING_METRIC if is_boosted else "")
+
+
+def are_not_finite(rows: TensorRows) -> bool:
+    """Return whether every tensor has an element that is not finite.
+
+    Args:
+        rows: The rows [R], at least one.
+    """
+    return bool((num_not_finite(rows) > 0).all())
+
+
+def missing_statistics(rows: TensorRows, columns: Sequence[str], noun: str) -> Missing | None:
+    """Return why no row has all of some statistics; None if a row has.
+
+    Args:
+        rows: The rows [R], at least one.
+        columns: Names of the statistics.
+        noun: What one row is called, such as `gradient`.
+    """
+    unknown = np.isnan(np.stack([rows.column(name) for name in columns]))
+    if not unknown.any(axis=0).all():
+        return None
+    if are_not_finite(rows):
+        return Missing(f"no saved {noun} is finite")
+    if (rows.column("size") == 0).all():
+        return Missing(f"all saved {noun}s are empty")
+    names = [name for name, row in zip(columns, unknown, strict=True) if row.any()]
+    # The original client saved neither values nor all statistics.
+    how = f"{_SAVE_VALUES}, or use the hook of Stepwatch"
+    return Missing(f"saved {noun}s have no {', '.join(names)}", how)
+
+
+def missing_values(tensors: str) -> Missing:
+    """Return that the values of tensors were not saved.
+
+    Args:
+        tensors: The tensors in words, such as "labels and predictions".
+    """
+    return Missing(f"the values of {tensors} were not saved", _SAVE_VALUES)
+
+
+def missing_gradients(gradients: TensorRows, columns: Sequence[str]) -> Missing | None:
+    """Return why no gradient has all of some statistics; None if a gradient has.
+
+    Args:
+        gradients: Those that were saved [R], possibly none.
+        columns: Names of the statistics.
+    """
+    if not len(gradients):
+        return Missing("no tensor of the collection gradients was saved")
+    return missing_statistics(gradients, columns, "gradient")
+
+
+def missing_counted_loss(rows: TensorRows, means: npt.NDArray[np.float64], why_not: str) -> Missing:
+    """Return why none of a step's losses counts.
+
+    Args:
+        rows: The losses [R], at least one.
+        means: Their means [R], NaN where they are not finite or not known.
+        why_not: Why a finite loss does not count, a predicate that follows its name.
+    """
+    finite = [name for name, mean in zip(rows.names, means, strict=True) if np.isfinite(mean)]
+    if finite:
+        return Missing(f"{min(finite)} {why_not}")
+    unknown = missing_statistics(rows, ("mean",), "loss")
+    return unknown or Missing(f"the loss {min(rows.names)} is not finite")
+
+
+def missing_drift(rows: TensorRows, since: int | None, now: int) -> Missing:
+    """Return why weights cannot be compared with those of an earlier step, by `WeightDrift`.
+
+    Args:
+        rows: The weights [R], at least one.
+        since: The earlier step; None if there is none.
+        now: The step.
+    """
+    unknown = missing_statistics(rows, DRIFT_COLUMNS, "weight")
+    if unknown is not None:
+        return unknown
+    if not ((rows.column("l2") > 0) & (rows.column("size") > 1)).any():
+        return Missing("all saved weights are zero, or single numbers")
+    if since is None:
+        return Missing("there is no earlier step to compare the weights with")
+    if since >= now:
+        return Missing(f"step {now} of the mode does not come after step {since}, the step before")
+    return Missing(f"no weight is known both at this step and at step {since}, the step before")
