@@ -1,4 +1,4 @@
-"""Share of the units of a layer that are hardly ever active.
+"""Share of the units of a layer that are dead or saturated.
 
 Shape legend: N = batch, U = units, ... = spatial or further axes.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Inactive", "inactive_units"]
+__all__ = ["Inactive", "inactive_units", "saturated_units"]
 
 _SEQUENCE: Final = 3
 """Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
@@ -41,10 +41,10 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactiv
         least_percent: Share of its outputs in which a unit must be active.
 
     Returns:
-        The share; None without a batch, or with one output per unit, which says nothing of it.
+        The share; None without numbers, without a batch, or with one output per unit.
     """
     shape = is_active.shape
-    if len(shape) < _BATCH or 0 in shape:
+    if len(shape) < _BATCH or 0 in shape or is_active.dtype.kind not in "biuf":
         return None
     found = []
     for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):
@@ -56,3 +56,22 @@ def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactiv
             num_inactive = int(np.count_nonzero(percent < least_percent))
             found.append(Inactive(100.0 * num_inactive / num_units, num_units))
     return max(found, default=None)
+
+
+def saturated_units(
+    inputs: npt.NDArray[Any], limits: npt.NDArray[np.float64], least_percent: float
+) -> Inactive | None:
+    """Return the share of units with too few inputs between two limits; NaN is between them.
+
+    Args:
+        inputs: Inputs of an activation [N, ...].
+        limits: Lower and upper limit [2].
+        least_percent: Share of its inputs between the limits below which a unit is saturated.
+
+    Returns:
+        As `inactive_units`.
+    """
+    if inputs.dtype.kind not in "biuf":
+        return None
+    low, high = limits
+    return inactive_units(~((inputs <= low) | (inputs >= high)), least_percent)

@@ -1,75 +1,71 @@
-"""Inputs of tanh and sigmoid: which of the two they go into, and how many units are saturated.
+"""Inputs of tanh and sigmoid, and those that lie beyond the limits of their activation.
 
 Shape legend: R = rows, one for each (tensor, worker).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["SATURATING", "kinds_of", "saturated_percentages"]
+__all__ = ["SATURATING", "ActivationInputs"]
 
 SATURATING: Final = ("tanh", "sigmoid")
 """The activations that saturate; the hook fills the collections `{kind}_input` by type."""
 
 
-def kinds_of(step: StepView, rows: TensorRows) -> list[str]:
-    """Return `tanh` or `sigmoid` for each row; "" where neither collection nor name tells it [R].
+class ActivationInputs:
+    """Inputs of activations at a step.
 
     Args:
         step: The step.
-        rows: Inputs of activations [R].
+        rows: The inputs [R].
+        limits: Interval of inputs in which `tanh` and `sigmoid` are not saturated.
     """
-    members = {
-        (*pair, kind)
-        for kind in SATURATING
-        for inputs in [step.tensors(collections=(f"{kind}_input",))]
-        for pair in zip(inputs.names, inputs.workers, strict=True)
-    }
-    found = []
-    for name, worker in zip(rows.names, rows.workers, strict=True):
-        by_type = [kind for kind in SATURATING if (name, worker, kind) in members]
-        by_name = [kind for kind in SATURATING if kind in name.casefold()]
-        found.append(next(iter([*by_type, *by_name]), ""))
-    return found
 
+    def __init__(
+        self, step: StepView, rows: TensorRows, limits: Mapping[str, tuple[float, float]]
+    ) -> None:
+        self._step, self._rows, self._limits = step, rows, limits
 
-def saturated_percentages(
-    step: StepView,
-    rows: TensorRows,
-    kinds: Sequence[str],
-    limits: Mapping[str, tuple[float, float]],
-    least_percent: float,
-) -> npt.NDArray[np.float64]:
-    """Return the share of saturated units of each row; NaN where it is unknown [R].
+    @cached_property
+    def bounds(self) -> npt.NDArray[np.float64]:
+        """The limits of each input; NaN if it goes into neither tanh nor sigmoid [R, 2].
 
-    Values are read only where the extremes are not within the limits.
+        The collection tells which of the two it is, or else the name.
+        """
+        members = {
+            (*pair, kind)
+            for kind in SATURATING
+            for inputs in [self._step.tensors(collections=(f"{kind}_input",))]
+            for pair in zip(inputs.names, inputs.workers, strict=True)
+        }
+        found = np.full((len(self._rows), 2), np.nan)
+        for at, pair in enumerate(zip(self._rows.names, self._rows.workers, strict=True)):
+            by_type = [kind for kind in SATURATING if (*pair, kind) in members]
+            by_name = [kind for kind in SATURATING if kind in pair[0].casefold()]
+            for kind in (by_type or by_name)[:1]:
+                found[at] = self._limits[kind]
+        return found
 
-    Args:
-        step: The step.
-        rows: Inputs of activations [R].
-        kinds: What each of them goes into [R].
-        limits: Open interval of the inputs at which an activation is not saturated.
-        least_percent: Share of its inputs within the limits below which a unit is saturated.
-    """
-    low, high = np.array([limits.get(kind, (np.nan, np.nan)) for kind in kinds]).T
-    is_within = (rows.column("min") > low) & (rows.column("max") < high)
-    saturated = np.where(is_within & (rows.column("inf") == 0), 0.0, np.nan)
-    unknown = np.flatnonzero(np.isnan(saturated) & ~np.isnan(low))
-    for i, value in row_values(step, rows.select(unknown)):
-        at = unknown[i]
-        if value.dtype.kind in "biuf":
-            is_inside = ~((value <= low[at]) | (value >= high[at]))  # NaN is inside
-            found = inactive_units(is_inside, least_percent)
-            saturated[at] = np.nan if found is None else found.percent
-    return saturated
+    @property
+    def are_within(self) -> npt.NDArray[np.bool_]:
+        """Which inputs lie between their limits with all elements [R]."""
+        low, high = self.bounds.T
+        is_within = (self._rows.column("min") > low) & (self._rows.column("max") < high)
+        return np.asarray(is_within & (self._rows.column("inf") == 0))
+
+    def values_beyond(self) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+        """Yield row and value of the inputs that lie beyond their limits."""
+        beyond = np.flatnonzero(~self.are_within & ~np.isnan(self.bounds[:, 0]))
+        for at, value in row_values(self._step, self._rows.select(beyond)):
+            yield int(beyond[at]), value

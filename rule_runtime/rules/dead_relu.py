@@ -78,8 +78,7 @@ class DeadRelu(Rule):
             )
         dead, num_units = np.full(len(rows), np.nan), [0] * len(rows)
         for at, value in row_values(step, rows):
-            is_number = value.dtype.kind in "biuf"
-            found = inactive_units(value, self.threshold_inactivity) if is_number else None
+            found = inactive_units(value, self.threshold_inactivity)
             if found is not None:
                 dead[at], num_units[at] = found
         if np.isnan(dead).all():

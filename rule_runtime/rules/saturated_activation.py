@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.saturation import saturated_units
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.parameters import ParameterError
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.accurate_outputs import OF_OUTPUTS, are_accurate
-from rule_runtime.facts.activation_inputs import SATURATING, kinds_of, saturated_percentages
+from rule_runtime.facts.activation_inputs import SATURATING, ActivationInputs
 from rule_runtime.facts.recurrent_slopes import OF_RECURRENT_LAYERS, least_slope
 from rule_runtime.facts.selection import evidence, is_training, selected_collections, worst
 
@@ -23,8 +24,7 @@ __all__ = ["SaturatedActivation"]
 _INPUTS: Final = tuple(f"{kind}_input" for kind in SATURATING)
 _VALUES: Final = {"save_interval": "500", "save_raw_tensor": "True"}
 _REGEX: Final = (".*tanh_input|.*sigmoid_input",)
-_UNKNOWN: Final = "the values of {}, or whether it goes into tanh or sigmoid, are not known"
-_NONE: Final = "no input of a tanh or sigmoid layer was saved"
+_NONE: Final = "no input of a tanh or sigmoid layer was saved with its values (collections {})"
 _REMEDY: Final = (
     "Use an initialisation made for the activation (Xavier), normalise inputs and activations, "
     "lower the learning rate, or use an activation that does not saturate."
@@ -106,30 +106,30 @@ class SaturatedActivation(Rule):
             return of_layers
         if slope.mean >= limit:
             return Passed()
-        message = (
-            f"its activations have a mean slope of {slope.mean:.3g} at step 0, below {limit:g}"
-        )
+        message = f"the mean slope of its activations is {slope.mean:.3g}, below {limit:g}"
         return _found(step, slope.rows, slope.at, ("mean_slope", slope.mean, limit), message)
 
     def _of_layers(self, step: StepView) -> Outcome:
         """Judge the inputs of tanh and sigmoid."""
         names = (*_INPUTS, *self.collection_names)
         rows = step.tensors(collections=names, regex=self.tensor_regex)
-        if not len(rows):
-            return NotEvaluated(f"{_NONE} in the collections {', '.join(names)}")
-        kinds, limit, least = kinds_of(step, rows), self.threshold_layer, self.threshold_inactivity
-        saturated = saturated_percentages(step, rows, kinds, self._limits, least)
+        limit, least = self.threshold_layer, self.threshold_inactivity
+        inputs = ActivationInputs(step, rows, self._limits)
+        saturated = np.where(inputs.are_within, 0.0, np.nan)
+        for at, value in inputs.values_beyond():
+            found = saturated_units(value, inputs.bounds[at], least)
+            saturated[at] = np.nan if found is None else found.percent
         if np.isnan(saturated).all():
-            return NotEvaluated(_UNKNOWN.format(min(rows.names)))
+            return NotEvaluated(_NONE.format(", ".join(names)))
         if not self.judge_answers and np.nanmax(saturated) > limit:
             saturated[are_accurate(step, rows)] = 0.0
         at = worst(rows, saturated, largest=True)
-        share, (low, high) = saturated[at], self._limits.get(kinds[at], (np.nan, np.nan))
+        share, (low, high) = saturated[at], inputs.bounds[at].tolist()
         if share <= limit:
             return Passed()
         message = (
             f"{share:.4g} % of the units have less than {least:g} % of their inputs between "
-            f"{low:g} and {high:g}, the limits of {kinds[at]}; more than {limit:g} %"
+            f"{low:g} and {high:g}; more than {limit:g} %"
         )
         return _found(step, rows, at, ("saturated_units_percent", share, limit), message)
 

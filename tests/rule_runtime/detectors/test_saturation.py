@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rule_runtime.detectors.saturation import Inactive, inactive_units
+from rule_runtime.detectors.saturation import Inactive, inactive_units, saturated_units
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1, 5), (0, 5), (4, 0)])
@@ -36,3 +36,15 @@ def test_the_share_is_that_of_a_loop(batch: int, units: int, least: int, seed: i
     values = np.random.default_rng(seed).integers(-1, 2, (batch, units))
     inactive = [100 * np.mean(values[:, unit] != 0) < least for unit in range(units)]
     assert inactive_units(values, least) == Inactive(100 * sum(inactive) / units, units)
+
+
+@pytest.mark.parametrize(("outside", "percent"), [(9, 0.0), (10, 50.0)])
+def test_a_unit_is_saturated_with_too_few_inputs_between_the_limits(
+    outside: int, percent: float
+) -> None:
+    inputs = np.zeros((10, 2))
+    inputs[:outside, 0] = 5.0  # a limit itself is outside
+    found = saturated_units(inputs, np.array([-5.0, 5.0]), 10.0)
+    assert found == Inactive(percent, 2)
+    assert saturated_units(np.full((4, 2), np.nan), np.array([-5.0, 5.0]), 10.0) == Inactive(0.0, 2)
+    assert saturated_units(np.array([["a"], ["b"]]), np.array([-5.0, 5.0]), 10.0) is None
