@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hook_layer.format.index import STATISTICS_COLUMNS
-from rule_runtime.facts.gradient_names import parameters_of
+from rule_runtime.facts.parameters import Gradients
 from rule_runtime.numerics.closeness import (
     Tolerance,
     all_close,
@@ -26,7 +26,15 @@ from rule_runtime.trial.value_pairs import value_pairs
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["Likeness", "compare", "frozen_rows", "matched", "statistics_of", "with_numbers"]
+__all__ = [
+    "Likeness",
+    "compare",
+    "frozen_rows",
+    "largest_difference",
+    "matched",
+    "statistics_of",
+    "with_numbers",
+]
 
 
 class Likeness(IntEnum):
@@ -122,27 +130,54 @@ def statistics_of(rows: TensorRows) -> npt.NDArray[np.float64]:
     return np.stack([rows.column(name) for name in STATISTICS_COLUMNS], axis=1)
 
 
-def frozen_rows(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows are parameters that do not learn at a step, frozen or unused [R].
+def largest_difference(
+    step: StepView, rows: TensorRows, at: int, other: StepView, others: TensorRows
+) -> tuple[float, bool]:
+    """Return the largest difference of two elements of a tensor, and whether it is exact.
 
-    Those are weights and biases without a gradient, where the same worker saved the gradients of
-    other parameters at this step. Where no gradient was saved, or only such as do not tell by
-    their names what they are of, nothing is known.
+    Where values were not saved it is a lower bound: the difference of the means or extremes. It is
+    -1 where shapes or kinds differ, or nothing is known.
+
+    Args:
+        step: A step.
+        rows: Rows of it [R].
+        at: Which of them.
+        other: Another step.
+        others: Rows of it.
+    """
+    name, worker = rows.names[at], rows.workers[at]
+    for _, ours, theirs in value_pairs(step, other, (name,), worker):
+        if ours.shape != theirs.shape or not {ours.dtype.kind, theirs.dtype.kind} <= set("biufc"):
+            return -1.0, True
+        with np.errstate(all="ignore"):
+            distance = np.abs(np.subtract(ours, theirs, dtype=np.result_type(ours, theirs, 1.0)))
+        known = distance[~np.isnan(distance)]
+        return (float(known.max()), True) if known.size else (-1.0, True)
+    one, two = matched(rows.select([at]), others)
+    first, second = rows.select([at]).select(one), others.select(two)
+    with np.errstate(all="ignore"):
+        bounds = [np.abs(first.column(key) - second.column(key)) for key in ("min", "max", "mean")]
+    known = np.concatenate(bounds)
+    known = known[np.isfinite(known)]
+    return (float(known.max()), False) if known.size else (-1.0, True)
+
+
+def frozen_rows(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
+    """Tell which rows are parameters without a gradient, frozen or unused [R].
+
+    Nothing is known, and no row is frozen, where the worker saved no gradient at this step, or only
+    such as do not tell by their names what they are of.
 
     Args:
         step: The step.
         rows: Rows of it [R].
     """
-    gradients = step.tensors(collections=("gradients",))
-    learning: dict[str, set[str]] = defaultdict(set)
-    for name, worker in zip(parameters_of(step, gradients), gradients.workers, strict=True):
-        if name:
-            learning[worker].add(name)
+    gradients = step.fact(Gradients)
+    known = {
+        of for owner, of in zip(gradients.owners, gradients.rows.workers, strict=True) if owner
+    }
     parameters = step.tensors(collections=("weights", "biases"))
-    known = set(zip(parameters.names, parameters.workers, strict=True))
-    pairs = list(zip(rows.names, rows.workers, strict=True))
-    frozen = [
-        (name, worker) in known and worker in learning and name not in learning[worker]
-        for name, worker in pairs
-    ]
-    return np.array(frozen, dtype=np.bool_)
+    pairs = set(zip(parameters.names, parameters.workers, strict=True))
+    own = zip(rows.names, rows.workers, strict=True)
+    is_parameter = np.array([pair in pairs and pair[1] in known for pair in own], dtype=np.bool_)
+    return np.asarray(is_parameter & np.isnan(gradients.of(rows)))

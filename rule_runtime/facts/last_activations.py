@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rule_runtime.facts.loss_inputs import LossInputs, LossKind, size_of_error
-from rule_runtime.facts.selection import finite_means
 from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView, TensorRows
 
-__all__ = ["ahead_of_softmax", "cuts_targets", "gives_good_answers", "is_softmax", "squeezed"]
+__all__ = ["ahead_of_softmax", "cuts_targets", "is_softmax", "squeezed"]
 
 _OF_NUMBERS: Final = re.compile(r"^(MSE|L1|SmoothL1|Huber)Loss_input_0$")
 _OF_MODELS: Final = re.compile(r"^[A-Z][A-Za-z0-9]*_output_0$")
-_ANSWERS: Final = r"_(input_0|output_0)$|_output/[0-9]+$"
-_INPUT: Final = re.compile(r"_input(?=[_/][0-9]+$)")
 _COLUMNS: Final = ("size", "min", "max", "mean", "std", "l2")
 _CLOSE: Final = 1e-3
 _EXACT: Final = 1e-4
@@ -84,40 +80,6 @@ def ahead_of_softmax(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
         is_last = (prints[out], workers[at]) in last
         found[at] = (are_probabilities[out] or is_log) and is_last and not has_parts
     return found
-
-
-def gives_good_answers(step: StepView, rows: TensorRows) -> npt.NDArray[np.bool_]:
-    """Tell which rows [R] go into an activation whose output a loss finds better than guessing.
-
-    Guessing gives ln 2 where the loss is a cross entropy of yes or no, and the variance of the
-    targets, or its root, where it is of numbers; of other losses nothing is known.
-
-    Args:
-        step: The step.
-        rows: Inputs of modules and of functions [R].
-    """
-    losses = step.tensors(collections=("losses",))
-    inputs = step.fact(LossInputs)
-    good = set()
-    for at, loss in enumerate(finite_means(losses)):
-        name, worker = losses.names[at], losses.workers[at]
-        if loss < _of_guessing(inputs, name, worker):
-            good.add((f"{name.rpartition('_output_')[0]}_input_0", worker))
-    answers = step.tensors(regex=(_ANSWERS,)) if good else rows.select([])
-    prints = fingerprints([answers.column(name) for name in _COLUMNS])
-    of_tensor = dict(zip(zip(answers.names, answers.workers, strict=True), prints, strict=True))
-    compared = {(of_tensor[pair], pair[1]) for pair in good if pair in of_tensor}
-    outputs = [(_INPUT.sub("_output", n), w) for n, w in zip(rows.names, rows.workers, strict=True)]
-    return np.array([(of_tensor.get(pair), pair[1]) in compared for pair in outputs], dtype=bool)
-
-
-def _of_guessing(inputs: LossInputs, loss: str, worker: str) -> float:
-    kind, targets = inputs.kind(loss, worker), inputs.of(loss, worker, 1)
-    if kind is LossKind.BINARY:
-        return math.log(2)
-    if targets is None or not kind.is_of_numbers:
-        return math.nan
-    return size_of_error(kind, loss, targets.std * targets.std)
 
 
 def cuts_targets(rows: TensorRows, is_squashed: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import numpy as np
 
 from rule_runtime.configuration.collection_config import CollectionConfig
+from rule_runtime.detectors.saturation import inactive_units
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, Memory, Regex, Rule, Unit
 from rule_runtime.facts.selection import evidence, is_training, worst
-from rule_runtime.numerics.unit_shares import unit_axes, unit_percentages
 from rule_runtime.trial.value_pairs import row_values
 
 if TYPE_CHECKING:
@@ -26,29 +26,23 @@ _REMEDY: Final = (
 
 
 class DeadRelu(Rule):
-    """Finds layers most of whose ReLU units have stopped activating.
+    """Detects layers most of whose ReLU units are not active.
 
     How it decides:
-        At each training step (modes TRAIN and GLOBAL), for the outputs of all layers in the
-        collection `relu_output`, which the hook for PyTorch fills by the type of the layers and
-        with what functions such as F.relu return, and of those whose name matches `tensor_regex`,
-        on each worker. A unit is a feature of [N, U] or a
-        channel of [N, U, H, W]; its activity is the share of its outputs, over the batch and the
-        positions, that are not zero. Both comparisons are strict. In three dimensions the units may
-        be the second axis, as in a convolution of sequences, or the last, as in a linear layer over
-        sequences; the axis with the larger share of dead units counts. Layers with one output of
-        each unit, or without a batch, are not judged: one zero says nothing of a unit. NaN counts
-        as active. The layer with the largest share of dead units is the evidence. Needs the values
-        of the outputs; each step is judged by itself.
+        A unit is a feature of [N, U] or a channel of [N, U, H, W]. It is dead at a training
+        step if less than `threshold_inactivity` percent of its outputs, over the batch and all
+        positions, are not zero. The rule reports the layer with the largest share of dead units if
+        that is above `threshold_layer`. The outputs are those of the collection `relu_output`,
+        which `nn.ReLU` and `F.relu` fill, and must be saved with values.
 
     Parameters:
-        tensor_regex: Regular expressions of the outputs of ReLU layers.
-        threshold_inactivity: Activity of a unit below which it is dead.
-        threshold_layer: Share of dead units above which a layer is an issue.
+        tensor_regex: Regular expressions of further outputs of ReLU layers.
+        threshold_inactivity: Share of non-zero outputs below which a unit is dead.
+        threshold_layer: Share of dead units above which a layer is reported.
 
     What to try:
-        A smaller learning rate, a Kaiming initialisation, normalisation in front of the layer; or
-        activations that are not flat below zero, such as LeakyReLU, ELU or GELU.
+        A smaller learning rate, a Kaiming initialisation, normalisation before the layer, or an
+        activation that is not flat below zero, such as LeakyReLU, ELU or GELU.
     """
 
     tensor_regex: Annotated[tuple[str, ...], Regex()] = (".*relu_output",)
@@ -80,16 +74,11 @@ class DeadRelu(Rule):
                 f"no output of a ReLU layer was saved in the collection relu_output{named}: ask "
                 "for that collection, which nn.ReLU and F.relu fill"
             )
-        dead = np.full(len(rows), np.nan)
-        num_units = np.zeros(len(rows), dtype=np.int64)
+        dead, num_units = np.full(len(rows), np.nan), [0] * len(rows)
         for at, value in row_values(step, rows):
-            if value.dtype.kind not in "biuf":
-                continue
-            for axis in unit_axes(value.shape):
-                is_dead = unit_percentages(value, axis) < self.threshold_inactivity
-                percent = 100.0 * np.count_nonzero(is_dead) / len(is_dead)
-                if not percent <= dead[at]:
-                    dead[at], num_units[at] = percent, len(is_dead)
+            found = inactive_units(value, self.threshold_inactivity)
+            if found is not None:
+                dead[at], num_units[at] = found
         if np.isnan(dead).all():
             return NotEvaluated(
                 f"no output of a ReLU layer, such as {min(rows.names)}, was saved with the values "

@@ -9,17 +9,18 @@ from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotApplicable, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, Memory, Rule, Unit
 from rule_runtime.facts.optimizer_steps import OPTIMIZER_STEPS, largest_count
+from rule_runtime.facts.parameters import weight_prints
 from rule_runtime.facts.selection import evidence, is_training
-from rule_runtime.numerics.row_memory import fingerprints
 
 if TYPE_CHECKING:
     from rule_runtime.trial.step_view import StepView
 
 __all__ = ["IneffectiveSteps"]
 
-_PRINTED: Final = ("min", "max", "mean", "l1", "l2")
-_STILL: Final = 2  # saved steps in a row at which weights are what they were: one may be chance
-_LEAST_SCALE: Final = 1.0  # a smaller loss scale makes gradients smaller, which helps none
+_STILL: Final = 2
+"""Saved steps in a row at which weights equal those of the step before; one may be chance."""
+_LEAST_SCALE: Final = 1.0
+"""Loss scale below which a smaller one only makes gradients smaller."""
 _NO_COUNTS: Final = (
     "no counts of optimizer steps were saved: the hook for PyTorch saves them if the collection "
     "optimizer_steps is configured"
@@ -29,31 +30,32 @@ _SKIPPED: Final = (
     "zero: run without the loss scaler, with torch.autograd.set_detect_anomaly(True)."
 )
 _NO_GRADIENT: Final = (
-    "Call backward() on the loss as the model's outputs give it: without detach(), no_grad(), "
-    ".item(), .data, numpy or torch.tensor(...) in between; requires_grad = True on the loss hides "
-    "the mistake."
+    "Call backward() on a loss that is computed from the model's outputs without detach(), "
+    "no_grad(), .item(), .data, NumPy or torch.tensor(...). Setting requires_grad = True on the "
+    "loss hides the mistake."
 )
 _OF_OTHERS: Final = (
-    "Make the optimizer after the last change of the model, of model.parameters(); make it again "
-    "wherever the model is loaded or made again."
+    "Create the optimizer from model.parameters() after the last change of the model, and again "
+    "wherever the model is loaded or created again."
 )
 
 
 class IneffectiveSteps(Rule):
-    """Finds optimizer steps that change no weight.
+    """Detects optimizer steps that change no weight.
 
     How it decides:
-        By counts of the hook. It fires after `patience` steps in a row that the scaler skipped,
-        once the loss scale is below 1, or after twice as many at any scale: a scaler that begins
-        high skips a dozen steps or more until it fits. It fires after `patience` steps in a row
-        without a gradient, or of optimizers that hold no parameter of the model, if all saved
-        weights are the same, to the last bit, at three saved steps in a row.
+        The hook counts optimizer steps. The rule reports
+
+        * `patience` steps in a row that the loss scaler skipped while the loss scale is below 1, or
+          twice as many at any scale (a high first scale skips a dozen steps);
+        * `patience` steps in a row without a gradient, or of optimizers that hold no parameter of
+          the model, if all saved weights are equal at three saved steps in a row.
 
     Parameters:
         patience: Optimizer steps in a row without effect.
 
     What to try:
-        What the finding says: it depends on the cause.
+        See the finding: it depends on the cause.
     """
 
     # A loss scale of 65,536, the default, is below 1 after 17 skipped steps.
@@ -129,7 +131,7 @@ class _Cause(NamedTuple):
 def _stand_still(step: StepView, memory: Memory) -> bool:
     """Tell whether all weights have been the same for some saved steps; True without any."""
     weights = step.tensors(collections=("weights",))
-    prints = fingerprints([weights.column(name) for name in _PRINTED]).tolist()
+    prints = weight_prints(weights).tolist()
     named = sorted(zip(weights.names, weights.workers, prints, strict=True))
     checksum = zlib.crc32(repr(named).encode())
     is_same = memory.get("weights") == checksum

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import numpy as np
@@ -24,30 +25,28 @@ _ALONE: Final = (
 _UNLIKE: Final = "no parameter was saved with the same size by two workers"
 _REMEDY: Final = (
     "Look for code that runs on one rank only (a checkpoint that is loaded, a weight that is set), "
-    "for parameters that were registered behind DistributedDataParallel, no_sync() without an end, "
-    "and a machine with faulty memory; go on from the last checkpoint that all ranks agree on."
+    "for parameters that were registered after DistributedDataParallel, for no_sync() without an "
+    "end, and for faulty memory. Continue from the last checkpoint on which all ranks agree."
 )
 
 
 class ReplicaDivergence(Rule):
-    """Finds replicas of a model that are no longer the same.
+    """Detects replicas of a model that are no longer equal.
 
     How it decides:
-        At each training step, for each parameter that two workers or more have saved with the same
-        number of elements, the largest difference of minimum, maximum, mean, l1 and l2 between the
-        workers is divided by the largest magnitude of that statistic. Larger than `rtol` fires, at
-        `patience` saved steps in a row, if at an earlier step no parameter differed. Parameters
-        that differ from the start are parts of one model (sharded, pipelined) or meant to differ,
-        and not judged. Of a pipeline only ranks of the same stage are compared. A step without a
-        parameter of the same size on two ranks is not evaluated: nothing could differ.
+        The rule compares minimum, maximum, mean, l1 and l2 of each parameter that several ranks of
+        a pipeline stage saved with the same size. The difference is relative to the largest
+        magnitude. It reports a difference above `rtol` for `patience` saved steps in a row, if all
+        parameters were equal at an earlier step. Parameters that differ from the start are shards
+        of one model and are not judged.
 
     Parameters:
         rtol: Relative difference up to which statistics count as equal.
         patience: Saved steps in a row.
 
     What to try:
-        Broadcast parameters from rank 0 and compare again; find the first step of the finding in
-        the log of each rank.
+        Broadcast parameters from rank 0 and compare again; look at the log of each rank at the step
+        of the finding.
     """
 
     rtol: Annotated[float, AtLeast(0), Unit("relative difference")] = 1e-4
@@ -116,24 +115,16 @@ def _differences(step: StepView, rows: TensorRows) -> np.ndarray:
     """Return for each row [R] how much its tensor differs between workers; NaN if unknown."""
     # Pipeline stages may have parameters of the same name.
     stages = {worker: step.stage(worker) for worker in set(rows.workers)}
-    pairs = zip(rows.names, rows.workers, strict=True)
-    known = np.array([f"{stages[worker]}/{name}" for name, worker in pairs])
-    names, at = np.unique(known, return_inverse=True)
-    size = rows.column("size")
-    difference = np.full(len(names), np.nan)
-    low, high = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-    count = np.bincount(at, minlength=len(names))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        np.minimum.at(low, at, size)
-        np.maximum.at(high, at, size)
-        comparable = (low == high) & (count > 1)
-        for name in _COLUMNS:
-            column = rows.column(name)
-            least, most = np.full(len(names), np.inf), np.full(len(names), -np.inf)
-            largest = np.zeros(len(names))
-            np.minimum.at(least, at, column)
-            np.maximum.at(most, at, column)
-            np.maximum.at(largest, at, np.abs(column))
-            relative = np.where(largest > 0, (most - least) / largest, 0.0)
-            difference = np.fmax(difference, np.where(comparable, relative, np.nan))
-    return np.asarray(difference[at])
+    groups = defaultdict[tuple[object, str], list[int]](list)
+    for at, (name, worker) in enumerate(zip(rows.names, rows.workers, strict=True)):
+        groups[stages[worker], name].append(at)
+    size, table = rows.column("size"), np.stack([rows.column(name) for name in _COLUMNS])
+    found = np.full(len(rows), np.nan)
+    for own in groups.values():
+        if len(own) > 1 and len(set(size[own].tolist())) == 1:
+            values = table[:, own]
+            largest = np.abs(values).max(axis=1)
+            with np.errstate(invalid="ignore"):
+                relative = np.ptp(values, axis=1) / np.where(largest > 0, largest, 1.0)
+            found[own] = np.fmax.reduce(relative)
+    return found

@@ -21,44 +21,36 @@ if TYPE_CHECKING:
 __all__ = ["UnchangedTensor"]
 
 _MAX_NUM_STEPS: Final = 128
+"""Saved steps, so that the memory is bounded."""
 
 _REMEDY: Final = (
-    "Check that the optimiser was given the parameter and that its learning rate is not zero, that "
+    "Check that the optimizer was given the parameter and that its learning rate is not zero, that "
     "the loss depends on it (no detach, no frozen layer), and that the data loader does not return "
     "the same batch again and again."
 )
 
 
 class UnchangedTensor(SelectedTensorsRule):
-    """Finds tensors that do not change over several saved steps.
+    """Detects tensors that do not change over several saved steps.
 
     How it decides:
-        At each training step (modes TRAIN and GLOBAL), for each selected tensor and worker that has
-        a value at this step, with the last `num_steps` - 1 steps before at which it was saved,
-        whatever lies between. It fires if numpy.allclose(now, earlier, rtol, atol, equal_nan) holds
-        for each of them; a tensor whose shape changed has changed. Of several tensors the first by
-        name is the evidence. Weights and biases without a gradient, where the step has the
-        gradients of other parameters, are frozen or unused and no issue; where no gradients are
-        saved, that is not known, and they are. Tensors without elements, and texts, are not
-        judged.
-        Values are read only where statistics do not decide: these can prove a change, and of
-        scalars and other constant tensors they tell everything. Where values were not saved, a
-        tensor counts as unchanged if all its statistics are equal to the last bit, and as not
-        judged if they differ by less than the tolerance. The memory holds numbers of steps only:
-        those of at most 16 kinds of steps, which differ in the tensors that they have.
+        The rule compares each selected tensor at a training step with its values at the last
+        `num_steps` - 1 steps at which it was saved, by numpy.allclose. If all are close, the tensor
+        is reported; of several the first by name. Weights and biases without a gradient, at a step
+        with gradients of others, are frozen and ignored. Where values were not saved, a tensor is
+        unchanged if all its statistics are equal.
 
     Parameters:
-        collection_names: Collections to look at; together with `tensor_regex`, their union. One of
-            the two must be given.
-        tensor_regex: Regular expressions of further tensors to look at.
+        collection_names: Collections to judge. This or `tensor_regex` must be given.
+        tensor_regex: Regular expressions of further tensors to judge.
         num_steps: Number of saved steps over which a tensor must not change.
         rtol: Tolerance relative to the earlier value.
-        atol: Tolerance besides.
-        equal_nan: True to let a NaN equal a NaN.
+        atol: Absolute tolerance.
+        equal_nan: Whether a NaN equals a NaN.
 
     What to try:
-        Look up whether the optimiser has the parameter and a learning rate above zero, whether the
-        loss depends on it, and whether batches differ.
+        Check that the optimizer has the parameter and a learning rate above zero, that the loss
+        depends on it, and that batches differ.
     """
 
     num_steps: Annotated[int, AtLeast(2), AtMost(_MAX_NUM_STEPS), Unit("saved steps")] = 3

@@ -1,4 +1,4 @@
-"""VanishingGradient: a gradient so small that its parameters no longer learn."""
+"""VanishingGradient: gradients so small that their parameters no longer learn."""
 
 from __future__ import annotations
 
@@ -9,59 +9,46 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import IssueFound, NotEvaluated, Outcome, Passed
 from rule_runtime.engine.rule import AtLeast, AtMost, GreaterThan, Memory, Rule, Unit
-from rule_runtime.facts.called_layers import count_later
-from rule_runtime.facts.cancelled_gradients import cancelled_biases
+from rule_runtime.facts.layers import Layers
+from rule_runtime.facts.parameters import Gradients
 from rule_runtime.facts.selection import evidence, finite_means, worst
 from rule_runtime.numerics.row_memory import RowMemory, row_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from rule_runtime.trial.step_view import StepView, TensorRows
+    from rule_runtime.trial.step_view import StepView
 
 __all__ = ["VanishingGradient"]
 
 _REMEDY: Final = (
-    "Check whether the layer gets any gradient at all (dead units, a detached graph, a frozen "
-    "input); then try normalisation layers, residual connections, an initialisation made for the "
-    "model's activation, one that does not saturate, or loss scaling in half precision."
+    "Look for dead units, a detached graph or a frozen input between this layer and the loss. Try "
+    "normalisation layers, residual connections, an initialisation that fits the activation, or "
+    "loss scaling in half precision."
 )
 
 
 class VanishingGradient(Rule):
-    """Finds gradients whose mean absolute value is next to zero.
+    """Detects gradients whose mean absolute value is next to zero.
 
     How it decides:
-        At each step, for each tensor of the collection `gradients` and each worker, mean(|g|) over
-        the finite elements is compared with `threshold`; strictly smaller fires. The smallest of
-        the step is the evidence. A gradient without finite elements is left to ExplodingTensor; a
-        parameter that has no gradient (frozen or unused) is not saved and so is not judged.
-        The gradient of a bias in front of a normalisation layer is zero but for rounding, because
-        that layer takes the mean out. So `<layer>.bias` is passed over where the gradient of
-        `<layer>.weight` has not vanished and is more than a thousand times as large: the layer gets
-        its gradients, and in the sum that is the bias's they cancel out.
-        With a `max_share` below 1 a mean(|g|) must also be smaller than that share of the largest
-        one of its worker at the step: a model whose loss is next to zero has small gradients
-        everywhere, and nothing has vanished on its way. Where all of them are exactly zero they
-        count if a loss was saved that is not. Those of a part of the model whose loss is multiplied
-        by 0 at first, as an adversary's, do not count. Such a part ends with the layer that is
-        called last, or with one whose output a loss compares or the model returns while no layer
-        with a gradient takes it. There all gradients are zero, that of the bias, or of a weight
-        whose input is not zero; and what is made of its output is not all one number, as behind
-        dead units. From training step 100,000 on zeros count there, too; and from the first step on
-        where all gradients of a worker have been zero since the beginning. With a `patience` above
-        1 it fires at the last of as many saved steps in a row of one tensor; of more than 2,048
-        tensors, of all workers together, as many are followed.
+        The rule compares mean(|g|) of each gradient with `threshold`, and reports the smallest
+        value below it. Parameters without a gradient, and gradients that are not finite, are not
+        judged. A bias before a normalisation layer has a gradient of zero by construction and is
+        ignored.
+
+        With `max_share` below 1 mean(|g|) must also be below that share of the rank's largest
+        gradient. Then layers called after the last layer with a gradient are ignored: their loss
+        may not count yet.
 
     Parameters:
-        threshold: Mean absolute value below which a gradient counts as vanished.
-        max_share: Share of the largest gradient of the worker that it must be below; 1 for any.
+        threshold: Mean absolute value below which a gradient has vanished.
+        max_share: Share of the rank's largest gradient that it must be below; 1 for any.
         patience: Saved steps in a row.
 
     What to try:
-        Look for dead ReLUs and detached parts of the graph; use ReLU-like activations,
-        normalisation, residual connections, a Kaiming or Xavier initialisation, or loss scaling in
-        half precision.
+        Look for dead ReLUs and detached tensors; use normalisation, residual connections, a
+        Kaiming or Xavier initialisation, or loss scaling in half precision.
     """
 
     threshold: Annotated[float, AtLeast(0), Unit("mean of absolute values")] = 1e-7
@@ -75,29 +62,26 @@ class VanishingGradient(Rule):
 
         Args:
             step: What was saved at the step.
-            memory: With a share `began`: workers that ever had a gradient that was not zero. With a
-                patience `rows`: for how many saved steps each of at most 2,048 gradients had
-                vanished.
+            memory: `rows`: for how many saved steps each of at most 2,048 gradients has vanished.
         """
-        rows = step.tensors(collections=("gradients",))
+        gradients = step.fact(Gradients)
+        rows, sizes = gradients.rows, gradients.sizes
         if not len(rows):
             return NotEvaluated("no tensor of the collection gradients was saved")
-        abs_mean = rows.column("abs_mean")
-        if not float(np.fmin.reduce(abs_mean)) < np.inf:
+        if not np.isfinite(sizes).any():
             return NotEvaluated("no gradient has a finite element")
-        began = self._began(rows, abs_mean, memory)
-        vanished = abs_mean < self._thresholds(step, rows, abs_mean)
-        if vanished.any():
-            vanished &= ~cancelled_biases(step, rows, abs_mean, least=self.threshold)
-            if self.max_share < 1:
-                vanished &= ~count_later(step, rows) | ~np.isin(rows.workers, began)
-        elif self.patience == 1:
-            return Passed()
-        streaks = self._streaks(rows, vanished, memory)
-        found = vanished & (streaks >= self.patience)
+        has_vanished = (sizes < self._thresholds(step, gradients)) & ~gradients.is_cancelled
+        if self.max_share < 1:
+            has_vanished &= ~_is_in_tail(step, gradients)
+        keys = row_keys(rows.names, rows.workers)
+        known = RowMemory(memory.get("rows", ""))
+        streaks = known.update(keys, np.zeros(len(keys), np.uint32), has_vanished)
+        if self.patience > 1:
+            memory["rows"] = known.to_json()
+        found = streaks >= self.patience
         if not found.any():
             return Passed()
-        at = worst(rows, np.where(found, abs_mean, np.nan), largest=False)
+        at = worst(rows, np.where(found, sizes, np.nan), largest=False)
         lasted = f", for {streaks[at]} saved steps" if self.patience > 1 else ""
         return IssueFound(
             evidence(
@@ -105,56 +89,44 @@ class VanishingGradient(Rule):
                 rows,
                 at,
                 measure="abs_mean",
-                value=abs_mean[at],
+                value=sizes[at],
                 threshold=self.threshold,
-                message=f"mean(|g|) {abs_mean[at]:.3g} < {self.threshold:g}{lasted}",
+                message=f"mean(|g|) {sizes[at]:.3g} < {self.threshold:g}{lasted}",
                 remedy=_REMEDY,
             )
         )
 
-    def _began(
-        self, rows: TensorRows, abs_mean: npt.NDArray[np.float64], memory: Memory
-    ) -> list[str]:
-        """Return the workers that ever had a gradient that is not zero, if that is asked for."""
-        if self.max_share >= 1:
-            return []
-        known: list[str] = memory.get("began", [])
-        if len(known) < len(set(rows.workers)):
-            has_any = {rows.workers[at] for at in np.flatnonzero(abs_mean != 0)}
-            memory["began"] = known = sorted(has_any.union(known))
-        return known
-
-    def _thresholds(
-        self, step: StepView, rows: TensorRows, abs_mean: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.float64] | float:
-        """Return below what the gradient of each row [R] has vanished, or of all of them."""
-        if self.max_share >= 1:
-            return self.threshold
+    def _thresholds(self, step: StepView, gradients: Gradients) -> npt.NDArray[np.float64]:
+        """Return the value below which each gradient has vanished [G]."""
+        rows, sizes = gradients.rows, gradients.sizes
         thresholds = np.full(len(rows), self.threshold)
+        if self.max_share >= 1:
+            return thresholds
         workers = np.array(rows.workers)
         for worker in set(rows.workers):
-            own = workers == worker
-            largest = float(np.fmax.reduce(abs_mean[own]))
-            # A loss that has reached 0 has no gradient, and no need of one.
+            largest = float(np.fmax.reduce(sizes[workers == worker]))
+            # A loss of exactly 0 has no gradient and needs none.
             if largest > 0 or not _has_loss(step, worker):
-                thresholds[own] = np.fmin(self.threshold, self.max_share * largest)
+                share = self.max_share * largest
+                thresholds[workers == worker] = np.fmin(self.threshold, share)
         return thresholds
 
-    def _streaks(
-        self, rows: TensorRows, vanished: npt.NDArray[np.bool_], memory: Memory
-    ) -> npt.NDArray[np.int64]:
-        """Return for how many saved steps the gradient of each row [R] has vanished by now."""
-        if self.patience == 1:
-            return vanished.astype(np.int64)
-        keys = row_keys(rows.names, rows.workers)
-        known = RowMemory(memory.get("rows", ""))
-        streaks = known.update(keys, np.zeros(len(keys), np.uint32), vanished)
-        memory["rows"] = known.to_json()
-        return streaks
+
+def _is_in_tail(step: StepView, gradients: Gradients) -> npt.NDArray[np.bool_]:
+    """Tell which gradients are zero and of layers that are called after all that learn [G]."""
+    workers = gradients.rows.workers
+    tails = {
+        worker: step.fact(Layers).flow(worker, gradients.learning(worker)).tail
+        for worker in set(workers)
+    }
+    pairs = zip(gradients.owners, workers, strict=True)
+    in_tail = np.array([name in tails[of] for name, of in pairs], dtype=bool)
+    found: npt.NDArray[np.bool_] = in_tail & (gradients.sizes == 0)
+    return found
 
 
 def _has_loss(step: StepView, worker: str) -> bool:
-    """Tell whether a loss of a worker was saved that is not zero."""
+    """Return whether a loss of a worker was saved that is not zero."""
     rows = step.tensors(collections=("losses",))
     own = np.array([of == worker for of in rows.workers], dtype=bool)
     return bool((np.abs(finite_means(rows)[own]) > 0).any())

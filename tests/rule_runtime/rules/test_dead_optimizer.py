@@ -52,7 +52,7 @@ def test_fires_for_the_parameter_that_stands_still() -> None:
     assert found.evidence.tensor == "Net_b.weight"
     message = "and has not changed for 5 saved steps (1 of 2 parameters)"
     assert message in found.evidence.sentence
-    assert "has a gradient, of l2 norm " in found.evidence.sentence
+    assert "has a gradient, of mean size " in found.evidence.sentence
     assert found_at(DeadOptimizer(patience=2), trial)[0] == 2
 
 
@@ -85,25 +85,10 @@ def test_scales_in_half_precision_may_stand_still_and_matrices_may_not() -> None
         assert bool(found_at(DeadOptimizer(), trial)) is is_found, name
 
 
-def still(num_steps: int, *, interval: int = 1, growth: float = 0.0) -> TrialBuilder:
-    """Return a run in which nothing ever moves, with gradients that grow by a power of the step."""
-    trial = TrialBuilder()
-    random = np.random.default_rng(0)
-    for step in range(0, num_steps, interval):
-        size = (1 + step) ** growth * random.uniform(0.8, 1.2)
-        tensors = {"Net_a.weight": np.arange(4.0), "gradient/Net_a.weight": np.full(4, size)}
-        trial.step(step, tensors, mode_step=step)
-    return trial
-
-
 @pytest.mark.parametrize("interval", [1, 10])
-@pytest.mark.parametrize(("growth", "first"), [(1.0, 250), (0.5, 250), (0.0, 100)])
-def test_if_nothing_ever_moved_it_waits_longer_where_gradients_grow(
-    interval: int, growth: float, first: int
-) -> None:
-    # Accumulated ones grow, by the root of the steps if they are but noise.
-    trial = still(261, interval=interval, growth=growth)
-    assert found_at(DeadOptimizer(), trial)[0] == first
+def test_it_waits_longer_while_nothing_has_moved(interval: int) -> None:
+    trial = run(27 * (10 // interval), interval=interval, moves=())
+    assert found_at(DeadOptimizer(), trial)[0] == 250
 
 
 def test_gradients_may_be_accumulated_while_every_step_is_saved() -> None:
@@ -114,7 +99,7 @@ def test_gradients_may_be_accumulated_while_every_step_is_saved() -> None:
     assert not found_at(DeadOptimizer(), trial)
 
 
-def test_a_change_begins_anew() -> None:
+def test_what_has_changed_once_has_an_optimizer() -> None:
     trial = TrialBuilder()
     for step in range(20):
         b = 1.0 if step < 4 else 2.0 + step // 4
@@ -147,7 +132,7 @@ def test_more_parameters_than_can_be_followed_do_not_break_it() -> None:
         ({"gradient/Net_a.weight": [0.0]}, "all gradients that are known are zero"),
         ({"gradient/Net_a.weight": [np.nan]}, "no saved gradient is finite"),
         ({}, "no tensor of the collection gradients was saved"),
-        (None, "saved gradients have no l1, size: save their values"),
+        (None, "of 1 saved gradient statistics are not known (abs_mean): save their values"),
     ],
 )
 def test_why_no_parameter_has_a_gradient(gradients: dict[str, object] | None, message: str) -> None:
@@ -173,21 +158,10 @@ def converging(sizes: Iterable[float], *, num_moving: int) -> TrialBuilder:
     return trial
 
 
-@pytest.mark.parametrize(("left", "fires"), [(0.9e-4, False), (1.1e-4, True)])
-def test_what_has_arrived_stands_still_for_rounding(left: float, *, fires: bool) -> None:
-    trial = converging([3.0, 1.0, 0.1, *[3.0 * left] * 12], num_moving=2)
-    assert bool(found_at(DeadOptimizer(), trial)) is fires
-
-
 def test_a_parameter_that_never_moved_has_not_arrived() -> None:
     # The rest of the model learns without it, which may leave next to no gradient.
     trial = converging([3.0, *[1e-6] * 12], num_moving=0)
     assert found_at(DeadOptimizer(), trial)[0] == 5
-
-
-def test_a_gradient_that_comes_back_is_judged_anew() -> None:
-    trial = converging([3.0, 1.0, 0.1, *[1e-6] * 6, *[0.1] * 6], num_moving=2)
-    assert found_at(DeadOptimizer(), trial)[0] == 13
 
 
 def test_a_model_that_has_arrived_is_no_issue() -> None:
@@ -201,23 +175,6 @@ def test_a_model_that_has_arrived_is_no_issue() -> None:
     assert isinstance(outcomes[-1], Passed)
 
 
-def test_a_gradient_out_of_all_bounds_hides_none_behind_it() -> None:
-    trial = converging([3.0, 1e300, 0.1, *[0.1] * 12], num_moving=2)
-    assert found_at(DeadOptimizer(), trial)[0] == 7
-
-
-def test_a_memory_from_before_largest_gradients_were_kept_goes_on() -> None:
-    rule, memory = DeadOptimizer(), dict[str, Any]()
-    trial = converging([3.0] * 12, num_moving=2)
-    found = []
-    for view in trial.views():
-        for key in ("largest", "drift", "fastest", "first", "gradients"):
-            memory.pop(key, None)
-        if isinstance(rule.check(view, memory), IssueFound):
-            found.append(view.step)
-    assert found[0] == 7
-
-
 def test_a_training_that_goes_back_and_forth_is_no_dead_optimiser() -> None:
     # Every second step it comes back to the very same numbers, and those are what is saved.
     trial = TrialBuilder()
@@ -227,40 +184,3 @@ def test_a_training_that_goes_back_and_forth_is_no_dead_optimiser() -> None:
         gradients = {f"gradient/{name}": [1.0] for name in tensors}
         trial.step(step, {**tensors, **gradients}, mode_step=step)
     assert not found_at(DeadOptimizer(), trial)
-
-
-@pytest.mark.parametrize(("rate", "fires"), [(1e-5, False), (1e-2, True)])
-def test_what_moved_once_is_judged_while_others_move_as_they_did(
-    rate: float, *, fires: bool
-) -> None:
-    # A learning rate that was lowered to next to nothing stops the largest numbers first.
-    trial = TrialBuilder()
-    moved = 0.0
-    for step in range(40):
-        moved += 1.0 if step < 10 else rate
-        tensors = {"Net_a.weight": 100 + moved + np.arange(4.0)}
-        tensors["Net_b.weight"] = 100 + min(step, 9) + np.arange(4.0)
-        trial.step(step, {**tensors, **{f"gradient/{name}": np.ones(4) for name in tensors}})
-    assert bool(found_at(DeadOptimizer(), trial)) is fires
-
-
-@pytest.mark.parametrize(("growth", "fires"), [(0.9e6, True), (1.1e6, False)])
-def test_gradients_that_exploded_leave_nothing_to_judge(growth: float, *, fires: bool) -> None:
-    trial = converging([1.0, *[growth] * 12], num_moving=1)
-    outcomes = trial.outcomes(DeadOptimizer())
-    assert any(isinstance(outcome, IssueFound) for outcome in outcomes) is fires
-    if not fires:
-        assert isinstance(outcomes[-1], NotEvaluated)
-        assert outcomes[-1].reason.startswith("gradients are more than a million times")
-
-
-@pytest.mark.parametrize(("bounds", "fires"), [((-1.0, 1.0), False), ((-1.0, 1.0, 0.5), True)])
-def test_what_a_script_clips_may_stand_at_its_bounds(
-    bounds: tuple[float, ...], *, fires: bool
-) -> None:
-    trial = TrialBuilder()
-    for step in range(20):
-        still = np.resize(bounds, 8) * min(0.2 * (step + 1), 1.0)
-        tensors = {"Net_a.weight": np.arange(4.0) + step, "Net_b.weight": still}
-        trial.step(step, {**tensors, **{f"gradient/{name}": np.ones(8) for name in tensors}})
-    assert bool(found_at(DeadOptimizer(), trial)) is fires

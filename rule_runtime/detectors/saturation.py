@@ -1,0 +1,77 @@
+"""Share of the units of a layer that are dead or saturated.
+
+Shape legend: N = batch, U = units, ... = spatial or further axes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Inactive", "inactive_units", "saturated_units"]
+
+_SEQUENCE: Final = 3
+"""Dimensions of a tensor whose units may be its second axis, [N, U, L], or its last, [N, T, U]."""
+_BATCH: Final = 2
+"""Fewest dimensions of a tensor that has a batch and units."""
+
+
+class Inactive(NamedTuple):
+    """How many units of a layer are inactive.
+
+    Attributes:
+        percent: Share of the units.
+        num_units: Number of units.
+    """
+
+    percent: float
+    num_units: int
+
+
+def inactive_units(is_active: npt.NDArray[Any], least_percent: float) -> Inactive | None:
+    """Return the share of units that are active in less than a percentage of their outputs.
+
+    Units are the features of [N, U] and the channels of [N, U, H, W] and the like. With three
+    dimensions the second axis or the last may be that of the units; the larger share counts.
+
+    Args:
+        is_active: For each output whether it is active; not 0 if it is [N, ...].
+        least_percent: Share of its outputs in which a unit must be active.
+
+    Returns:
+        The share; None without numbers, without a batch, or with one output per unit.
+    """
+    shape = is_active.shape
+    if len(shape) < _BATCH or 0 in shape or is_active.dtype.kind not in "biuf":
+        return None
+    found = []
+    for axis in (1, 2) if len(shape) == _SEQUENCE else (1,):
+        num_units = shape[axis]
+        num_outputs = is_active.size // num_units
+        if num_outputs > 1:
+            others = tuple(at for at in range(len(shape)) if at != axis)
+            percent = 100.0 * np.count_nonzero(is_active, axis=others) / num_outputs
+            num_inactive = int(np.count_nonzero(percent < least_percent))
+            found.append(Inactive(100.0 * num_inactive / num_units, num_units))
+    return max(found, default=None)
+
+
+def saturated_units(
+    inputs: npt.NDArray[Any], limits: npt.NDArray[np.float64], least_percent: float
+) -> Inactive | None:
+    """Return the share of units with too few inputs between two limits; NaN is between them.
+
+    Args:
+        inputs: Inputs of an activation [N, ...].
+        limits: Lower and upper limit [2].
+        least_percent: Share of its inputs between the limits below which a unit is saturated.
+
+    Returns:
+        As `inactive_units`.
+    """
+    if inputs.dtype.kind not in "biuf":
+        return None
+    low, high = limits
+    return inactive_units(~((inputs <= low) | (inputs >= high)), least_percent)

@@ -1,0 +1,109 @@
+"""The layers of a model, and how far gradients get through them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rule_runtime.facts.layers import Layers
+from rule_runtime.testing import TrialBuilder
+
+WORKER = "worker_0"
+
+
+def layer(name: str, weight: tuple[int, ...], into: tuple[int, ...], out: tuple[int, ...]) -> Any:
+    """Return what is saved of a layer `name` of a model `Net`."""
+    rng = np.random.default_rng(0)
+    return {
+        f"Net_{name}.weight": rng.normal(size=weight),
+        f"{name}_input_0": rng.normal(size=into),
+        f"{name}_output_0": rng.normal(size=out),
+    }
+
+
+def layers_of(*parts: dict[str, Any]) -> Layers:
+    trial = TrialBuilder()
+    trial.step(0, {name: value for part in parts for name, value in part.items()})
+    return trial.views()[0].fact(Layers)
+
+
+def chain(*names: str) -> Layers:
+    return layers_of(*(layer(name, (4, 4), (8, 4), (8, 4)) for name in names))
+
+
+def weights(*names: str) -> set[str]:
+    return {f"Net_{name}.weight" for name in names}
+
+
+def test_layers_come_in_the_order_of_calls() -> None:
+    found = chain("b", "a", "c").in_order(WORKER)
+    assert [part.module for part in found] == ["b", "a", "c"]
+    assert found[0].parameters == ("Net_b.weight",)
+
+
+def test_the_name_of_a_layer_may_end_that_of_another_one() -> None:
+    found = chain("x", "my_x").in_order(WORKER)
+    assert {part.module: part.parameters for part in found} == {
+        "x": ("Net_x.weight",),
+        "my_x": ("Net_my_x.weight",),
+    }
+
+
+def test_modules_of_two_models_with_one_name_have_no_known_order() -> None:
+    other = {"Other_a.weight": np.ones((4, 4))}
+    found = layers_of(layer("a", (4, 4), (8, 4), (8, 4)), layer("b", (4, 4), (8, 4), (8, 4)), other)
+    assert [part.module for part in found.in_order(WORKER)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("learning", "upstream", "tail", "is_mixed"),
+    [
+        ("abc", "", "", False),
+        ("c", "ab", "", False),
+        ("ac", "b", "", True),
+        ("b", "a", "c", True),
+        ("", "abc", "", False),
+    ],
+)
+def test_how_far_gradients_get(learning: str, upstream: str, tail: str, is_mixed: bool) -> None:
+    flow = chain("a", "b", "c").flow(WORKER, weights(*learning))
+    assert flow.first == weights("a")
+    assert flow.upstream == weights(*upstream)
+    assert flow.tail == weights(*tail)
+    assert flow.is_mixed is is_mixed
+
+
+def test_a_parameter_of_no_layer_may_be_a_prompt() -> None:
+    assert chain("a", "b").flow(WORKER, {"Net_prompt", "Net_b.weight"}).is_mixed
+
+
+@pytest.mark.parametrize(
+    ("weight", "into", "out", "is_linear"),
+    [
+        ((6, 4), (8, 4), (8, 6), True),
+        ((6, 4), (8, 5, 4), (8, 5, 6), True),
+        ((6, 3, 3, 3), (8, 3, 9, 9), (8, 6, 7, 7), True),
+        ((6, 1, 3, 3), (8, 6, 9, 9), (8, 6, 7, 7), False),  # depthwise
+        ((40, 6), (8, 5), (8, 5, 6), False),  # an embedding
+        ((4,), (8, 4), (8, 4), False),
+    ],
+)
+def test_linear_layers_are_told_by_shapes(
+    weight: tuple[int, ...], into: tuple[int, ...], out: tuple[int, ...], is_linear: bool
+) -> None:
+    found = layers_of(layer("a", weight, into, out)).linear
+    assert bool(found) is is_linear
+    if found:
+        assert (found[0].outputs, found[0].inputs) == weight[:2]
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [((12,), "divided among ranks"), ((3, 4), "divided among ranks"), ((6, 4), "")],
+)
+def test_why_no_layer_is_linear(weight: tuple[int, ...], message: str) -> None:
+    assert message in layers_of(layer("a", weight, (8, 4), (8, 6))).why_none_is_linear
+    flat = {"gradient/Net_flat_param": np.ones(9)}
+    assert "use_orig_params" in layers_of(flat).why_none_is_linear
