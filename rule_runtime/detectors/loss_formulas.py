@@ -57,7 +57,9 @@ class _Pair:
         self.t: _Numbers = targets.astype(np.float64)
         if self.are_distributions and np.isin(self.t, (0, 1)).all():
             self.t = self.t.argmax(axis=1).astype(np.float64)  # one-hot
-            del self.are_distributions
+        elif self.t.ndim == _MATRIX and (self.t == self.t[:, :1]).all():
+            self.t = self.t[:, 0]  # broadcast over columns
+        del self.are_distributions
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -130,7 +132,7 @@ class _Pair:
         for axis in sorted({1, o.ndim - 1} - {0}):
             classes = o.shape[axis] if axis < o.ndim else 0
             others = o.shape[:axis] + o.shape[axis + 1 :]
-            if classes > 1 and t.size * classes == o.size and others in (t.shape, t.shape[:-1]):
+            if classes > 1 and others == t.shape:
                 return axis if self._are_classes(classes) else None
         return None
 

@@ -36,6 +36,10 @@ def classes(*shape: int) -> _Batch:
     return lambda rng: rng.integers(0, 5, shape)
 
 
+def repeated_classes(rng: np.random.Generator) -> Any:
+    return np.repeat(rng.integers(0, 5, (40, 1)), 5, axis=1).astype(np.float32)
+
+
 def sigmoid(x: Any) -> Any:
     return 1 / (1 + np.exp(-x))
 
@@ -109,6 +113,7 @@ WRONG: list[tuple[str, _Batch, _Batch, _Loss]] = [
     ("scores", logits(40, 1), bits(40, 1), lambda _o, _t: 0.0),
     ("classes", logits(40, 5), classes(40), lambda o, t: ((o - t[:, None]) ** 2).mean()),
     ("classes", logits(40, 5), classes(40, 1), lambda o, t: abs(o - t).mean()),
+    ("classes", logits(40, 5), repeated_classes, lambda o, t: ((o - t) ** 2).mean()),
     ("axis", logits(8, 5, 6), classes(8, 6), lambda o, t: categorical(o, t, axis=2)),
     ("axis", logits(40, 5), classes(40), lambda o, t: categorical(o, t, axis=0)),
 ]
