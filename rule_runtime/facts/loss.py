@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from rule_runtime.configuration.collection_config import CollectionConfig
 from rule_runtime.engine.outcome import Missing
 from rule_runtime.facts.loss_advice import loss_inputs_advice
-from rule_runtime.facts.loss_inputs import Input, LossInputs, LossKind
+from rule_runtime.facts.loss_inputs import Input, LossInputs, LossKind, size_of_error
 from rule_runtime.facts.selection import finite_means
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ _OUTPUT: Final = "_output_"
 _OF_KERAS: Final = "loss"
 _PAIR_OF_KERAS: Final = ("predictions", "labels")
 _OF_MODELS: Final = (r"^[A-Z]\w*_output_[0-9]+$",)
+_LEAST: Final = 0.5
+"""Part of the loss of guessing that a mean has at least before training."""
+_ROUNDING: Final = 1.05
+"""Factor by which means of statistics may be too small."""
 _STATISTICS: Final = ("size", "min", "max")
 
 
@@ -51,6 +56,7 @@ class Loss(NamedTuple):
         outputs: Shape, dtype and range of what the model returns; None if they were not saved.
         targets: The same of the targets.
         others: The same of a third input, such as weights.
+        num_classes: Number of classes; None if there are none, or scores were not saved.
         guess: Loss of a model that knows nothing; NaN if that is unknown.
         is_only: Whether it is the only loss of its worker.
     """
@@ -63,6 +69,7 @@ class Loss(NamedTuple):
     outputs: Input | None
     targets: Input | None
     others: Input | None
+    num_classes: int | None
     guess: float
     is_only: bool
 
@@ -75,6 +82,29 @@ class Loss(NamedTuple):
     def owner(self) -> str:
         """Name of the loss's class, such as `MSELoss`; `Loss` if it is no module."""
         return self.name.rpartition(_OUTPUT)[0]
+
+    @property
+    def plausible_mean(self) -> float:
+        """Largest mean over a batch that outputs of this size give before training.
+
+        Normal scores of standard deviation s give ln C + s sqrt(2 ln C) for C classes, and ln 2 and
+        their root mean square for yes or no; log probabilities twice their mean; numbers the square
+        of what outputs and targets are in size, or its root. NaN if that is unknown.
+        """
+        outputs, targets = self.outputs, self.targets
+        if outputs is None or self.owner == "BCELoss":
+            return math.nan
+        if self.kind is LossKind.BINARY:
+            return math.log(2) + math.sqrt(outputs.mean_square)
+        if self.owner == "NLLLoss":
+            return -2 * outputs.mean
+        if self.kind.is_of_classes:
+            of_guessing = math.log(max(self.num_classes or 2, 2))
+            return of_guessing + outputs.std * math.sqrt(2 * of_guessing)
+        if targets is None or not self.kind.is_of_numbers:
+            return math.nan
+        size = math.sqrt(outputs.mean_square) + math.sqrt(targets.mean_square)
+        return _ROUNDING * size_of_error(self.kind, self.name, size * size)
 
 
 class LossValues(NamedTuple):
@@ -118,6 +148,7 @@ class LossFacts:
                 outputs=outputs,
                 targets=targets,
                 others=others,
+                num_classes=inputs.num_classes(name, worker),
                 guess=inputs.guess(name, worker),
                 is_only=workers.count(worker) == 1,
             )
@@ -136,6 +167,22 @@ class LossFacts:
     def why_no_inputs(self) -> str:
         """Return why nothing is known about what losses compare, and what to change."""
         return f"no inputs of losses were saved: {loss_inputs_advice(self._step)}"
+
+    def is_sum(self, loss: Loss, most: float) -> bool:
+        """Return whether a loss is a sum over the batch: too large for a mean of its outputs.
+
+        Args:
+            loss: A loss of the step.
+            most: Largest mean that fits.
+        """
+        if loss.value <= loss.plausible_mean:
+            return False
+        least = loss.guess
+        if loss.targets is not None and loss.kind.is_of_numbers:
+            least = size_of_error(loss.kind, loss.name, loss.targets.mean_square)
+        return self._step.fact(LossInputs).is_sum(
+            loss.name, loss.worker, loss.value, least=_LEAST * least, most=most
+        )
 
     def values(self, loss: Loss) -> LossValues | None:
         """Return the values of outputs and targets; None where either was saved without values.
