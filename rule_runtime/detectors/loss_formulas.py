@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from rule_runtime.numerics.loss_pair import LossPair, log_softmax, loss_pair
 
 __all__ = ["DOUBLE_ACTIVATIONS", "WRONG_LOSSES", "Formula", "Match", "recognise"]
 
@@ -28,10 +29,6 @@ _MIN_STEPS: Final = 2
 """Saved steps at which a formula must match; one match may be chance."""
 _MAX_ELEMENTS: Final = 1 << 20
 """Elements of outputs; larger ones take too long."""
-_MIN_ROWS: Final = 8
-"""Rows; fewer match too many formulas."""
-_MAX_VARIANTS: Final = 32
-"""Columns or classes of which each is a variant of a formula."""
 _SUM_ERROR: Final = 1e-3
 """Error of a sum of probabilities."""
 _SCATTER: Final = 0.05
@@ -45,116 +42,7 @@ _FAR: Final = 0.5
 _MIN_CLASSES: Final = 3
 """Classes; the number of a class is a fair target where there are two."""
 _MATRIX: Final = 2
-_LARGEST_EXPONENT: Final = 700.0
 _TINY: Final = float(np.finfo(np.float32).tiny)
-
-
-class _Pair:
-    """Outputs and targets as float64, with what several formulas need of them."""
-
-    def __init__(self, outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> None:
-        self.o: _Numbers = outputs.astype(np.float64)
-        self.t: _Numbers = targets.astype(np.float64)
-        if self.are_distributions and np.isin(self.t, (0, 1)).all():
-            self.t = self.t.argmax(axis=1).astype(np.float64)  # one-hot
-        elif self.t.ndim == _MATRIX and (self.t == self.t[:, :1]).all():
-            self.t = self.t[:, 0]  # broadcast over columns
-        del self.are_distributions
-
-    @cached_property
-    def is_elementwise(self) -> bool:
-        """Whether each output has its own target."""
-        return self.o.size == self.t.size
-
-    @cached_property
-    def rows(self) -> tuple[_Numbers, _Numbers]:
-        """Outputs and targets [B, C]."""
-        return self.o.reshape(len(self.o), -1), self.t.reshape(len(self.o), -1)
-
-    @cached_property
-    def errors(self) -> _Numbers:
-        """Outputs less targets [B, C]; less one target for all, if there is only one."""
-        if self.t.size == 1:
-            return self.o.reshape(len(self.o), -1) - self.t.reshape(())
-        return self.rows[0] - self.rows[1]
-
-    @cached_property
-    def are_shares(self) -> bool:
-        """Whether all targets lie between 0 and 1."""
-        return bool(self.t.min() >= 0 and self.t.max() <= 1)
-
-    @cached_property
-    def are_distributions(self) -> bool:
-        """Whether targets are probabilities of classes, in the shape of the outputs."""
-        if self.o.shape != self.t.shape or self.o.ndim < _MATRIX or self.o.shape[1] == 1:
-            return False
-        return bool(self.t.min() >= 0 and np.allclose(self.t.sum(axis=1), 1, atol=_SUM_ERROR))
-
-    @cached_property
-    def are_yes_or_no(self) -> bool:
-        """Whether targets are independent answers from 0 (no) to 1 (yes)."""
-        return self.is_elementwise and self.are_shares and not self.are_distributions
-
-    @cached_property
-    def are_numbers(self) -> bool:
-        """Whether targets are numbers outside of 0 to 1."""
-        return self.is_elementwise and not self.are_shares
-
-    @cached_property
-    def are_probabilities(self) -> bool:
-        """Whether all outputs lie between 0 and 1."""
-        return bool(self.o.min() >= 0 and self.o.max() <= 1 + _SUM_ERROR)
-
-    @cached_property
-    def are_classes_likely(self) -> bool:
-        """Whether outputs are probabilities that sum to 1 over the classes."""
-        axis = self.class_axis
-        if axis is None or not self.are_probabilities:
-            return False
-        return bool(np.allclose(self.o.sum(axis=axis), 1, atol=_SUM_ERROR))
-
-    @cached_property
-    def sigmoids(self) -> _Numbers:
-        """Outputs as probabilities of yes [B, C]."""
-        o = self.rows[0]
-        clipped = np.clip(o, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-        return o if self.are_probabilities else 1 / (1 + np.exp(-clipped))
-
-    @cached_property
-    def is_one_column(self) -> bool:
-        """Whether there is one output in each row."""
-        return self.o.size == len(self.o)
-
-    @cached_property
-    def class_axis(self) -> int | None:
-        """The dimension of the classes, where targets are numbers of classes."""
-        o, t = self.o, self.t
-        for axis in sorted({1, o.ndim - 1} - {0}):
-            classes = o.shape[axis] if axis < o.ndim else 0
-            others = o.shape[:axis] + o.shape[axis + 1 :]
-            if classes > 1 and others == t.shape:
-                return axis if self._are_classes(classes) else None
-        return None
-
-    def _are_classes(self, num_classes: int) -> bool:
-        t = self.t
-        return bool(t.min() >= 0 and t.max() < num_classes and (t == np.floor(t)).all())
-
-    @cached_property
-    def own_index(self) -> npt.NDArray[np.int64]:
-        """Numbers of classes, in the shape of outputs but for the class dimension, which is 1."""
-        axis = self.class_axis or 0
-        shape = (*self.o.shape[:axis], 1, *self.o.shape[axis + 1 :])
-        return self.t.astype(np.int64).reshape(shape)
-
-    def own(self, values: _Numbers) -> _Numbers:
-        """Return the values [like outputs] of each row's own class."""
-        return np.take_along_axis(values, self.own_index, self.class_axis or 0)
-
-    @cached_property
-    def entropy_of_scores(self) -> float:
-        """Cross entropy of the softmax of outputs over the classes."""
-        return -float(self.own(_log_softmax(self.o, self.class_axis or 0)).mean())
 
 
 @dataclass(frozen=True)
@@ -170,8 +58,8 @@ class Formula:
     """
 
     name: str
-    applies: Callable[[_Pair], bool]
-    values: Callable[[_Pair], float | _Values]
+    applies: Callable[[LossPair], bool]
+    values: Callable[[LossPair], float | _Values]
     message: str = ""
     remedy: str = ""
 
@@ -210,7 +98,7 @@ def recognise(
         values: Outputs [B, ...] and targets [B, ...] or one target for all.
         loss: The loss.
     """
-    pair = _pair(*values)
+    pair = loss_pair(*values)
     if pair is None or not math.isfinite(loss):
         return None
     with np.errstate(all="ignore"):
@@ -236,18 +124,7 @@ def recognise(
     return None
 
 
-def _pair(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> _Pair | None:
-    """Return outputs and targets; None if they are too few or many, not finite, or constant."""
-    if outputs.dtype.kind != "f" or targets.dtype.kind not in "biuf" or not outputs.ndim:
-        return None
-    if not _MIN_ROWS <= len(outputs) <= outputs.size <= _MAX_ELEMENTS or not targets.size:
-        return None
-    is_known = np.isfinite(outputs).all() and np.isfinite(targets).all() and np.ptp(outputs) > 0
-    varies = targets.size == 1 or np.ptp(targets.astype(np.float64)) > 0
-    return _Pair(outputs, targets) if is_known and varies else None
-
-
-def _computed(formulas: Sequence[Formula], pair: _Pair) -> Iterator[tuple[Formula, str, float]]:
+def _computed(formulas: Sequence[Formula], pair: LossPair) -> Iterator[tuple[Formula, str, float]]:
     """Yield the formulas that apply, what distinguishes their values, and the values."""
     for formula in formulas:
         if not formula.applies(pair):
@@ -258,7 +135,7 @@ def _computed(formulas: Sequence[Formula], pair: _Pair) -> Iterator[tuple[Formul
             yield formula, text, value
 
 
-def _is_near(value: float, loss: float, pair: _Pair) -> bool:
+def _is_near(value: float, loss: float, pair: LossPair) -> bool:
     """Return whether a loss is a mean, or its sum over columns or all elements."""
     factors = {1, pair.t.size // len(pair.o) or 1, pair.t.size}
     return any(
@@ -267,11 +144,6 @@ def _is_near(value: float, loss: float, pair: _Pair) -> bool:
 
 
 # Parts of formulas --------------------------------------------------------------------------------
-
-
-def _log_softmax(scores: _Numbers, axis: int) -> _Numbers:
-    apart = scores - scores.max(axis=axis, keepdims=True)
-    return np.asarray(apart - np.log(np.exp(apart).sum(axis=axis, keepdims=True)))
 
 
 def _entropy_of_logits(o: _Numbers, t: _Numbers) -> float:
@@ -284,7 +156,7 @@ def _entropy_of_probabilities(p: _Numbers, t: _Numbers) -> float:
     return -float((t * log + (1 - t) * log_no).mean())
 
 
-def _right_losses(pair: _Pair) -> dict[str, float]:
+def _right_losses(pair: LossPair) -> dict[str, float]:
     """Return what usual losses give, those that fit the outputs and targets."""
     found: dict[str, float] = {}
     if pair.is_elementwise or pair.t.size == 1:
@@ -312,29 +184,12 @@ def _right_losses(pair: _Pair) -> dict[str, float]:
     return found
 
 
-def _each_pair(pair: _Pair) -> _Values:
+def _each_pair(pair: LossPair) -> _Values:
     """Return means over all pairs of an output and a target."""
-    o, t = pair.o.reshape(-1, 1), pair.t.reshape(1, -1)
-    if o.size * t.size > _MAX_ELEMENTS:
+    if pair.o.size * pair.t.size > _MAX_ELEMENTS:
         return {}
-    errors = o - t
-    return {
-        f"the mean {of} of all {errors.size} differences": float(form(errors).mean())
-        for of, form in (("square", np.square), ("size", np.abs))
-    }
-
-
-def _each_column(pair: _Pair) -> _Values:
-    """Return mean errors of each column alone."""
-    o, t = pair.rows
-    forms = {"squared errors": np.square(pair.errors), "absolute errors": np.abs(pair.errors)}
-    if pair.are_shares:
-        forms = {"binary cross entropy": np.logaddexp(0, o) - t * o}
-    return {
-        f"{of} of column {column} of {o.shape[1]}": float(form[:, column].mean())
-        for of, form in forms.items()
-        for column in range(o.shape[1])
-    }
+    errors = pair.o.reshape(-1, 1) - pair.t.reshape(1, -1)
+    return {"square": float(np.square(errors).mean()), "size": float(np.abs(errors).mean())}
 
 
 def _overlaps(p: _Numbers, t: _Numbers) -> Iterator[tuple[str, float]]:
@@ -351,9 +206,9 @@ def _overlaps(p: _Numbers, t: _Numbers) -> Iterator[tuple[str, float]]:
             yield f"{of}Jaccard{smooth}", float(jaccard.mean())
 
 
-def _competing(pair: _Pair) -> _Values:
+def _competing(pair: LossPair) -> _Values:
     """Return cross entropies of classes, weighted by targets, and of the largest target alone."""
-    losses = -_log_softmax(pair.o, 1)
+    losses = -log_softmax(pair.o, 1)
     largest = np.expand_dims(pair.t.argmax(axis=1), 1)
     return {
         "all": float((pair.t * losses).sum(axis=1).mean()),
@@ -361,20 +216,13 @@ def _competing(pair: _Pair) -> _Values:
     }
 
 
-def _means(pair: _Pair) -> _Values:
-    """Return squared differences of means over all outputs, rows or columns, and their size."""
-    errors = pair.errors
-    found = {
-        "squared difference of the means": np.square(errors.mean()),
-        "absolute difference of the means": abs(errors.mean()),
-    }
-    if min(errors.shape) > 1:
-        found["squared difference of the means of rows"] = np.square(errors.mean(axis=1)).mean()
-        found["squared difference of the means of columns"] = np.square(errors.mean(axis=0)).mean()
-    return {text: float(value) for text, value in found.items()}
+def _means(pair: LossPair) -> _Values:
+    """Return differences of the means of outputs and targets."""
+    mean = float(pair.errors.mean())
+    return {"squared": mean * mean, "absolute": abs(mean)}
 
 
-def _are_means_wrong(pair: _Pair) -> bool:
+def _are_means_wrong(pair: LossPair) -> bool:
     """Tell whether means of outputs are to fit targets one by one.
 
     A single target with up to three decimals is a wish for the mean, such as a sparsity of 0.05.
@@ -385,22 +233,22 @@ def _are_means_wrong(pair: _Pair) -> bool:
     return abs(thousandths - round(thousandths)) > _SUM_ERROR * max(1.0, abs(thousandths) / 1000)
 
 
-def _distances_from_number(pair: _Pair) -> _Values:
+def _distances_from_number(pair: LossPair) -> _Values:
     """Return distances of each score from the number of the class."""
     errors = pair.o - pair.own_index
     return {"squared": float(np.square(errors).mean()), "absolute": float(np.abs(errors).mean())}
 
 
-def _other_softmax(pair: _Pair) -> _Values:
+def _other_softmax(pair: LossPair) -> _Values:
     """Return cross entropies with the softmax along a dimension that is not that of classes."""
     axes = [axis for axis in range(pair.o.ndim) if axis != pair.class_axis]
     return {
-        f"{axis}, not {pair.class_axis}": -float(pair.own(_log_softmax(pair.o, axis)).mean())
+        f"{axis}, not {pair.class_axis}": -float(pair.own(log_softmax(pair.o, axis)).mean())
         for axis in axes
     }
 
 
-def _are_no_distributions(pair: _Pair) -> bool:
+def _are_no_distributions(pair: LossPair) -> bool:
     """Tell whether rows of targets have no sum of 1: several classes hold, or they are amounts.
 
     A row that is left out has zeros only, and a weighted row has zeros beside its class.
@@ -432,22 +280,15 @@ WRONG_LOSSES: Final = (
         "elements",
         lambda p: p.is_elementwise and p.is_one_column,
         _each_pair,
-        "is {} of an output and a target, not of those that belong together",
+        "is the mean {} of the differences of every output from every target",
         _SHAPES,
     ),
     Formula(
         "means",
         _are_means_wrong,
         _means,
-        "is the {} of outputs and targets, in which errors cancel out",
+        "is the {} difference of the means of outputs and targets, in which errors cancel out",
         _MEAN_OF_ERRORS,
-    ),
-    Formula(
-        "column",
-        lambda p: p.is_elementwise and 1 < p.rows[0].shape[1] <= min(len(p.o), _MAX_VARIANTS),
-        _each_column,
-        "is the {} alone",
-        "Compare all columns of outputs and targets.",
     ),
     Formula(
         "sign",
@@ -465,16 +306,6 @@ WRONG_LOSSES: Final = (
         lambda p: _entropy_of_logits(*p.rows),
         "is a binary cross entropy of targets below 0 or above 1",
         "Scale targets to 0 to 1, or use nn.MSELoss.",
-    ),
-    Formula(
-        "relative",
-        lambda p: p.are_numbers and p.t.min() < 0 < p.t.max() and bool((p.t != 0).all()),
-        lambda p: {
-            text: factor * float(np.abs(p.errors / p.rows[1]).mean())
-            for text, factor in (("targets", 1), ("targets, in percent", 100))
-        },
-        "is the error relative to {}, some of which are near 0",
-        "Use nn.L1Loss or nn.MSELoss.",
     ),
     Formula(
         "half",
@@ -527,7 +358,7 @@ WRONG_LOSSES: Final = (
     Formula(
         "batch",
         lambda p: p.is_one_column and p.is_elementwise and abs(p.t.sum() - 1) > _FAR,
-        lambda p: -float((p.t * _log_softmax(p.o.reshape(p.t.shape), 0)).sum()),
+        lambda p: -float((p.t * log_softmax(p.o.reshape(p.t.shape), 0)).sum()),
         "is a cross entropy over the rows of the batch, as if they were classes",
         _ONE_SCORE,
     ),

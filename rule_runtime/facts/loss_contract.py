@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rule_runtime.facts.loss import Loss
+from rule_runtime.facts.loss import Loss, LossFacts, LossValues
 from rule_runtime.facts.loss_inputs import Input, LossKind
+from rule_runtime.numerics.score_layout import are_scrambled, normalised_axis
 
-__all__ = ["LossMismatch", "broken_contract"]
+__all__ = ["LossMismatch", "broken_contract", "broken_layout"]
 
 _ROUNDING: Final = 1e-3
 """How far probabilities, their logarithms and their sums may be out of range."""
@@ -92,6 +93,30 @@ def broken_contract(loss: Loss) -> LossMismatch | None:
     return None
 
 
+def broken_layout(facts: LossFacts, loss: Loss, values: LossValues) -> LossMismatch | None:
+    """Return what is wrong if a loss of classes reads another dimension than that of classes.
+
+    Args:
+        facts: The losses of the step.
+        loss: One of them.
+        values: Its outputs and targets.
+    """
+    if not (loss.kind.is_of_classes or loss.owner in ("KLDivLoss", _FUNCTION)):
+        return None
+    shape, axis = list(values.outputs.shape), normalised_axis(values.outputs)
+    if axis is not None:
+        message = f"gets probabilities {shape} that sum to 1 along dimension {axis}, not 1"
+        remedy = "Give the softmax the dimension of the classes: dim=1."
+        return LossMismatch("axis", float(axis), 1.0, message, remedy)
+    written = facts.model_output(loss) if loss.kind.is_of_classes else None
+    if written is None or not are_scrambled(written, values.outputs):
+        return None
+    message = f"gets scores {shape} that the model returns as {list(written.shape)}, and a view "
+    message += "mixed classes and places"
+    remedy = "Move the dimension of the classes by transpose or permute, not by view or reshape."
+    return LossMismatch("order", float(shape[0]), 0.0, message, remedy)
+
+
 _UNKNOWN: Final = Input(None, "", math.nan, math.nan, math.nan, math.nan, math.nan)
 
 
@@ -129,6 +154,8 @@ def _do_several_hold(loss: Loss, outputs: Input, targets: Input) -> bool:
     shape = targets.shape or ()
     if len(shape) < _MATRIX or shape != outputs.shape or not targets.low >= 0:
         return False
+    if loss.owner == "KLDivLoss" and len(shape) > _MATRIX:
+        return False  # classes may be any dimension
     return _row_sum(loss, outputs, targets) > 1 + _SUM_ROUNDING
 
 
@@ -199,21 +226,12 @@ _CONDITIONS: Final = (
     ),
     _Condition(
         "row_sum",
-        ("CrossEntropyLoss",),
+        ("CrossEntropyLoss", "KLDivLoss"),
         _do_several_hold,
         _row_sum,
         1.0,
         "takes rows of targets that sum to 1, and gets rows that sum to {value:.3g} in the mean",
-        "Use nn.BCEWithLogitsLoss if several classes can hold at once, nn.MSELoss for amounts.",
-    ),
-    _Condition(
-        "row_sum",
-        ("KLDivLoss",),
-        lambda *given: len(given[2].shape or ()) == _MATRIX and _do_several_hold(*given),
-        _row_sum,
-        1.0,
-        "takes rows of targets that sum to 1, and gets rows that sum to {value:.3g} in the mean",
-        "Apply a softmax to the targets.",
+        "Use nn.BCEWithLogitsLoss if several classes can hold at once, or apply a softmax.",
     ),
     _Condition(
         "target",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rule_runtime.detectors.score_layout import are_scrambled, normalised_axis
+from rule_runtime.numerics.score_layout import are_scrambled, normalised_axis
 
 RNG = np.random.default_rng(0)
 
